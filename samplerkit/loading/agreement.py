@@ -243,18 +243,18 @@ class Agreement:
         self, own: Group, identity: dict[str, Any], refusal: dict[str, Any]
     ) -> DisagreementError:
         if "problem" in refusal:
-            self._let_all_know([own])
+            self._wait_for_refused([own])
             hint = "leave num_shards and shard_id out, so that the job says them, or have each shard read"
             return DisagreementError("ranks", refusal["problem"], hint=hint)
         other = Group(*refusal["group"])
         differing = differences(identity, json.loads(self.store.get(f"identity/{other.of}")))
         own_values = {name: identity[name] for name in differing}
-        self._let_all_know([own, other])
+        self._wait_for_refused([own, other])
         problem = f"rank {self.rank} reads by {own_values}, but {refusal['ranks']} by {differing}"
         hint = "give every rank the same dataset, sampler, seed and checkpoint"
         return DisagreementError("ranks", problem, hint=hint)
 
-    def _let_all_know(self, groups: list[Group]) -> None:
+    def _wait_for_refused(self, groups: list[Group]) -> None:
         """Waits for two pauses of the refused ranks: the first rank to end may hold the store."""
         for group in groups:
             following = group._replace(refused=group.refused + 1)

@@ -185,7 +185,7 @@ class Received:
         self._logged: set[str] = set()
         self._iteration: Iteration | None = None
         self._waits = Waits()
-        self._started = self._requested = self._last = time.perf_counter()
+        self._started = self._wait_start = self._last = time.perf_counter()
         self._worker_stats: dict[int, Any] = {}
         self._ended_worker_stats: Any = None
         if callable(count := getattr(dataset, "count_workers", None)):
@@ -200,18 +200,18 @@ class Received:
         """
         self._waits, self._iteration = Waits(), iteration
         self._left_out.clear()
-        self._started = self._requested = self._last = time.perf_counter()
+        self._started = self._wait_start = self._last = time.perf_counter()
         for reader in self._worker_stats.keys() - set(readers):
             self._ended_worker_stats = _sum(self._ended_worker_stats, self._worker_stats.pop(reader))
 
     def begin_wait(self) -> None:
         """Records that the loop waits for a batch."""
-        self._requested = time.perf_counter()
+        self._wait_start = time.perf_counter()
 
     def take(self, step: int, answer: Answer) -> Any:
         """Records that the loop has it, and returns the batch alone."""
         self._last = time.perf_counter()
-        self._waits.add(self._last - self._requested)
+        self._waits.add(self._last - self._wait_start)
         for skipped in answer.skipped:
             self._log(skipped)
             self.skipped.append(skipped)
@@ -270,7 +270,7 @@ class Received:
         return total
 
 
-def _sum(one: Any, other: Any) -> Any:
-    if one is None or other is None:
-        return one if other is None else other
-    return one + other
+def _sum(first: Any, second: Any) -> Any:
+    if first is None or second is None:
+        return first if second is None else second
+    return first + second

@@ -119,7 +119,7 @@ class DeviceStage(Iterator[Any]):
         """
         if self._is_over:
             raise StopIteration
-        requested = time.perf_counter()
+        start = time.perf_counter()
         self._require_usable()
         # To ask for a batch is to be done with the one before: now its memory can be fenced and reused.
         self._release()
@@ -128,7 +128,7 @@ class DeviceStage(Iterator[Any]):
         item = self._channel.get()
         if not isinstance(item, LoadedBatch):
             return self._handle_end(item)
-        wait = time.perf_counter() - requested
+        wait = time.perf_counter() - start
         # What the allocator does not know of lives as long as the loop's work on it.
         self._received = self._streams.receive(item.ready, item.storages), item.opaque
         # A slot is given back with a batch and not after it, so that the thread loads while the loop trains.

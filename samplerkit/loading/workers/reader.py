@@ -204,12 +204,12 @@ def _read_one(read: Read, request: Request, place: int) -> Any:
 
 def _read_batch(dataset: Any, request: Request) -> Answer:
     samples = dataset.__getitems__(request.ids, *request.columns)
-    if not _may_have(samples, request.ids.size):
+    if not _may_have_size(samples, request.ids.size):
         raise _wrong_number("__getitems__", "sample", request, samples)
     return Answer(samples)
 
 
-def _may_have(samples: Any, size: int) -> bool:
+def _may_have_size(samples: Any, size: int) -> bool:
     """Returns whether a batch may have so many samples: a list, or columns of that length."""
     if isinstance(samples, np.ndarray | torch.Tensor):
         return size in samples.shape

@@ -130,7 +130,7 @@ class ThreadSchedule:
             self._change(other, 0, is_trial=True)
 
     def _keep(self, at_once: int) -> None:
-        """Keeps to a way for some batches."""
+        """Keeps a number of threads for some batches."""
         is_new = self._is_trial and at_once == self.at_once
         self._pause = FIRST_PAUSE if is_new else min(2 * self._pause, LONGEST_PAUSE)
         self._change(at_once, self._pause, is_trial=False)
@@ -197,7 +197,7 @@ class ThreadPool(WorkerPool):
         self._is_stopped = False
         self.has_copies = False  # of the dataset, one a thread: then the loop makes no batch
         self._tasks: Final[SimpleQueue[Task | None]] = SimpleQueue()
-        self._waiting: Task | None = None  # waits until no thread reads for the epoch before
+        self._waiting_task: Task | None = None  # waits until no thread reads for the epoch before
         self._busy = 0
         self._started = 0.0  # when the latest batch was
         self._turn: Final = threading.Condition()
@@ -347,8 +347,8 @@ class ThreadPool(WorkerPool):
             dataset that all share; or when the threads are ended.
         """
         reader = self._maker.reader
-        while (task := self._waiting or self._tasks.get()) is not None and not self._is_stopped:
-            self._waiting = task
+        while (task := self._waiting_task or self._tasks.get()) is not None and not self._is_stopped:
+            self._waiting_task = task
             if not task.is_cancelled:
                 if self._busy and reader.sets_epoch(task.request):
                     return None
@@ -357,7 +357,7 @@ class ThreadPool(WorkerPool):
                 except BaseException as error:  # as above
                     task.result.put(error)
                     task.is_cancelled = True
-            self._waiting = None
+            self._waiting_task = None
             if not task.is_cancelled:
                 return task
         return None
