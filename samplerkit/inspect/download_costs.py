@@ -239,7 +239,7 @@ def _way(stored: StoredFiles) -> tuple[str, bool]:
     for rank in sorted({0, ranks // 2, ranks - 1}):
         shards = (layout.file_of(ids) for ids in stored.batches([rank]))
         found = stretch_of(shards, layout.sizes, stored.cached_files or layout.num_files, 1, shard_bytes)
-        if not found.is_whole:
+        if not found.by_shards:
             return "ranges", found.is_local
     return "whole", True
 

@@ -220,7 +220,7 @@ def samples_of(pieces: Iterator[bytes], url: str) -> Iterator[dict[str, Any]]:
 def _files(stream: _Stream, url: str) -> Iterator[tuple[int, bytes, bytes]]:
     """Yields the offset of the header, the name and the data of each file of an archive."""
     walk, is_going = Walk(stream.read, stream.ahead, url), True
-    found = walk.found
+    found = walk.members
     while is_going:
         is_going = walk.step()
         for number, name in enumerate(found.names):
