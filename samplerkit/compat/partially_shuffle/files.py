@@ -193,5 +193,5 @@ def _item(given: Mapping[str, Any], parts: Iterable[ContentPart], _: int) -> Ite
 def _rows(content: Any, rows: Ids) -> dict[Any, Any]:
     """Returns some rows of each array as a copy; tensors stay tensors."""
     if all(hasattr(column, "shape") for column in content.data.values()):
-        return {key: content.taken(column, rows) for key, column in content.data.items()}
+        return {key: content.select(column, rows) for key, column in content.data.items()}
     return dict(content.columns(rows))
