@@ -15,7 +15,7 @@ from samplerkit.batches.sample_set import SampleSet
 from samplerkit.batches.table_cache import TableCache
 from samplerkit.batches.window_plan import WindowContext
 from samplerkit.errors import CompositionError, DatasetError, NotSupportedError
-from samplerkit.order.files import KeptBlocks, permuted_within
+from samplerkit.order.files import BlockCache, permuted_within
 from samplerkit.order.intervals import edges_of, groups, interval_of, numbers_in
 from samplerkit.order.keys import Key
 from samplerkit.order.layout import Layout
@@ -128,7 +128,7 @@ class ClassPlan(BatchPlan):
     def __post_init__(self) -> None:
         self._starts = edges_of(self.counts)
         self._classes, self._each = self.sizes
-        self._of_members, self._of_classes = map(KeptBlocks, self.keys)
+        self._of_members, self._of_classes = map(BlockCache, self.keys)
         # A round holds as many batches as it has classes for; other classes are left over each time.
         self._in_a_round = self.counts.size // self._classes
 

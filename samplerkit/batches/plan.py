@@ -14,7 +14,7 @@ from samplerkit.batches.lengths import SampleLengths
 from samplerkit.batches.segments import Segments
 from samplerkit.errors import OutOfDatasetError
 from samplerkit.order.arguments import integer, integers
-from samplerkit.order.order import PASS_BITS, Located, sought
+from samplerkit.order.order import PASS_BITS, Located, lookup
 from samplerkit.order.typing import Ids
 
 
@@ -325,7 +325,7 @@ class BatchPlan(ABC):
         Raises:
             ArgumentTypeError: an id is no integer.
         """
-        return sought(ids, self.locate)
+        return lookup(ids, self.locate)
 
     @final
     def efficiency(self) -> float:

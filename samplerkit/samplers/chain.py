@@ -181,7 +181,7 @@ class Chain:
         if self.deal is None:
             return world or World()
         if world is None:
-            return self.deal.world(running_job() if self.deal.asks_the_job else World())
+            return self.deal.world(running_job() if self.deal.needs_job else World())
         resolved = self.deal.world(world)
         if resolved != world:
             problem = f"contradicts the distributed sampler, which says {resolved}"

@@ -15,7 +15,7 @@ from samplerkit.order.caching import cached_property
 from samplerkit.order.files import FileSequence
 from samplerkit.order.keys import Key, scaled
 from samplerkit.order.layout import Layout
-from samplerkit.order.order import Located, Order, found
+from samplerkit.order.order import Located, Order, located
 from samplerkit.order.sequences import Range, Table
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
@@ -70,8 +70,8 @@ class FoldRows(Order):
         block, place = np.divmod(np.where(is_row, ids, 0), self.num_folds)
         held = self._place(block)
         if self.held_out:
-            return found(block, is_row & (place == held))
-        return found(block * (self.num_folds - 1) + place - (place > held), is_row & (place != held))
+            return located(block, is_row & (place == held))
+        return located(block * (self.num_folds - 1) + place - (place > held), is_row & (place != held))
 
     def _place(self, blocks: Ids) -> Ids:
         """The place of the fold's row within each block."""

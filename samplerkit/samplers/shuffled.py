@@ -12,7 +12,7 @@ from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, OutOfDatase
 from samplerkit.order import arguments
 from samplerkit.order.algebra import limited
 from samplerkit.order.caching import cached_property
-from samplerkit.order.deal import MOST_SHARDS, Deal
+from samplerkit.order.deal import MAX_SHARDS, Deal
 from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.layout import Layout
 from samplerkit.order.mixing.weights import draw_without_replacement, integer_weights
@@ -197,8 +197,8 @@ class DistributedSampler(ModedSampler):
     def _check_ranges(self) -> None:
         shards, shard, offset = self.num_shards, self.shard_id, self.offset
         if shards is not None:
-            arguments.positive("num_shards", shards, MOST_SHARDS)
-        end, largest = ("num_shards", MOST_SHARDS) if shards is None else (shards, shards)
+            arguments.positive("num_shards", shards, MAX_SHARDS)
+        end, largest = ("num_shards", MAX_SHARDS) if shards is None else (shards, shards)
         if shard is not None and not 0 <= shard < largest:
             raise ArgumentRangeError("shard_id", f"must be in [0, {end})", shard)
         if not -1 <= offset <= largest:

@@ -286,15 +286,15 @@ def require_outermost(draws, lane, turns, low, high):
 class Shared(SourceCounts):
     """Counts that another thread reads as soon as some lanes were counted."""
 
-    def _keep(self, lanes):
-        kept = super()._keep(lanes)
-        super()._keep([40, 41, 42])
+    def _count_lanes(self, lanes):
+        kept = super()._count_lanes(lanes)
+        super()._count_lanes([40, 41, 42])
         return kept
 
 
 def test_threads_share_counts_of_more_lanes_than_are_kept(monkeypatch):
-    monkeypatch.setattr(source_counts, "_KEPT_LANES", 2)
-    monkeypatch.setattr(source_counts, "_MOST_KEPT", 1)
+    monkeypatch.setattr(source_counts, "_CACHED_LANES", 2)
+    monkeypatch.setattr(source_counts, "_MAX_CACHED", 1)
     draws, ends = SourceDraws(Key(7, 0, 0, "sources")), np.stack([thresholds([1, 2]), thresholds([2, 1])])
     lanes, rows = np.arange(40), np.arange(5, 405, 10)
     alone, shared = (

@@ -124,7 +124,7 @@ class PackBatches(BatchRecipe):
         """Packs a window: first what fills packs alone, then the bins of the rest, the largest first."""
         whole, rest = self.fit.parts(lengths)
         sizes = self.fit.sizes(rest)
-        turns = Occurrences(ids).turns if has_repeats(ids) else None
+        turns = Occurrences(ids).repeats if has_repeats(ids) else None
         # Documents of one size in their order, but repeats after all first ones: so they are apart.
         by_size = longest_first(sizes) if turns is None else np.lexsort((turns, -sizes))
         by_size = by_size[: np.count_nonzero(sizes)]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, StateError
-from samplerkit.order.arguments import INT64_MAX, MOST_LANES, is_iterable
+from samplerkit.order.arguments import INT64_MAX, MAX_LANES, is_iterable
 
 SCHEMA = 1
 """The version of the state's fields; a newer one is refused."""
@@ -115,7 +115,7 @@ _CHECKS = {
     "epoch": whole(0, INT64_MAX),
     "position": whole(-INT64_MAX, INT64_MAX),  # it is checked against its order
     "ended": optional(whole(-INT64_MAX, INT64_MAX)),
-    "lanes": whole(1, MOST_LANES),
+    "lanes": whole(1, MAX_LANES),
     "limit": optional(whole(0, INT64_MAX)),
     "tail": TEXT,
     "dataset": TEXT,

@@ -47,8 +47,8 @@ def thresholds(weights: Sequence[float | Fraction]) -> Ids:
     """
     ratios = list(map(_ratio, weights))
     # Whole numbers in the same proportion: as exact as fractions, and many times as fast.
-    common = math.lcm(*[below for _, below in ratios])
-    exact = [above * (common // below) for above, below in ratios]
+    common = math.lcm(*[denominator for _, denominator in ratios])
+    exact = [numerator * (common // denominator) for numerator, denominator in ratios]
     total = sum(exact)
     ends = [WHOLE * part // total for part in accumulate(exact)]
     if WHOLE * min(filter(None, exact)) >= total:
@@ -87,19 +87,19 @@ def draw_without_replacement(weights: Ids, count: int, key: Key) -> Ids:
         >>> sorted(draw_without_replacement(np.array([5, 0, 1, 9]), 3, key).tolist())
         [0, 2, 3]
     """
-    left = np.flatnonzero(weights)
+    remaining = np.flatnonzero(weights)
     drawn: list[Ids] = []
     missing = count
-    for attempt in range(left.size):
+    for attempt in range(remaining.size):
         if not missing:
             break
-        cumulative = np.cumsum(weights[left])
+        cumulative = np.cumsum(weights[remaining])
         counters = np.arange(2 * missing)
         hashes = key.hashes(counters, attempt)
         picks = Offsets(cumulative).passed(scaled(hashes, int(cumulative[-1])))
         distinct, first = np.unique(picks, return_index=True)
         new = distinct[np.argsort(first)][:missing]
-        drawn.append(left[new])
+        drawn.append(remaining[new])
         missing -= new.size
-        left = np.delete(left, new)
+        remaining = np.delete(remaining, new)
     return np.concatenate(drawn)

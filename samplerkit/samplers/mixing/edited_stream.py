@@ -113,13 +113,13 @@ def _changed(source: Passes | Mix, changes: Sequence[_Change]) -> RunStream:
             # Which rows the rest of a pass loses depends on the weights there, in all lanes: none of a source
             # that is not read, until it is read again.
             source = _reweighed(source, weights, removed, begins)
-            removed = replace(removed, gone=source.gone)
+            removed = replace(removed, positions=source.removed)
         skips = [(at, change.skip) for change in changed if change.skip is not None]
         removed = replace(removed, skips=(*removed.skips, *skips))
         for ids in (np.asarray(change.without) for change in changed if change.without is not None):
             source = _reweighed(source, weights, removed, begins)
             source = source.without(ids, DrawnPositions.of_lanes(removed.first_kept(at)))
-            removed, have_left = replace(removed, gone=source.gone), True
+            removed, have_left = replace(removed, positions=source.removed), True
     return RunStream(_reweighed(source, weights, removed, begins), removed)
 
 

@@ -54,7 +54,7 @@ def source_reads(sampler: Sampler, dataset: Any, order: Order, position: int) ->
     stream, lanes = order.stream, np.arange(order.stream.lanes)
     rows = rows_before(np.array(order.begin + position), lanes, stream.lanes)
     if isinstance(stream, WithoutRows):
-        removed, stream = stream.removed, stream.whole
+        removed, stream = stream.removed, stream.source
         rows = np.array([removed.of_lane(lane).drawn(read) for lane, read in enumerate(rows)])
     if not isinstance(stream, Mix):
         return {}

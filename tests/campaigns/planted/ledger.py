@@ -13,7 +13,7 @@ RUNS = "tests/loading/test_edits.py"
 BUGS = [
     Bug(
         "a lane loses the rows of another one",
-        "RemovedPositions.below",
+        "RemovedPositions.in_stream",
         "self.of_lane(number).rows(rows[at])",
         "self.of_lane(0).rows(rows[at])",
         REMOVED,
@@ -49,7 +49,8 @@ BUGS = [
     Bug(
         "rows that ids leave are not looked for again when weights change",
         "_changed",
-        "source = _reweighed(source, weights, removed, begins)\nremoved = replace(removed, gone=source.gone)",
+        "source = _reweighed(source, weights, removed, begins)\n"
+        "removed = replace(removed, positions=source.removed)",
         "source = _reweighed(source, weights, removed, begins)",
         REMOVED,
     ),

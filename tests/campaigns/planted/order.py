@@ -12,13 +12,13 @@ BUGS = [
     Bug(
         "the inverse takes the digit behind",
         "SourceDraws.position",
-        "np.count_nonzero(between <= left, axis=0) - 1",
-        "np.count_nonzero(between < left, axis=0)",
+        "np.count_nonzero(between <= remaining, axis=0) - 1",
+        "np.count_nonzero(between < remaining, axis=0)",
         DRAWS,
     ),
     Bug(
         "a source begins anew when its weight changes",
-        "SourceCounts._keep",
+        "SourceCounts._count_lanes",
         "before - after",
         "-after",
         DRAWS,
