@@ -25,7 +25,7 @@ from samplerkit.config.error_messages import (
 )
 from samplerkit.config.reading import Folder
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, ConfigError, SamplerkitError
-from samplerkit.names import PUBLIC, found
+from samplerkit.names import PUBLIC, load
 from samplerkit.order import arguments
 from samplerkit.order.caching import cached_property
 from samplerkit.order.modes import Shuffle
@@ -69,7 +69,7 @@ class Constructor:
         if not isinstance(self.of, str):
             return self.of
         module, _, name = self.of.rpartition(".")
-        made: Callable[..., Any] = found(module or PUBLIC[name], name)
+        made: Callable[..., Any] = load(module or PUBLIC[name], name)
         return made
 
     @property

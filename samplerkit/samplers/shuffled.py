@@ -130,8 +130,8 @@ class RandomSampler(ModedSampler):
             return limited(order, self.num_samples or None)
         if size == 0:
             return Range(0, 0)
-        wanted = self.num_samples or size
-        count = wanted if layout.has_files else min(wanted, size)
+        requested = self.num_samples or size
+        count = requested if layout.has_files else min(requested, size)
         return DrawsWithReplacement(count, context.key(self.seed, "replacement"), population=size)
 
 
@@ -260,9 +260,9 @@ class WeightedRandomSampler(Sampler):
         self.replacement: Final = arguments.boolean("replacement", replacement)
         self.seed: Final = arguments.seed(seed)
         self.algorithm: Final = checked_algorithm(algorithm, self)
-        wanted = self.num_samples or 0
-        if not self.replacement and wanted <= self.weights.size:
-            self._require_positive(wanted)
+        requested = self.num_samples or 0
+        if not self.replacement and requested <= self.weights.size:
+            self._require_positive(requested)
 
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout."""

@@ -153,7 +153,7 @@ def test_when_weights_change_each_source_goes_on_where_its_lane_stood(key, lanes
     firsts = firsts.reshape(-1, lanes).astype(np.int64)
     streams, starts = streams_of(lanes)
     mix = Mix(SourceCounts(draws, thresholds(weights[0])[None]), lanes, streams, starts)
-    mix = mix.reweighed(weights[1:], lambda lane: firsts[:, lane]) if changes else mix
+    mix = mix.reweighted(weights[1:], lambda lane: firsts[:, lane]) if changes else mix
     for lane in range(lanes):
         rows = np.arange(400)
         segment = np.searchsorted(firsts[:, lane], rows, side="right")

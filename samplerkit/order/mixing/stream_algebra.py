@@ -47,7 +47,7 @@ class Mix(Stream):
     def recipe(self) -> tuple[object, ...]:
         return (*self.turns.recipe, self.lanes, self.starts, *self.streams)
 
-    def reweighed(self, weights: Sequence[Sequence[float]], firsts: Callable[[int], Ids]) -> Mix:
+    def reweighted(self, weights: Sequence[Sequence[float]], firsts: Callable[[int], Ids]) -> Mix:
         """Gives the mixture whose weights change: the same draws, and each source continues where it is.
 
         Args:

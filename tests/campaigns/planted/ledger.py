@@ -48,10 +48,10 @@ BUGS = [
     ),
     Bug(
         "rows that ids leave are not looked for again when weights change",
-        "_changed",
-        "source = _reweighed(source, weights, removed, begins)\n"
+        "_with_changes",
+        "source = _reweighted(source, weights, removed, begins)\n"
         "removed = replace(removed, positions=source.removed)",
-        "source = _reweighed(source, weights, removed, begins)",
+        "source = _reweighted(source, weights, removed, begins)",
         REMOVED,
     ),
     Bug(
@@ -107,16 +107,16 @@ BUGS = [
     ),
     Bug(
         "a cap looks at the first lane only",
-        "_first_beyond",
+        "_cap_position",
         "np.arange(begin, begin + mix.lanes)",
         "np.arange(begin, begin + 1)",
         CAPS,
     ),
     Bug(
         "an edit behind a cap gives the source its weight again",
-        "_stopped",
-        "one.weights is None",
-        "one.weights is None or one.at > at",
+        "_with_stop",
+        "change.weights is None",
+        "change.weights is None or one.at > at",
         CAPS,
     ),
     Bug(

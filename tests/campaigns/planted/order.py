@@ -61,7 +61,7 @@ BUGS = [
     ),
     Bug(
         "the limit is forgotten",
-        "Chain._up_to_the_deal",
+        "Chain._order_to_deal",
         "limited(order, constants.limit)",
         "order",
         f"{LAWS}::test_num_samples_of_a_distributed_sampler_limits_all_shards_together",
