@@ -11,7 +11,7 @@ from typing import Any, final
 import numpy as np
 from pydantic import BaseModel, ValidationError
 
-from samplerkit.batches.recipe import is_same
+from samplerkit.batches.recipe import is_default
 from samplerkit.config.derive import TABLES, Made, arguments_of, default_of, derived_model
 from samplerkit.config.error_messages import (
     below,
@@ -138,7 +138,7 @@ class Constructor:
 def _same(value: Any, default: Any) -> bool:
     if isinstance(value, Shuffle):
         default = Shuffle.parse(default) if isinstance(default, str | bool) else default
-    return is_same(value, default)
+    return is_default(value, default)
 
 
 RESERVED = frozenset({"kind", "child", "_target_", "class_path", "init_args"})
