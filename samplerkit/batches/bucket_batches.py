@@ -154,7 +154,7 @@ class BucketBatches(BatchRecipe):
         object.__setattr__(self, "batch_size", self._checked_sizes())
 
     def prepared(self, dataset: Any, chosen: SampleSet | None, abreast: int, kept: TableCache) -> Prepared:
-        lengths, measure = self._measured(dataset, kept)
+        lengths, measure = self._measure(dataset, kept)
         histogram = lengths.histogram_of(chosen)
         self._require_fit(histogram)
         sizes = self._sizes  # for windows too: a key without a size is an error here, and not in a worker
@@ -169,7 +169,7 @@ class BucketBatches(BatchRecipe):
         make_plan = partial(StaticPlan, measure, abreast, self.num_batches, members)
         return Prepared(measure, plan=partial(make_plan, buckets=buckets, short=self.short))
 
-    def _measured(self, dataset: Any, cache: TableCache) -> tuple[SampleLengths, Measure]:
+    def _measure(self, dataset: Any, cache: TableCache) -> tuple[SampleLengths, Measure]:
         if self.keys is not None:
             (keys, numbers), size = self._numbered_keys, len(Layout.of(dataset))
             if numbers.size != size:

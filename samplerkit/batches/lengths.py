@@ -147,8 +147,8 @@ class SampleLengths:
     def _count(self, cache: TableCache | None) -> Histogram:
         """Counts in one pass, or finds what an earlier pass over the same file counted."""
         if cache is None or self._path is None:
-            return self._pass()
-        arrays = cache.arrays(_stamp(self._path), lambda: vars(self._pass()))
+            return self._count_all()
+        arrays = cache.arrays(_stamp(self._path), lambda: vars(self._count_all()))
         return Histogram(arrays["values"], arrays["counts"], str(arrays["digest"]))
 
     def histogram_of(self, chosen: SampleSet | None) -> Histogram:
@@ -164,7 +164,7 @@ class SampleLengths:
         digest = short_digest(f"{self.digest} {chosen.size}".encode(), listed)
         return Histogram(*_tally(lengths for _, lengths in self.chunks(chosen)), digest)
 
-    def _pass(self) -> Histogram:
+    def _count_all(self) -> Histogram:
         state = hashlib.blake2b(digest_size=8, person=b"samplerkit")
         state.update(f"{self.size} {self.are_pairs}".encode())
         counts = _tally(self._checked_chunks(state))

@@ -155,12 +155,12 @@ class BlockShuffle(Order):
     def _permuted(self, rows: Ids, *, inverse: bool) -> Ids:
         if rows.size == 0:
             return rows
-        first, last = self._number_of(int(rows.min())), self._number_of(int(rows.max()))
+        first, last = self._block_at(int(rows.min())), self._block_at(int(rows.max()))
         if first == last:
             return self._permuted_in(first, rows, inverse=inverse)
         if (last - first) * ROWS_WORTH_A_CALL < rows.size and (rows[1:] >= rows[:-1]).all():
             # The usual case of an epoch in order: the rows of each block are a slice.
-            ends = [self._start_of(number + 1) for number in range(first, last)]
+            ends = [self._block_start(number + 1) for number in range(first, last)]
             parts = np.split(rows, np.searchsorted(rows, ends))
             numbered = zip(range(first, last + 1), parts, strict=True)
             return np.concatenate(
@@ -179,17 +179,17 @@ class BlockShuffle(Order):
         return moved
 
     def _permuted_in(self, number: int, rows: Ids, *, inverse: bool) -> Ids:
-        start = self._start_of(number)
+        start = self._block_start(number)
         moved = self.block(number).permuted(rows - start, inverse=inverse)
         moved += start
         return moved
 
-    def _number_of(self, row: int) -> int:
+    def _block_at(self, row: int) -> int:
         run = int(np.searchsorted(self.starts, row, side="right")) - 1
         block = (row - int(self.starts[run]) + self._missing) // self._block_size
         return run * self._blocks_per_run + block
 
-    def _start_of(self, number: int) -> int:
+    def _block_start(self, number: int) -> int:
         """The first row of a block; of one that its run is too short for, the first row of the next run."""
         run, block = divmod(number, self._blocks_per_run)
         start = int(self.starts[run]) + max(0, block * self._block_size - self._missing)

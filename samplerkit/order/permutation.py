@@ -118,7 +118,7 @@ class Network:
         return ends
 
     @classmethod
-    def each(cls, constants: Any, columns: Ids) -> Network:
+    def of_columns(cls, constants: Any, columns: Ids) -> Network:
         """Makes the network in which position i uses column columns[i]; all sizes have words of one width."""
         if (columns[1:] >= columns[:-1]).all():
             # Several times as fast as looking each of them up.
@@ -255,10 +255,10 @@ def _walk(network: Network, values: Ids, result: Ids, buffers: Any, *, inverse: 
         # part.
         result[outside] = network.walk_ends[left[outside] - network.size]
     else:
-        result[outside] = _walked_in(network.at(outside), left[outside], inverse=inverse)
+        result[outside] = _walk_back(network.at(outside), left[outside], inverse=inverse)
 
 
-def _walked_in(network: Network, current: Any, *, inverse: bool) -> Ids:
+def _walk_back(network: Network, current: Any, *, inverse: bool) -> Ids:
     """Permutes values of the domain again until each is in [0, n)."""
     result, outside = np.empty(current.size, dtype=np.int64), np.arange(current.size)
     while outside.size:

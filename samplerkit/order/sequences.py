@@ -226,7 +226,7 @@ def permuted_each(permutations: list[Permuted], index: Ids, rows: Ids, *, invers
     result = np.empty_like(rows)
     for start in range(0, rows.size, _ROWS_AT_ONCE):
         part = slice(start, start + _ROWS_AT_ONCE)
-        result[part] = permuted(Network.each(constants, index[part]), rows[part], inverse=inverse)
+        result[part] = permuted(Network.of_columns(constants, index[part]), rows[part], inverse=inverse)
     return result
 
 

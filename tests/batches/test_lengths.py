@@ -119,7 +119,7 @@ def test_what_was_counted_and_sorted_is_found_again(path, kept, monkeypatch):
     def again(*_):
         raise AssertionError("is made again")
 
-    monkeypatch.setattr(SampleLengths, "_pass", again)
+    monkeypatch.setattr(SampleLengths, "_count_all", again)
     monkeypatch.setattr(SortedMembers, "_fill", again)
     assert planned(path, kept.folder) == first
     # Another seed, epoch, budget and policy read the same table.

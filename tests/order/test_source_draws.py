@@ -17,7 +17,7 @@ from samplerkit.order.mixing.source_draws import SourceDraws
 from samplerkit.order.mixing.source_ends import outermost
 from samplerkit.order.mixing.stream_algebra import Mix
 from samplerkit.order.mixing.streams import Part, Passes
-from samplerkit.order.mixing.weights import WHOLE, thresholds
+from samplerkit.order.mixing.weights import DRAW_RANGE, thresholds
 from samplerkit.order.permutation import NARROW_LIMIT
 from samplerkit.order.sequences import DrawsWithReplacement, Permuted, Range
 from tests.order.test_passes import counted
@@ -59,27 +59,27 @@ def test_draws_are_as_defined(lane):
     ]
 
 
-@given(keys, st.integers(0, farthest), st.integers(0, WHOLE), st.integers(0, 2**24 - 1))
+@given(keys, st.integers(0, farthest), st.integers(0, DRAW_RANGE), st.integers(0, 2**24 - 1))
 @settings(max_examples=60, deadline=None, derandomize=True)
 def test_any_row_is_counted_from_its_neighbour_and_found_again(key, row, alpha, lane):
     draws = SourceDraws(key)
     before, after = draws.before(lane, np.array([row, row + 1]), alpha).tolist()
     is_below = int(values_of(draws, np.array([lane]), np.array([row]))[0]) < alpha
     assert after - before == is_below
-    low, high, turn = (0, alpha, before) if is_below else (alpha, WHOLE, row - before)
+    low, high, turn = (0, alpha, before) if is_below else (alpha, DRAW_RANGE, row - before)
     assert draws.position(lane, turn, low, high) == row
-    assert abs(before - row * alpha // WHOLE) <= 2 * 4.52 * 16
+    assert abs(before - row * alpha // DRAW_RANGE) <= 2 * 4.52 * 16
 
 
 @given(weights_lists)
 @settings(max_examples=60, deadline=None, derandomize=True)
 def test_thresholds_are_exact_to_a_die_a_source(weights):
     widths = np.diff(thresholds(weights))
-    assert widths.sum() == WHOLE
+    assert widths.sum() == DRAW_RANGE
     assert ((widths > 0) == (np.array(weights) > 0)).all()
     total = math.fsum(weight / 2**64 for weight in weights)
-    shares = np.array([weight / 2**64 / total * WHOLE for weight in weights])
-    assert np.abs(widths - shares).max() <= len(weights) + WHOLE * 1e-15
+    shares = np.array([weight / 2**64 / total * DRAW_RANGE for weight in weights])
+    assert np.abs(widths - shares).max() <= len(weights) + DRAW_RANGE * 1e-15
 
 
 @pytest.mark.statistics
@@ -262,7 +262,7 @@ def test_the_first_and_the_last_turn_are_those_of_all_rows(key, weights, lanes, 
     read = np.flatnonzero(np.diff(ends))
     source, lane = np.repeat(read, lanes), np.tile(np.arange(lanes), read.size)
     low, high = ends[source], ends[source + 1]
-    share = (high - low) / WHOLE
+    share = (high - low) / DRAW_RANGE
     turns = [int(size * part) + random.randrange(3) if even else random.randrange(size + 1) for part in share]
     require_outermost(draws, lane, turns, low, high)
 

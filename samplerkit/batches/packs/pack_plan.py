@@ -248,4 +248,4 @@ class GroupedPermutation:
         sizes = self._starts[runs + 1] - self._starts[runs]
         counters = runs * (2 * ROUNDS) + np.arange(2 * ROUNDS)[:, None]
         words = keyed_hash(self._words[_KEY_WORDS:], counters)
-        return Network.each(network_constants(sizes.tolist(), words), index)
+        return Network.of_columns(network_constants(sizes.tolist(), words), index)

@@ -94,22 +94,22 @@ class RemovedPositions:
     lanes: int
     skips: tuple[tuple[int, int], ...] = ()
     positions: Ids = field(default_factory=no_positions, compare=False)
-    _of_lanes: dict[int, RemovedRows] = field(default_factory=dict, init=False, compare=False)
+    _lane_rows: dict[int, RemovedRows] = field(default_factory=dict, init=False, compare=False)
 
     def __bool__(self) -> bool:
         return bool(self.skips or self.positions.size)
 
     def of_lane(self, lane: int) -> RemovedRows:
         """Gives the rows that leave a lane: those that a skip takes are behind all that left before."""
-        if lane not in self._of_lanes:
+        if lane not in self._lane_rows:
             at, counts = np.array(self.skips, dtype=np.int64).reshape(-1, 2).T
             first = rows_before(at, lane, self.lanes)
             taken = rows_before(at + counts, lane, self.lanes) - first
             begins = first + np.cumsum(taken) - taken
             removed = self.positions[self.positions % self.lanes == lane] // self.lanes
             rows = RemovedRows().with_rows(removed, removed + 1)
-            self._of_lanes[lane] = rows.with_kept(begins[taken > 0], (begins + taken)[taken > 0])
-        return self._of_lanes[lane]
+            self._lane_rows[lane] = rows.with_kept(begins[taken > 0], (begins + taken)[taken > 0])
+        return self._lane_rows[lane]
 
     def in_stream(self, kept: Ids) -> Ids:
         """Gives where positions of what is kept are in the stream."""

@@ -167,7 +167,7 @@ class SourceDraws:
         Returns:
             int64 array of their shape. Of all rows, a source reads those between two counts.
         """
-        shape, lanes, rows, alpha = _flat(lanes, rows, thresholds)
+        shape, lanes, rows, alpha = _broadcast(lanes, rows, thresholds)
         if not rows.size:
             return np.zeros(shape, dtype=np.int64)
         hashes = DrawHashes(self.words, lanes)
@@ -176,7 +176,7 @@ class SourceDraws:
         counts = (rows >> 60) * alpha if levels == DIGITS else np.zeros_like(rows)
         for level in range(levels - 1, -1, -1):
             above, digit = rows >> 4 * level + 4, rows >> 4 * level & 15
-            smaller, continues = _counted(hashes, level, above, digit, alpha, continues)
+            smaller, continues = _count_smaller(hashes, level, above, digit, alpha, continues)
             counts += smaller
         counted: Ids = counts.reshape(shape)
         return counted
@@ -193,7 +193,7 @@ class SourceDraws:
         Returns:
             int64 array of their shape. A row beyond 2^62 is 2^62.
         """
-        shape, lanes, turns, low, high = _flat(lanes, turns, low, high)
+        shape, lanes, turns, low, high = _broadcast(lanes, turns, low, high)
         if not turns.size:
             return np.zeros(shape, dtype=np.int64)
         digits, columns, hashes = np.arange(16)[:, None], np.arange(turns.size), DrawHashes(self.words, lanes)
@@ -203,7 +203,7 @@ class SourceDraws:
         continues = [np.zeros_like(rows), np.zeros_like(rows)]
         for level in range(DIGITS - 1, -1, -1):
             sides = [
-                _counted(hashes, level, rows, digits, alpha, counted)
+                _count_smaller(hashes, level, rows, digits, alpha, counted)
                 for alpha, counted in zip((low, high), continues, strict=True)
             ]
             between = sides[1][0] - sides[0][0]
@@ -234,7 +234,7 @@ class DrawHashes:
             level: the digit.
             counters: k div 16^(level + 1), then the digits before; the first axis goes along the lanes.
         """
-        words = self._of_lanes(level)
+        words = self._lane_words(level)
         if self._lanes.size > 1:
             words = words[:, self._inverse]
         hashed = keyed_hash(words.reshape(3, -1, *(1,) * (counters.ndim - 1)), counters)
@@ -244,7 +244,7 @@ class DrawHashes:
         hashed <<= np.uint64(4)
         return hashed.view(np.int64)
 
-    def _of_lanes(self, level: int) -> Any:
+    def _lane_words(self, level: int) -> Any:
         """The words of each lane for a digit, shape (3, lanes)."""
         if self._lanes.size > _FEW_LANES:
             return keyed_hash(self._words, (self._lanes * 16 + level) * 4 + np.arange(3)[:, None])
@@ -265,7 +265,7 @@ def _words_of_few(words: bytes, lanes: bytes) -> Any:
     return keyed_hash(np.frombuffer(words, dtype=np.uint64), digits * 4 + np.arange(3)[:, None])
 
 
-def _counted(
+def _count_smaller(
     hashes: DrawHashes, level: int, above: Ids, digit: Ids, alpha: Ids, continues: Ids
 ) -> tuple[Ids, Ids]:
     """Counts the rows below a threshold whose digit at a level is smaller, those above it the same.
@@ -303,7 +303,7 @@ def _is_own_below(hashes: DrawHashes, rows: Ids, alpha: Ids, level: int) -> Any:
     return is_below
 
 
-def _flat(*values: Any) -> tuple[Any, ...]:
+def _broadcast(*values: Any) -> tuple[Any, ...]:
     """Gives the common shape of integers, and then these as int64 arrays of so many entries."""
     arrays = np.broadcast_arrays(*(np.asarray(part, dtype=np.int64) for part in values))
     return arrays[0].shape, *(part.reshape(-1) for part in arrays)

@@ -28,7 +28,7 @@ MAX_AHEAD = 150
 NO_ROW = 1 << 62
 """The row of turns that come at no row of 62 bits."""
 
-_TOGETHER = 1 << 13
+_AT_ONCE = 1 << 13
 
 
 def outermost(
@@ -63,8 +63,8 @@ def outermost(
     at = np.flatnonzero(rows + tol >= (rows - tol).max() if last else rows - tol <= (rows + tol).min())
     best = at[int(np.argmax(rows[at]) if last else np.argmin(rows[at]))]
     row, lane = _row(draws, lanes, turns, low, high, best), int(lanes[best])
-    for begin in range(0, at.size, _TOGETHER):
-        rest = at[begin : begin + _TOGETHER]
+    for begin in range(0, at.size, _AT_ONCE):
+        rest = at[begin : begin + _AT_ONCE]
         while rest.size:
             # Rows of this number are before the best one in earlier lanes.
             bound = row + (lanes[rest] <= lane if last else lanes[rest] < lane)

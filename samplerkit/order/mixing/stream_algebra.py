@@ -63,10 +63,10 @@ class Mix(Stream):
         streams = list(self.streams)
         for source, at in groups(interval_of(self.starts, ids)):
             own_ids = ids[at] - int(self.starts[source])
-            streams[source] = streams[source].without(own_ids, self._drawn_of(source, drawn))
+            streams[source] = streams[source].without(own_ids, self._drawn_within(source, drawn))
         return Mix(self.turns, self.lanes, streams, self.starts)
 
-    def _drawn_of(self, source: int, drawn: DrawnPositions) -> DrawnPositions:
+    def _drawn_within(self, source: int, drawn: DrawnPositions) -> DrawnPositions:
         """Gives what of one of the streams was drawn, where the mixture was drawn so far."""
         lanes = np.arange(self.lanes)
         turns = self.turns.drawn(source, lanes, rows_before(np.array(drawn.low), lanes, self.lanes))
