@@ -15,7 +15,7 @@ FLOOR = 1 << 30
 """Decompressed bytes that are allowed at any ratio: only constant data shrink a thousandfold, as zeros do."""
 
 
-def most_unpacked(packed: int, given: int | None = None, floor: int = FLOOR) -> int:
+def max_unpacked(packed: int, given: int | None = None, floor: int = FLOOR) -> int:
     """Returns the most bytes to which data may be decompressed.
 
     Args:
@@ -24,7 +24,7 @@ def most_unpacked(packed: int, given: int | None = None, floor: int = FLOOR) -> 
         floor: bytes that are allowed at any ratio.
 
     Example:
-        >>> most_unpacked(1000), most_unpacked(10_000_000), most_unpacked(10_000_000, 5)
+        >>> max_unpacked(1000), max_unpacked(10_000_000), max_unpacked(10_000_000, 5)
         (1073741824, 2000000000, 5)
     """
     return max(floor, RATIO * packed) if given is None else given
@@ -62,14 +62,14 @@ class TooLargeError(Exception):
         self.limit = limit
 
 
-def most_in_memory(packed: int) -> int:
+def max_in_memory(packed: int) -> int:
     """Returns the most bytes to which a field of a sample may be decompressed, since it is held in memory.
 
     Example:
-        >>> most_in_memory(1000), most_in_memory(10_000_000)
+        >>> max_in_memory(1000), max_in_memory(10_000_000)
         (268435456, 2000000000)
     """
-    return most_unpacked(packed, floor=_FIELD_FLOOR)
+    return max_unpacked(packed, floor=_FIELD_FLOOR)
 
 
 @final
@@ -113,13 +113,13 @@ def zstd_packing(zstandard: Any) -> Packing:
 
 
 def inflated(
-    read: Callable[[int], bytes], most: int | None = None, packing: Packing = GZIP
+    read: Callable[[int], bytes], max_bytes: int | None = None, packing: Packing = GZIP
 ) -> Iterator[bytes]:
     """Decompresses all members of a stream.
 
     Args:
         read: returns at most the given number of bytes of the stream, and none at its end.
-        most: the most decompressed bytes; None for 200 times the bytes read, or 1 GiB if that is more.
+        max_bytes: the most decompressed bytes; None for 200 times the bytes read, or 1 GiB if that is more.
         packing: the compression format.
 
     Yields:
@@ -155,7 +155,7 @@ def inflated(
             offset += len(piece) - len(rest)
             piece = b"" if unpacker.eof else rest
             unpacked += len(data)
-            limit = most_unpacked(offset, most)
+            limit = max_unpacked(offset, max_bytes)
             if unpacked > limit:
                 raise TooLargeError(limit)
             if data:

@@ -12,7 +12,7 @@ from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetErro
 from samplerkit.order.arguments import integer
 from samplerkit.order.typing import Ids
 from samplerkit.storage.atomic import atomic
-from samplerkit.storage.remote.filesystem import MOST_BYTES
+from samplerkit.storage.remote.filesystem import MAX_BYTES
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.urls import is_remote, shown
 
@@ -95,7 +95,7 @@ def _load(path: str, storage: RemoteStorage | None) -> Mapping[Any, Any]:
         if storage is None:
             hint = "fetch it first"
             raise ArgumentValueError("lengths", "is a URL, with remote=False", name, hint=hint)
-        data = storage.read_shared(path, MOST_BYTES)
+        data = storage.read_shared(path, MAX_BYTES)
     elif Path(path).exists():
         if not Path(path).is_file():  # a pipe or a device may have no end
             raise DatasetError("lengths", "is no plain file", name)

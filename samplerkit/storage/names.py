@@ -14,7 +14,7 @@ from pathlib import Path
 from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.storage.urls import is_remote, shown
 
-MOST_NAMES = 10_000_000
+MAX_NAMES = 10_000_000
 """A pattern for more names than this is an error."""
 
 _RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)(?:\.\.(-?\d+))?\Z")
@@ -37,7 +37,7 @@ def expand_braces(pattern: str) -> list[str]:
     expanded = []
     for name in _expanded(pattern):
         expanded.append(name)
-        if len(expanded) > MOST_NAMES:
+        if len(expanded) > MAX_NAMES:
             raise _too_many(pattern)
     return expanded
 
@@ -112,13 +112,13 @@ def _range(first: int, last: int, step: str | None, pattern: str) -> range:
         raise ArgumentValueError("urls", "has a step of 0", pattern)
     numbers = range(first, last + 1, stride) if first <= last else range(first, last - 1, -stride)
     # Checked before any name is made; `expand_braces` counts the names of choices and nested braces.
-    if len(numbers) > MOST_NAMES:
+    if len(numbers) > MAX_NAMES:
         raise _too_many(pattern)
     return numbers
 
 
 def _too_many(pattern: str) -> ArgumentValueError:
-    return ArgumentValueError("urls", f"means more than {MOST_NAMES} archives", pattern)
+    return ArgumentValueError("urls", f"means more than {MAX_NAMES} archives", pattern)
 
 
 def matching_files(pattern: str) -> list[str]:

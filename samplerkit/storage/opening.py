@@ -78,7 +78,7 @@ def open_nonblocking(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)
 
 
-MOST_OPEN = 256
+MAX_OPEN = 256
 """Files that a dataset holds open in a process by default, if the system allows as many."""
 
 
@@ -128,13 +128,13 @@ class Handles:
 
     Args:
         open_file: opens the file of a number.
-        most: the most open files; None for 256, or a quarter of what the system allows if that is less.
+        max_open: the most open files; None for 256, or a quarter of what the system allows if that is less.
     """
 
-    def __init__(self, open_file: Callable[[int], Handle], most: int | None = None) -> None:
+    def __init__(self, open_file: Callable[[int], Handle], max_open: int | None = None) -> None:
         self._open_file = open_file
-        self._most = most
-        self._limit = most
+        self._max_open = max_open
+        self._limit = max_open
         self._open: OrderedDict[int, Handle] = OrderedDict()
         self._lock = threading.Lock()
         self._process = os.getpid()
@@ -154,7 +154,7 @@ class Handles:
                 self._open.move_to_end(number)
                 return handle
             if self._limit is None:
-                self._limit = open_at_most(MOST_OPEN, 0.25)
+                self._limit = open_at_most(MAX_OPEN, 0.25)
             while len(self._open) >= self._limit:
                 self._open.popitem(last=False)
             for other in [other for other, opened in self._open.items() if opened.is_evicted]:
@@ -170,17 +170,17 @@ class Handles:
         return len(self._open)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Handles, (self._open_file, self._most)
+        return Handles, (self._open_file, self._max_open)
 
 
-def open_at_most(most: int, share: float) -> int:
-    """Returns the smaller of `most` and a share of the files that the process may still open."""
+def open_at_most(limit: int, share: float) -> int:
+    """Returns the smaller of `limit` and a share of the files that the process may still open."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
-        return most
+        return limit
     with suppress(OSError):  # systems without /dev/fd
         soft -= len([*Path("/dev/fd").iterdir()])
-    return max(1, min(most, int(share * soft)))
+    return max(1, min(limit, int(share * soft)))
 
 
 def open_for_reading(path: str, shown: str) -> int:
@@ -228,7 +228,7 @@ def plain_file(path: str, name: str | None = None) -> os.stat_result:
 
 _LOGGER = logging.getLogger(__name__)
 
-MOST_TRIED = 64
+MAX_TRIED = 64
 """Shards that are searched for a sample to replace a batch whose samples are all missing."""
 
 
@@ -271,7 +271,7 @@ class Samples(list[Any]):
                     self.stand_in = first
                     return
                 tried += 1
-                if tried == MOST_TRIED:
+                if tried == MAX_TRIED:
                     break
         _, place, text = self.missing[0]
         problem = f"{text.removeprefix(f'{place}: ')}. None of {tried} shards has a sample to make a batch of"

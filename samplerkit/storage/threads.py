@@ -89,16 +89,16 @@ class Pool:
     """A pool of threads that are started when needed, and wait for work until they are stopped.
 
     Args:
-        most: the most threads.
+        max_threads: the most threads.
         name: the prefix of the threads' names.
         stop: stops all threads.
 
     Attributes:
-        most: the most threads.
+        max_threads: the most threads.
     """
 
-    def __init__(self, most: int, name: str, stop: Stop) -> None:
-        self.most = most
+    def __init__(self, max_threads: int, name: str, stop: Stop) -> None:
+        self.max_threads = max_threads
         self._name = name
         self._stop = stop
         self._changed = threading.Condition()
@@ -124,7 +124,7 @@ class Pool:
                 stop.check()
                 results[number] = call(items[number], stop)
 
-        deque(self.each(take, range(min(len(items), self.most))), maxlen=0)
+        deque(self.each(take, range(min(len(items), self.max_threads))), maxlen=0)
         return results
 
     def each(
@@ -137,7 +137,7 @@ class Pool:
             for number, item in enumerate(items):
                 self._queue.append((group.stop, partial(group.run, number, partial(call, item, group.stop))))
             needed = len(self._queue) + len(self._threads) - self._idle
-            for _ in range(min(needed, self.most) - len(self._threads)):
+            for _ in range(min(needed, self.max_threads) - len(self._threads)):
                 name = f"{self._name}-{len(self._threads)}"
                 self._threads.append(threading.Thread(target=self._work, name=name, daemon=True))
                 self._threads[-1].start()

@@ -18,7 +18,7 @@ from samplerkit.storage.batch_readers import batch_reader, has_getitem, only_sam
 from samplerkit.storage.files.content import FileContent, gathered_columns
 from samplerkit.storage.opening import Samples
 
-MOST_SCANNED = 1 << 14
+MAX_SCANNED = 1 << 14
 """Ids of all parts that are searched for those of one part before `try_next` returns None."""
 
 
@@ -178,7 +178,7 @@ class Share(Iterator[Ids]):
         Raises:
             StopIteration: there are no more ids.
         """
-        while self._scanned < MOST_SCANNED:
+        while self._scanned < MAX_SCANNED:
             ids = np.asarray(next(self._upcoming), dtype=np.int64)
             self._scanned += max(1, ids.size)
             own = ids[(ids >= self._begin) & (ids < self._end)]

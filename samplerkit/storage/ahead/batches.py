@@ -11,10 +11,10 @@ import numpy as np
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache import ReadAheadCache
 from samplerkit.storage.ahead.cache_entries import CacheLimits, FileStats
-from samplerkit.storage.ahead.uses import MOST_OVERTAKEN
+from samplerkit.storage.ahead.uses import MAX_OVERTAKEN
 from samplerkit.storage.threads import weak_method
 
-MOST_BYTES = 256 << 20
+MAX_BYTES = 256 << 20
 """Batches with more bytes are not prefetched."""
 
 
@@ -73,7 +73,7 @@ class BatchesAhead:
                     samples = batch.samples
         finally:
             self._cache.end()
-            for finished in (number, number - 2 * MOST_OVERTAKEN):
+            for finished in (number, number - 2 * MAX_OVERTAKEN):
                 self._expected.pop(finished, None)
         return self._samples_now(ids) if samples is None else samples
 
@@ -88,7 +88,7 @@ class BatchesAhead:
 
     def _read(self, number: int) -> SampleBatch:
         expected = self._expected.get(number)
-        if expected is None or self._num_bytes > MOST_BYTES:
+        if expected is None or self._num_bytes > MAX_BYTES:
             return SampleBatch(None, 0)
         batch = self._read_now(expected)
         self._num_bytes = batch.num_bytes

@@ -110,11 +110,11 @@ class CacheEntries(Generic[Content]):
         Raises:
             DatasetError: the file alone exceeds the limit.
         """
-        most, size = self._limits.max_bytes, content.num_bytes
-        if most is not None and size > most:
+        limit, size = self._limits.max_bytes, content.num_bytes
+        if limit is not None and size > limit:
             raise DatasetError(
                 content.path,
-                f"takes {size} bytes in memory, more than max_bytes={most}",
+                f"takes {size} bytes in memory, more than max_bytes={limit}",
                 hint="allow more bytes, or split the file",
             )
         self._largest = max(self._largest, size)

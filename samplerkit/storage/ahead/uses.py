@@ -16,13 +16,13 @@ from samplerkit.order.typing import Ids
 NEVER = float("inf")
 """The next use of a file without a known next use."""
 
-MOST_USES = 1 << 15
+MAX_USES = 1 << 15
 """The most uses of the lookahead; a use is one file in one batch."""
 
-MOST_MISTAKES = 8
+MAX_MISTAKES = 8
 """Consecutive unexpected batches after which the plan counts as wrong."""
 
-MOST_OVERTAKEN = 16
+MAX_OVERTAKEN = 16
 """By how many batches a batch may be late if several threads read; later, it is not expected any more."""
 
 _LEAST_IDS = 8192
@@ -36,7 +36,7 @@ Mark = tuple[int, ...]
 class Uses:
     """The uses of files by upcoming batches.
 
-    It looks ahead until it knows the next `num_files` files, or `MOST_USES` uses. Each batch that is read
+    It looks ahead until it knows the next `num_files` files, or `MAX_USES` uses. Each batch that is read
     extends the lookahead by at most a multiple of its size, so that no step waits for a long lookahead. If
     `upcoming` is a `Share`, the lookahead also pauses when `try_next` returns None.
 
@@ -64,13 +64,13 @@ class Uses:
     @property
     def is_valid(self) -> bool:
         """Whether the batches that are read are still the expected ones."""
-        return self._mistakes < MOST_MISTAKES
+        return self._mistakes < MAX_MISTAKES
 
     def begin(self, ids: Ids) -> list[int]:
         """Starts a batch of this thread, and returns its files; none if the batch was not expected."""
         while not self._batches and self._upcoming is not None:
             self._extend(_LEAST_IDS)
-        current, candidates = _mark(ids), enumerate(islice(self._batches, MOST_OVERTAKEN))
+        current, candidates = _mark(ids), enumerate(islice(self._batches, MAX_OVERTAKEN))
         place = next((place for place, (_, mark, _) in candidates if mark == current), None)
         if place is None:
             self._mistakes += 1
@@ -80,7 +80,7 @@ class Uses:
         number, _, files = self._batches[place]
         del self._batches[place]
         self._current[threading.get_ident()] = number, files
-        while self._batches and self._batches[0][0] <= number - MOST_OVERTAKEN:
+        while self._batches and self._batches[0][0] <= number - MAX_OVERTAKEN:
             late, _, overtaken = self._batches.popleft()
             self._remove_uses(late, overtaken)
         self._extend(max(_LEAST_IDS, _IDS_AHEAD_PER_ID * ids.size))
@@ -127,15 +127,15 @@ class Uses:
         # Called at each use of a file, when mostly all files are cached, so sets are compared first.
         return [(self._uses[file][0], file) for file in self._uses.keys() - cached]
 
-    def _extend(self, most_ids: int) -> None:
+    def _extend(self, max_ids: int) -> None:
         self._is_paused = False
         while (
             self._upcoming is not None
             and not self._is_paused
-            and most_ids > 0
-            and (not self._batches or (len(self._uses) < self._num_files and self._num_uses < MOST_USES))
+            and max_ids > 0
+            and (not self._batches or (len(self._uses) < self._num_files and self._num_uses < MAX_USES))
         ):
-            most_ids -= self._take(min(most_ids, _LEAST_IDS))
+            max_ids -= self._take(min(max_ids, _LEAST_IDS))
 
     def _take(self, num_ids: int) -> int:
         """Takes more batches from `upcoming`; returns the number of their ids."""

@@ -261,25 +261,25 @@ class ChunkLimits:
     """The limits that a user gave: chunks in memory, prefetched chunks and threads.
 
     Args:
-        most: the largest number of chunks in memory.
+        max_chunks: the largest number of chunks in memory.
         max_bytes: the largest number of bytes in memory; None for no limit.
         read_ahead: how many chunks are prefetched; None for 1, or `AHEAD` per rank if chunks are remote.
         threads: how many of them are read in parallel; None for the default of `read_ahead`.
-        argument: the name of the user's argument for `most`.
+        argument: the name of the user's argument for `max_chunks`.
 
     Raises:
         ArgumentTypeError: an argument is not an integer.
         ArgumentRangeError: an argument is too small.
     """
 
-    most: int
+    max_chunks: int
     max_bytes: int | None
     read_ahead: int | None
     threads: int | None
     argument: str = "max_chunks"
 
     def __post_init__(self) -> None:
-        arguments.at_least(self.argument, self.most, 1)
+        arguments.at_least(self.argument, self.max_chunks, 1)
         for name, least in (("max_bytes", 1), ("read_ahead", 0), ("threads", 1)):
             if (value := getattr(self, name)) is not None:
                 arguments.at_least(name, value, least)
@@ -293,4 +293,4 @@ class ChunkLimits:
         default = max(1, AHEAD // this_worker()[1]) if is_remote else 1
         ahead = default if self.read_ahead is None else self.read_ahead
         threads = default if self.threads is None else self.threads
-        return CacheLimits(self.most, self.max_bytes, ahead, threads, argument=self.argument)
+        return CacheLimits(self.max_chunks, self.max_bytes, ahead, threads, argument=self.argument)

@@ -20,7 +20,7 @@ from samplerkit.storage.urls import is_remote, shown
 
 Result = TypeVar("Result")
 _PARSER_RACE = "AST constructor recursion depth mismatch"
-_MOST_RACES = 3
+_MAX_RACES = 3
 
 
 @final
@@ -60,19 +60,19 @@ class FileReader:
         """Returns the number of samples in a file: as the function reports it, or by reading the file."""
         return self._locally(path, self._count)
 
-    def count_all(self, paths: Sequence[str], most_read: int, progress: Progress) -> list[int]:
+    def count_all(self, paths: Sequence[str], max_read: int, progress: Progress) -> list[int]:
         """Counts many files in threads.
 
         Args:
             paths: the paths of the files.
-            most_read: how many files may be in memory at a time, if a file has to be read to be counted.
+            max_read: how many files may be in memory at a time, if a file has to be read to be counted.
             progress: called while files are counted.
         """
 
         def count(number: int) -> int:
             return self.count(paths[number])
 
-        threads = min(COUNTING_THREADS if self.counts_cheaply else most_read, COUNTING_THREADS)
+        threads = min(COUNTING_THREADS if self.counts_cheaply else max_read, COUNTING_THREADS)
         progress = partial(progress, "files counted:")
         return all_in_threads(count, len(paths), threads, "samplerkit-count", progress)
 
@@ -180,7 +180,7 @@ def _parsed(call: Callable[[], Result]) -> Result:
 
     Before Python 3.11.8, parsing in two threads fails rarely: https://github.com/python/cpython/issues/106905
     """
-    for _ in range(_MOST_RACES):
+    for _ in range(_MAX_RACES):
         try:
             return call()
         except SystemError as error:

@@ -118,31 +118,31 @@ class Lines:
         return zlib.crc32(self.sums.data, zlib.crc32(self.starts.data)).to_bytes(4)
 
 
-def lines_of(path: str, size: int, most: int | None = None) -> Lines:
+def lines_of(path: str, size: int, max_bytes: int | None = None) -> Lines:
     """Reads a file and finds its lines.
 
     Args:
         path: the path of a local file.
         size: the size of the file in bytes.
-        most: the largest uncompressed size in bytes, as for `inflated`.
+        max_bytes: the largest uncompressed size in bytes, as for `inflated`.
 
     Raises:
-        DatasetError: a compressed file is damaged or exceeds `most`, or the file changes meanwhile.
+        DatasetError: a compressed file is damaged or exceeds `max_bytes`, or the file changes meanwhile.
     """
     with opened(path) as file:
         if packing := _packing(file):
-            return Lines.of((np.frombuffer(piece, np.uint8) for piece in unpacked(path, most)), packing)
+            return Lines.of((np.frombuffer(piece, np.uint8) for piece in unpacked(path, max_bytes)), packing)
         number, cores = -(-size // _PART), len(os.sched_getaffinity(0))
         scan = partial(_scan_part, file.fileno(), path, size)
         line_ends = [scan(0)] if number == 1 else all_in_threads(scan, number, cores, "samplerkit-lines")
         return Lines.joined([*chain.from_iterable(line_ends)], size)
 
 
-def unpacked(path: str, most: int | None = None) -> Iterator[bytes]:
+def unpacked(path: str, max_bytes: int | None = None) -> Iterator[bytes]:
     """Reads a file piece by piece, and decompresses gzip and zstd.
 
     Raises:
-        DatasetError: a compressed file is damaged or exceeds `most`.
+        DatasetError: a compressed file is damaged or exceeds `max_bytes`.
     """
     with opened(path) as file:
         packing = _packing(file)
@@ -151,7 +151,7 @@ def unpacked(path: str, most: int | None = None) -> Iterator[bytes]:
             return
         how = zstd_packing(extra("zstandard", "jsonl")) if packing == "zstd" else GZIP
         try:
-            yield from inflated(file.read, most, how)
+            yield from inflated(file.read, max_bytes, how)
         except TooLargeError as error:
             hint = "if you trust it, set max_unpacked_bytes"
             raise DatasetError(path, f"{error} (max_unpacked_bytes)", hint=hint) from error

@@ -21,7 +21,7 @@ from samplerkit.storage.files.content import LazySamples, require_columns
 from samplerkit.storage.files.file_reader import FileReader, has_get_data
 from samplerkit.storage.files.lines import LineDecoder, LineKind, Lines, LinesRead, lines_of, unpacked
 from samplerkit.storage.files.packages import extra
-from samplerkit.storage.inflate import most_unpacked
+from samplerkit.storage.inflate import max_unpacked
 from samplerkit.storage.opening import opened
 
 
@@ -141,11 +141,11 @@ class NpzReader:
 
     def _check_size(self, members: list[zipfile.ZipInfo], packed: int, path: str) -> None:
         """Checks the sizes before decompressing: zipfile reads no more of a member than it claims."""
-        most = most_unpacked(packed, self.max_unpacked_bytes)
-        if sum(member.file_size for member in members) > most:
+        limit = max_unpacked(packed, self.max_unpacked_bytes)
+        if sum(member.file_size for member in members) > limit:
             raise DatasetError(
                 path,
-                f"unpacks to more than {most} bytes (max_unpacked_bytes), as a file does that is made to "
+                f"unpacks to more than {limit} bytes (max_unpacked_bytes), as a file does that is made to "
                 "fill memory",
                 hint="if you trust it, use NpzReader(max_unpacked_bytes=...), or store it uncompressed",
             )

@@ -99,7 +99,7 @@ class JsonlDataset(IndexedFiles):
         self._max_unpacked: Final = arguments.limit("max_unpacked_bytes", max_unpacked_bytes)
         limits = ChunkLimits(max_chunks, max_bytes, read_ahead, threads)
         super().__init__(files, limits, gathered_samples, progress, RemoteOptions.of(remote))
-        self._indexes = IndexKind("jsonl", Lines, partial(lines_of, most=self._max_unpacked))
+        self._indexes = IndexKind("jsonl", Lines, partial(lines_of, max_bytes=self._max_unpacked))
 
     def __getitem__(self, index: int) -> Any:
         """Returns a sample."""

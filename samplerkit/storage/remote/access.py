@@ -108,7 +108,7 @@ class RemoteAccess(Protocol):
     def read(self, spans: Sequence[Span]) -> list[bytes]:
         """Reads parts of files, in the given order."""
 
-    def read_shared(self, url: str, most_bytes: int) -> bytes | None:
+    def read_shared(self, url: str, max_bytes: int) -> bytes | None:
         """Reads a whole file that all processes of this machine need; returns None if it does not exist."""
 
     def fetch(self, url: str) -> AbstractContextManager[Any]:

@@ -57,13 +57,13 @@ class DiskCache:
 
     Args:
         folder: the folder; created for the first file.
-        most: the most bytes of the cache; None for half of the free space, where cached files count as free.
+        limit: the most bytes of the cache; None for half of the free space, where cached files count as free.
         patience: seconds to wait for files in use, if nothing else can be evicted.
         stop: ends the waiting.
     """
 
     folder: Path
-    most: int | None
+    limit: int | None
     patience: float
     stop: Stop
 
@@ -123,8 +123,8 @@ class DiskCache:
 
     def bound(self, entries: Iterable[Entry]) -> int:
         """Returns the size limit of the folder, given the entries in it."""
-        if self.most is not None:
-            return self.most
+        if self.limit is not None:
+            return self.limit
         return (_free_bytes(self.folder) + sum(each.size for each in entries)) // 2
 
     def reserve(self, entry: Entry, descriptor: int, size: int) -> None:
@@ -149,7 +149,7 @@ class DiskCache:
                     self._allocate(entry.place, descriptor, size, others)
                     return
             if size > bound or time.monotonic() > end:
-                source = "max_cache_bytes" if self.most is not None else "half of what is free on its disk"
+                source = "max_cache_bytes" if self.limit is not None else "half of what is free on its disk"
                 usage = f"it may hold {bound} ({source})"
                 if size <= bound:
                     usage = f"{used} of {bound} ({source}) are in use"

@@ -216,7 +216,7 @@ def _s3_defaults(url: str, given: Mapping[str, Any], timeout: float) -> dict[str
     return options
 
 
-MOST_BYTES = 1 << 30
+MAX_BYTES = 1 << 30
 """The largest file that is read as a whole."""
 
 
@@ -231,7 +231,7 @@ def read_small(path: str, read_remote: Callable[[str, int], bytes | None]) -> by
         DatasetError: the file cannot be read.
     """
     if is_remote(path):
-        return read_remote(path, MOST_BYTES)
+        return read_remote(path, MAX_BYTES)
     if not Path(path).is_file():
         return None
     try:

@@ -114,17 +114,17 @@ class Http(Client):
                 yield piece[skip:]
                 skip = max(0, skip - len(piece))
 
-    def small(self, url: str, most: int, stop: Stop) -> tuple[bytes, Version]:
+    def small(self, url: str, max_bytes: int, stop: Stop) -> tuple[bytes, Version]:
         """Reads a whole small file by one request, with its version from the same response."""
         with self._request(url, stop) as answer:
             end = check_part(url, answer, Version(UNKNOWN_SIZE), 0, None)
             version = version_of(end, answer.headers)
             check_end(answer.headers)
-            check_small(end, most)
+            check_small(end, max_bytes)
             data = bytearray()
             for piece in self._body(answer, end):
                 data += piece
-                check_small(len(data), most)
+                check_small(len(data), max_bytes)
         return bytes(data), Version(len(data), version.tag)
 
     def fault(self, error: Exception) -> Exception:

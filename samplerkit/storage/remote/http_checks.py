@@ -20,7 +20,7 @@ from samplerkit.storage.urls import is_web
 
 _CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)", re.ASCII)
 
-_MOST_DIGITS = 18
+_MAX_DIGITS = 18
 """The most digits of a file size; Python refuses to parse numbers of thousands of digits."""
 
 
@@ -145,7 +145,7 @@ def content_range(headers: Headers) -> list[int]:
 
 
 def _number(digits: str) -> int:
-    if len(digits.lstrip("0")) > _MOST_DIGITS:
+    if len(digits.lstrip("0")) > _MAX_DIGITS:
         raise Transient(f"a length of {len(digits)} digits, which no file has")
     return int(digits)
 

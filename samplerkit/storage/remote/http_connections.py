@@ -27,10 +27,10 @@ from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.threads import TICK, Stop
 from samplerkit.storage.urls import is_web
 
-MOST_HOPS = 10
+MAX_HOPS = 10
 
 REDIRECTS = {301, 302, 303, 307, 308}
-_MOST_IDLE = 256
+_MAX_IDLE = 256
 """The most idle connections, since redirects may lead to hundreds of servers, and descriptors are limited."""
 
 _CA_BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "AWS_CA_BUNDLE")
@@ -95,7 +95,7 @@ class Connections:
             Exception: any exception that `Http.fault` classifies.
         """
         (url, given), is_named = route.address, True
-        for _ in range(MOST_HOPS + 1):
+        for _ in range(MAX_HOPS + 1):
             with self._send(route, part, stop) as response:
                 target = target_of(url, response.status, response.headers)
                 if target is None:
@@ -104,7 +104,7 @@ class Connections:
             # The user's headers and credentials may be secret, and are only for the host given by the user.
             is_named = is_named and is_same_server(url, target)
             url, route = target, self.route(Address(target, given), is_named=is_named)
-        raise Refused(f"was redirected more than {MOST_HOPS} times", "check the server's redirects")
+        raise Refused(f"was redirected more than {MAX_HOPS} times", "check the server's redirects")
 
     def route(self, address: Address, *, is_named: bool = True) -> Route:
         """Returns the route to the server of a file.
@@ -179,7 +179,7 @@ class Connections:
     def release(self, route: Route, connection: http.client.HTTPConnection, *, is_reusable: bool) -> None:
         """Keeps a connection for the next request, or closes it."""
         if is_reusable and not self._is_closed:
-            if sum(map(len, [*self._idle.values()])) >= _MOST_IDLE:
+            if sum(map(len, [*self._idle.values()])) >= _MAX_IDLE:
                 self._close_idle()
             self._idle[route.server, route.proxy].append(connection)
         else:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, final
 from samplerkit.storage.remote.access import Refused, Span, Transient, Version
 from samplerkit.storage.remote.http_checks import check_part
 from samplerkit.storage.remote.http_connections import REDIRECTS, Connections, Route
-from samplerkit.storage.remote.http_response import END_OF_HEAD, MOST_HEAD, Head
+from samplerkit.storage.remote.http_response import END_OF_HEAD, MAX_HEAD, Head
 from samplerkit.storage.threads import TICK, Pool, Stop
 
 _LONGEST = 1 << 20
@@ -114,8 +114,8 @@ class ParallelHttp:
                 if stop.is_set:
                     connection.close()
 
-        most = self._pool.most
-        routes = [queue[0].route for queue in waiting.values() for _ in range(min(most, len(queue)))]
+        limit = self._pool.max_threads
+        routes = [queue[0].route for queue in waiting.values() for _ in range(min(limit, len(queue)))]
         missing = []
         try:
             for route in routes:
@@ -215,8 +215,8 @@ class _Exchange:
         sock, head, (_, offset, length) = self.connection.sock, None, request.span
         end = time.monotonic() + self._timeout
         self._received = body_at = 0
-        if len(self._buffer) < length + MOST_HEAD:
-            self._buffer = memoryview(bytearray(length + MOST_HEAD))
+        if len(self._buffer) < length + MAX_HEAD:
+            self._buffer = memoryview(bytearray(length + MAX_HEAD))
         sock.sendall(request.route.request(f"{offset}-{offset + length - 1}"))
         yield
         while head is None or self._received < body_at + length:

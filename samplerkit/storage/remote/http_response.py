@@ -20,7 +20,7 @@ _SHORT_BODY = 4096
 _INTERIM = {102, 103}
 """Statuses of interim responses, of which `http.client` skips only 100."""
 
-MOST_HEAD = 1 << 16
+MAX_HEAD = 1 << 16
 _MIB = 1 << 20
 END_OF_HEAD = re.compile(rb"\r?\n\r?\n")
 _STATUS_LINE = re.compile(r"HTTP/1\.([01]) ([1-5]\d\d)[ \r\n]", re.ASCII)

@@ -106,11 +106,11 @@ class Client(ABC):
     def fault(self, error: Exception) -> Exception:
         """Converts an exception of its library to `Transient` or `Refused`; returns others unchanged."""
 
-    def small(self, url: str, most: int, stop: Stop) -> tuple[bytes, Version]:
+    def small(self, url: str, max_bytes: int, stop: Stop) -> tuple[bytes, Version]:
         """Reads a whole small file, after requesting its version."""
         version = self.version(url, stop)
         _check_size(version)
-        check_small(version.size, most)
+        check_small(version.size, max_bytes)
         data = self.part(url, version, 0, version.size, stop) if version.size else b""
         self.confirm(url, version, stop)
         return data, version
@@ -148,10 +148,10 @@ def _check_size(version: Version) -> None:
         raise Refused("has no size in its filesystem, so truncation could not be detected")
 
 
-def check_small(size: int, most: int) -> None:
+def check_small(size: int, limit: int) -> None:
     """Refuses a file that is too large to be read at once."""
-    if size > most:
-        raise Refused(f"has {size} bytes, but {most} are the most that are read at once")
+    if size > limit:
+        raise Refused(f"has {size} bytes, but {limit} are the most that are read at once")
 
 
 ClientType = TypeVar("ClientType", bound=Client)

@@ -102,20 +102,20 @@ class RemoteStorage(Closing):
             return []
         return unless_closed(parts[0].url, partial(self._read, resources, parts))
 
-    def read_small(self, url: str, most_bytes: int = 1 << 24) -> bytes | None:
+    def read_small(self, url: str, max_bytes: int = 1 << 24) -> bytes | None:
         """Reads a whole small file by one request, without the cache, such as an index next to a shard.
 
         Returns:
             Its bytes; None if the file does not exist or may not be read.
 
         Raises:
-            DatasetError: the server does not answer, or the file is larger than `most_bytes`.
+            DatasetError: the server does not answer, or the file is larger than `max_bytes`.
         """
         resources = self._resources()
         stop = resources.stop
 
         def attempt(client: Client) -> tuple[bytes, Version]:
-            return client.small(url, most_bytes, stop)
+            return client.small(url, max_bytes, stop)
 
         try:
             data, version = resources.request(url, attempt, stop)
@@ -124,7 +124,7 @@ class RemoteStorage(Closing):
         self.set_version(url, version)
         return data
 
-    def read_shared(self, url: str, most_bytes: int) -> bytes | None:
+    def read_shared(self, url: str, max_bytes: int) -> bytes | None:
         """Reads a whole file that all processes of this machine need; one of them fetches it into the cache.
 
         Each process requests the version. If the cache cannot be used, each process fetches the file.
@@ -133,16 +133,16 @@ class RemoteStorage(Closing):
             Its bytes; None if the file does not exist or may not be read.
 
         Raises:
-            DatasetError: the server does not answer, or the file is larger than `most_bytes`.
+            DatasetError: the server does not answer, or the file is larger than `max_bytes`.
         """
         try:
             size = self.version(url).size
         except AbsentError:
             return None
-        if size <= most_bytes:
+        if size <= max_bytes:
             with suppress(DatasetError), self.fetch(url) as local:
                 return Path(local.path).read_bytes()
-        return self.read_small(url, most_bytes)
+        return self.read_small(url, max_bytes)
 
     def fetch(self, url: str) -> LocalFile:
         """Fetches a whole file into the cache of this machine, unless it is there.

@@ -16,7 +16,7 @@ import torch
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.storage.files.packages import imported
-from samplerkit.storage.inflate import TooLargeError, inflated, most_in_memory
+from samplerkit.storage.inflate import TooLargeError, inflated, max_in_memory
 
 Handler = Callable[[str, bytes], Any]
 """Decodes a file, given its extension with the dot and its bytes; returns None to leave it to others."""
@@ -57,14 +57,14 @@ IMAGE_EXTENSIONS = frozenset(
 
 def _npz(data: bytes) -> dict[str, Any]:
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-        max_bytes = most_in_memory(len(data))
+        max_bytes = max_in_memory(len(data))
         if sum(member.file_size for member in arrays.zip.infolist()) > max_bytes:
             raise TooLargeError(max_bytes)
         return dict(arrays)
 
 
 def _unpacked(data: bytes) -> bytes:
-    return b"".join(inflated(io.BytesIO(data).read, most_in_memory(len(data)))) if data else data
+    return b"".join(inflated(io.BytesIO(data).read, max_in_memory(len(data)))) if data else data
 
 
 DECODERS: Mapping[str, Callable[[bytes], Any]] = MappingProxyType(

@@ -47,7 +47,7 @@ BUGS = [
     Bug(
         "what is begun out of turn is a mistake",
         "Uses.begin",
-        "islice(self._batches, MOST_OVERTAKEN)",
+        "islice(self._batches, MAX_OVERTAKEN)",
         "islice(self._batches, 1)",
         "tests/storage/files/test_reading_once.py",
     ),

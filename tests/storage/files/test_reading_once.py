@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import samplerkit as sk
 from samplerkit.storage.ahead import uses
-from samplerkit.storage.ahead.uses import MOST_MISTAKES, MOST_OVERTAKEN, NEVER, Uses
+from samplerkit.storage.ahead.uses import MAX_MISTAKES, MAX_OVERTAKEN, NEVER, Uses
 from samplerkit.storage.files.dataset import FileDataset
 from tests.loading.worker_kinds import beside
 from tests.storage.crowd import all_done
@@ -186,12 +186,12 @@ def test_next_uses_are_those_that_a_scan_of_all_batches_finds(batches, wanted):
 
 def test_batches_that_nobody_expected_end_what_is_known():
     known = Uses(iter([np.array([0, 1]), np.array([2])]), sk.Layout([3]).file_of, 3)
-    for _ in range(MOST_MISTAKES - 1):
+    for _ in range(MAX_MISTAKES - 1):
         known.begin(np.array([1, 2]))
         assert known.is_valid
     known.begin(np.array([0, 1]))
     assert known.next_use(0) == 0
-    for _ in range(MOST_MISTAKES):
+    for _ in range(MAX_MISTAKES):
         known.begin(np.array([7]))
     assert not known.is_valid
 
@@ -222,7 +222,7 @@ def test_what_is_known_is_bounded_however_long_the_epoch(mode):
         known.begin(ids)
         known.end()
     assert taken <= 512 * 102 + 100 * 8192 + 8192
-    assert known._num_uses <= uses.MOST_USES + 8192
+    assert known._num_uses <= uses.MAX_USES + 8192
 
 
 def test_an_order_other_than_expected_is_read_rightly_all_the_same(ones):
@@ -254,12 +254,12 @@ def test_a_batch_that_is_begun_before_its_turn_takes_nothing_from_the_one_before
 
 def test_one_that_many_have_overtaken_is_taken_not_to_come():
     uses = Uses(iter(BATCHES), lambda ids: ids // 10, 60)
-    for batch in BATCHES[1 : MOST_OVERTAKEN + 2]:
+    for batch in BATCHES[1 : MAX_OVERTAKEN + 2]:
         uses.begin(batch)
         uses.end()
     assert uses.is_valid
     assert uses.next_use(0) == NEVER
-    for _ in range(MOST_MISTAKES):
+    for _ in range(MAX_MISTAKES):
         uses.begin(BATCHES[0])
     assert not uses.is_valid
 

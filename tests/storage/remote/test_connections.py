@@ -130,7 +130,7 @@ def test_a_host_with_its_port_is_excepted_from_the_proxy(server, storage, monkey
 
 
 def test_connections_to_many_servers_are_not_all_kept(storage, monkeypatch):
-    monkeypatch.setattr("samplerkit.storage.remote.http_connections._MOST_IDLE", 3)
+    monkeypatch.setattr("samplerkit.storage.remote.http_connections._MAX_IDLE", 3)
     with ExitStack() as stack:
         urls = [stack.enter_context(served()).put("/a", DATA[:100]) for _ in range(9)]
         descriptors = Path("/dev/fd")

@@ -106,7 +106,7 @@ def test_a_small_file_is_read_by_one_request(server, storage):
         ("GET", "/none"),
     ]
     with pytest.raises(DatasetError, match="1000 bytes, but 999 are the most"):
-        storage().read_small(url, most_bytes=999)
+        storage().read_small(url, max_bytes=999)
     server.put("/index", DATA[1:1001])
     with pytest.raises(DatasetError, match="was changed"):
         reader.read_small(url)

@@ -58,6 +58,6 @@ def test_a_file_whose_name_has_braces_is_taken_as_it_is():
 
 
 def test_too_many_names_are_refused(monkeypatch):
-    monkeypatch.setattr(names, "MOST_NAMES", 10_000)  # the limit itself takes seconds to count up to
+    monkeypatch.setattr(names, "MAX_NAMES", 10_000)  # the limit itself takes seconds to count up to
     with pytest.raises(sk.ArgumentValueError, match="more than 10000 archives"):
         expand_braces("{0..99}{000..999}.tar")

@@ -100,7 +100,7 @@ def test_what_was_used_least_recently_is_closed_for_another_file_and_so_is_an_ev
         opened.append(number)
         return Handle(os.open(paths[number], os.O_RDONLY), is_copy=is_copy)
 
-    handles = Handles(open_file, most=3)
+    handles = Handles(open_file, max_open=3)
     for number in (0, 1, 2, 0):
         handles.get(number)
     for number in (3, 0, 2):

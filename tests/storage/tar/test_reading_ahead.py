@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.storage.ahead.batches import MOST_BYTES, BatchesAhead, SampleBatch
-from samplerkit.storage.ahead.uses import MOST_MISTAKES
+from samplerkit.storage.ahead.batches import MAX_BYTES, BatchesAhead, SampleBatch
+from samplerkit.storage.ahead.uses import MAX_MISTAKES
 from tests.storage.tar.remote_shards import EACH, LENGTHS, SHARDS, remote
 from tests.waiting import wait_until
 
@@ -76,15 +76,15 @@ def test_a_batch_that_was_handed_out_is_let_go(begun):
 def test_batches_that_nobody_expected_are_read_now_and_enough_of_them_end_it(begun):
     batches, reads = begun()
     wait_until(lambda: len(reads.read) == 1)
-    for number in range(MOST_MISTAKES):
+    for number in range(MAX_MISTAKES):
         assert batches.is_valid
         assert batches.read(np.array([90 + number])) == [90 + number]
     assert not batches.is_valid
-    assert reads.read == [[0, 1, 2], *([90 + number] for number in range(MOST_MISTAKES))]
+    assert reads.read == [[0, 1, 2], *([90 + number] for number in range(MAX_MISTAKES))]
 
 
 def test_batches_that_take_much_memory_are_not_read_ahead(begun):
-    batches, reads = begun(num_bytes=MOST_BYTES + 1)
+    batches, reads = begun(num_bytes=MAX_BYTES + 1)
     for ids in PLAN[:4]:
         assert batches.read(ids) == ids.tolist()
         time.sleep(0.02)  # in which another one could be read ahead

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from samplerkit.order.layout import Layout
 from samplerkit.storage.ahead.uses import NEVER, Uses
-from samplerkit.storage.tree_leaves import MOST_SCANNED, Share
+from samplerkit.storage.tree_leaves import MAX_SCANNED, Share
 
 batches = st.lists(st.lists(st.integers(0, 9), max_size=4).map(np.array), max_size=8)
 
@@ -42,13 +42,13 @@ def test_who_looks_for_the_files_of_a_rare_part_goes_a_bounded_way_at_a_time(eve
     upcoming = Counting(every)
     one_file_a_sample = Layout([1] * 8)
     uses = Uses(Share(iter(upcoming), 1, 9), one_file_a_sample.file_of, num_files=8)
-    assert upcoming.asked <= 2 * MOST_SCANNED // upcoming.size + 1
+    assert upcoming.asked <= 2 * MAX_SCANNED // upcoming.size + 1
     for step in range(1, 20):
         before = upcoming.asked
         uses.begin(np.array([step % 8]))  # what comes next of the part
         assert uses.next_use(step % 8, after=-1) < NEVER
         # Never further than to what is read now, and a bounded way beyond.
-        assert upcoming.asked <= max(before, step * every) + 2 * MOST_SCANNED // upcoming.size + 1
+        assert upcoming.asked <= max(before, step * every) + 2 * MAX_SCANNED // upcoming.size + 1
     assert uses.is_valid
     assert uses.upcoming_files()
     assert upcoming.asked > 19 * every
