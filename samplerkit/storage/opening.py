@@ -43,14 +43,14 @@ class AbsentError(DatasetError):
         return self.place
 
 
-def unopened(name: str, problem: str, error: OSError) -> DatasetError:
+def file_error(name: str, problem: str, error: OSError) -> DatasetError:
     """Returns the error for a file that cannot be opened: an `AbsentError` if it is missing."""
     kind = AbsentError if error.errno in MISSING_ERRNOS else DatasetError
     hint = "put it there again, or leave it out of the dataset" if error.errno == errno.ENOENT else ""
     return kind(name, f"{problem} ({error.strerror})", hint=hint)
 
 
-def unwritable(folder: Path, error: OSError) -> DatasetError:
+def cache_error(folder: Path, error: OSError) -> DatasetError:
     """Returns the error for a cache folder that cannot be written to."""
     if isinstance(error, FileNotFoundError):
         hint = "leave it alone while it is in use, and start again"
@@ -60,7 +60,7 @@ def unwritable(folder: Path, error: OSError) -> DatasetError:
     )
 
 
-def opened(path: str) -> BinaryIO:
+def open_regular(path: str) -> BinaryIO:
     """Opens a file for reading; all readers of this package call it.
 
     Raises:
@@ -200,8 +200,8 @@ def open_for_reading(path: str, shown: str) -> int:
     except OSError as error:
         if path != shown and isinstance(error, FileNotFoundError):
             # The copy is missing, not the archive, so its samples must not be skipped.
-            raise unwritable(Path(path).parent, error) from error
-        raise unopened(shown, "cannot be opened", error) from error
+            raise cache_error(Path(path).parent, error) from error
+        raise file_error(shown, "cannot be opened", error) from error
 
 
 def plain_file(path: str, name: str | None = None) -> os.stat_result:
@@ -218,7 +218,7 @@ def plain_file(path: str, name: str | None = None) -> os.stat_result:
     try:
         status = os.stat(path)  # noqa: PTH116  # Path's own is slow
     except OSError as error:
-        raise unopened(name or path, "cannot be read", error) from error
+        raise file_error(name or path, "cannot be read", error) from error
     except ValueError as error:  # a null byte
         raise AbsentError(name or path, f"cannot be the path of a file ({error})") from error
     if not stat.S_ISREG(status.st_mode):

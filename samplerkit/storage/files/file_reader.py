@@ -101,9 +101,9 @@ class FileReader:
         if not is_remote(path):
             return call(path)
         if self.storage is None:
-            return _renamed(path, shown(path), call)
+            return _call_renamed(path, shown(path), call)
         with self.storage.fetch(path) as local:
-            return _renamed(local.path, shown(path), call)
+            return _call_renamed(local.path, shown(path), call)
 
 
 def read_file(
@@ -163,7 +163,7 @@ def _length(value: Any, path: str) -> int:
 def _guarded(path: str, verb: str, call: Callable[[], Result]) -> Result:
     """Calls a reader; any exception is turned into an error that names the file."""
     try:
-        return _parsed(call)
+        return _retry_races(call)
     except MemoryError as error:
         note_once(error, f"while {path} was {verb}")
         raise
@@ -175,7 +175,7 @@ def _guarded(path: str, verb: str, call: Callable[[], Result]) -> Result:
         raise DatasetError(path, f"cannot be {verb} ({type(error).__name__}: {error})", hint=hint) from error
 
 
-def _parsed(call: Callable[[], Result]) -> Result:
+def _retry_races(call: Callable[[], Result]) -> Result:
     """Calls a function, again if it fails by a race in Python's parser, which numpy uses for array headers.
 
     Before Python 3.11.8, parsing in two threads fails rarely: https://github.com/python/cpython/issues/106905
@@ -189,7 +189,7 @@ def _parsed(call: Callable[[], Result]) -> Result:
     return call()
 
 
-def _renamed(path: str, name: str, call: Callable[[str], Result]) -> Result:
+def _call_renamed(path: str, name: str, call: Callable[[str], Result]) -> Result:
     """Calls a function with a path; errors name the file by `name` instead of the path."""
 
     def reworded(error: Exception) -> Exception:

@@ -17,9 +17,9 @@ import numpy as np
 from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.order import arguments
 from samplerkit.order.draws import in_draws
-from samplerkit.storage.files.packages import extra, imported
+from samplerkit.storage.files.packages import extra, import_package
 from samplerkit.storage.inflate import GZIP, GzipError, TooLargeError, inflated, zstd_packing
-from samplerkit.storage.opening import REWRITE, opened
+from samplerkit.storage.opening import REWRITE, open_regular
 from samplerkit.storage.threads import all_in_threads
 
 LineKind = Literal["json", "text", "bytes"]
@@ -129,7 +129,7 @@ def lines_of(path: str, size: int, max_bytes: int | None = None) -> Lines:
     Raises:
         DatasetError: a compressed file is damaged or exceeds `max_bytes`, or the file changes meanwhile.
     """
-    with opened(path) as file:
+    with open_regular(path) as file:
         if packing := _packing(file):
             return Lines.of((np.frombuffer(piece, np.uint8) for piece in unpacked(path, max_bytes)), packing)
         number, cores = -(-size // _PART), len(os.sched_getaffinity(0))
@@ -144,7 +144,7 @@ def unpacked(path: str, max_bytes: int | None = None) -> Iterator[bytes]:
     Raises:
         DatasetError: a compressed file is damaged or exceeds `max_bytes`.
     """
-    with opened(path) as file:
+    with open_regular(path) as file:
         packing = _packing(file)
         if not packing:
             yield from iter(partial(file.read, _PIECE), b"")
@@ -314,7 +314,7 @@ def _is_digit(data: Array) -> Array:
 @cache
 def _orjson() -> Any:
     try:
-        return imported("orjson")
+        return import_package("orjson")
     except ImportError:
         return None
 

@@ -32,14 +32,14 @@ def extra(module: str, name: str) -> Any:
 install it with: pip install "samplerkit[nothing]"
     """
     try:
-        return imported(module)
+        return import_package(module)
     except ImportError as error:
         package = module.split(".", maxsplit=1)[0]
         hint = f'install it with: pip install "samplerkit[{name}]"'
         raise DatasetError(name, f"needs {package}, which is not installed", hint=hint) from error
 
 
-def imported(module: str) -> Any:
+def import_package(module: str) -> Any:
     """Imports a module of an optional package; a process is not forked meanwhile, since it could hang in it.
 
     Raises:

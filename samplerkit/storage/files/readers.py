@@ -22,7 +22,7 @@ from samplerkit.storage.files.file_reader import FileReader, has_get_data
 from samplerkit.storage.files.lines import LineDecoder, LineKind, Lines, LinesRead, lines_of, unpacked
 from samplerkit.storage.files.packages import extra
 from samplerkit.storage.inflate import max_unpacked
-from samplerkit.storage.opening import opened
+from samplerkit.storage.opening import open_regular
 
 
 def file_reader(reader: Any) -> FileReader:
@@ -113,7 +113,7 @@ class NpzReader:
     def __call__(self, path: str) -> dict[str, Array]:
         """Reads the arrays of a file."""
         try:
-            with opened(path) as file:
+            with open_regular(path) as file:
                 arrays = np.load(file, allow_pickle=False)
                 if not isinstance(arrays, np.lib.npyio.NpzFile):
                     raise DatasetError(path, "is no npz file", hint="read it with 'npy'")
@@ -128,7 +128,7 @@ class NpzReader:
 
     def count(self, path: str) -> int:
         """Returns the number of rows, read from the headers of the arrays."""
-        with opened(path) as file, zipfile.ZipFile(file) as archive:
+        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
             members = {name.removesuffix(".npy"): name for name in archive.namelist()}
             lengths = {}
             for key in self._select(list(members), path):
@@ -165,7 +165,7 @@ class NpyReader:
     def __call__(self, path: str) -> Array:
         """Reads the array of a file."""
         try:
-            with opened(path) as file:
+            with open_regular(path) as file:
                 array = np.load(file, allow_pickle=False)
         except MemoryError:
             self.count(path)  # says so if the file claims more than it holds
@@ -176,7 +176,7 @@ class NpyReader:
 
     def count(self, path: str) -> int:
         """Returns the number of rows, read from the header."""
-        with opened(path) as file:
+        with open_regular(path) as file:
             return _rows_in_header(file, path, os.fstat(file.fileno()).st_size)
 
 
@@ -193,7 +193,7 @@ class ParquetReader:
 
     def __call__(self, path: str) -> dict[str, Array]:
         """Reads the columns of a file."""
-        with opened(path) as file:
+        with open_regular(path) as file:
             parquet = extra("pyarrow.parquet", "parquet").ParquetFile(file, page_checksum_verification=True)
             names = parquet.schema_arrow.names
             require_columns(path, names, self.columns or ())
@@ -203,7 +203,7 @@ class ParquetReader:
 
     def count(self, path: str) -> int:
         """Returns the number of rows, read from the metadata."""
-        with opened(path) as file:
+        with open_regular(path) as file:
             metadata = extra("pyarrow.parquet", "parquet").ParquetFile(file).metadata
         # The total `num_rows` is wrong in files of some writers; pyarrow reads all row groups.
         return sum(metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))

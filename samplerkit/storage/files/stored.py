@@ -14,10 +14,10 @@ from samplerkit.storage.opening import (
     REWRITE,
     Handle,
     Handles,
+    file_error,
     open_for_reading,
     plain_file,
     read_part,
-    unopened,
 )
 from samplerkit.storage.remote.access import UNKNOWN_SIZE, RemoteAccess, Span
 from samplerkit.storage.threads import all_in_threads
@@ -154,7 +154,7 @@ class Stored:
             if [*map(len, data)] != lengths:
                 data = [read_part(descriptor, offset, length) for offset, length in spans]
         except OSError as error:
-            raise unopened(self.name, "cannot be read", error) from error
+            raise file_error(self.name, "cannot be read", error) from error
         # Checked after reading, so that all bytes are known to be of the unchanged file.
         self.require_open(handle)
         if [*map(len, data)] != lengths:
@@ -213,7 +213,7 @@ class ByteFiles:
     def __init__(self, files: Sequence[Stored], storage: RemoteAccess | None) -> None:
         self._storage: Final = storage
         self.files: Final = files
-        self._handles: Final = Handles(partial(_opened, files))
+        self._handles: Final = Handles(partial(_open, files))
 
     def read(self, number: int, spans: Sequence[ByteSpan]) -> list[bytes]:
         """Reads parts of a local file, or of the local copy of a remote one.
@@ -247,7 +247,7 @@ class ByteFiles:
             try:
                 count = preadv(descriptor, (buffer,), begin)
             except OSError as error:
-                raise unopened(files[number].name, f"cannot be read at byte {begin}", error) from error
+                raise file_error(files[number].name, f"cannot be read at byte {begin}", error) from error
             if count != buffer.nbytes:  # Linux reads at most 2 GiB per call
                 (data,) = files[number].read_from(handle, [(begin, buffer.nbytes)])
                 memoryview(buffer).cast("B")[:] = data
@@ -264,6 +264,6 @@ class ByteFiles:
         self._handles.close()
 
 
-def _opened(files: Sequence[Stored], number: int) -> Handle:
+def _open(files: Sequence[Stored], number: int) -> Handle:
     """Opens a file. Not a method: the open handles would then hold a reference to the dataset."""
     return files[number].open()

@@ -17,7 +17,7 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.files.content import names_of
 from samplerkit.storage.files.stored import CHANGED, Stored
 from samplerkit.storage.formats.keyed import KeyedDataset, OpenStore
-from samplerkit.storage.opening import REWRITE, opened
+from samplerkit.storage.opening import REWRITE, open_regular
 
 _AT_ONCE = 500
 """The number of rows per query: older versions of SQLite allow 999 parameters."""
@@ -159,7 +159,7 @@ def _query_errors(path: str) -> Iterator[None]:
 
 
 def _connect(path: str) -> sqlite3.Connection:
-    with opened(path) as file:
+    with open_regular(path) as file:
         header, size = file.read(100), os.fstat(file.fileno()).st_size
     # SQLite reads the missing part of a truncated page as zeros. Old versions do not store the page count.
     page, pages = int.from_bytes(header[16:18]), int.from_bytes(header[28:32])

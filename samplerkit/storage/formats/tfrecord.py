@@ -30,7 +30,7 @@ from samplerkit.storage.formats.base import FormatOfFiles, content_of
 from samplerkit.storage.formats.file_index import IndexedFiles, IndexKind
 from samplerkit.storage.formats.tfrecord_example import example_of, scalars_of
 from samplerkit.storage.inflate import inflated
-from samplerkit.storage.opening import REWRITE, opened
+from samplerkit.storage.opening import REWRITE, open_regular
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.threads import Progress
 
@@ -313,7 +313,7 @@ def unpacked(data: bytes) -> bytes:
 
 
 def _scan_file(path: str, size: int) -> Records:
-    with opened(path) as file:
+    with open_regular(path) as file:
 
         def read(at: int, count: int) -> bytes:
             file.seek(at)  # within the buffer this reads nothing

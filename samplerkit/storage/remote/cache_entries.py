@@ -21,7 +21,7 @@ import numpy as np
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage import atomic
-from samplerkit.storage.opening import unwritable
+from samplerkit.storage.opening import cache_error
 from samplerkit.storage.remote.access import UNKNOWN_SIZE, Version
 from samplerkit.storage.threads import Stop
 
@@ -118,7 +118,7 @@ def entries_in(folder: Path) -> Iterator[Entry]:
     try:
         entries = os.scandir(folder)
     except OSError as error:
-        raise unwritable(folder, error) from error
+        raise cache_error(folder, error) from error
     with entries as listing:
         for item in listing:
             match = _NAME.fullmatch(item.name)
@@ -285,7 +285,7 @@ def try_lock(path: Path, *, is_exclusive: bool, may_create: bool = True) -> int 
         hint = "say cache=FOLDER, on a disk of this machine"
         raise DatasetError("cache", problem, str(path.parent), hint=hint) from error
     except OSError as error:
-        raise unwritable(path.parent, error) from error
+        raise cache_error(path.parent, error) from error
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from typing import Final, final
 from samplerkit.closing import Closing
 from samplerkit.errors import DatasetError
 from samplerkit.storage.atomic import is_the_file, unlock, user_cache_folder
-from samplerkit.storage.opening import unwritable
+from samplerkit.storage.opening import cache_error
 from samplerkit.storage.remote.access import UNKNOWN_SIZE
 from samplerkit.storage.remote.cache_entries import (
     FOLDER_LOCK,
@@ -90,7 +90,7 @@ class DiskCache:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise unwritable(self.folder, error) from error
+            raise cache_error(self.folder, error) from error
         damaged: tuple[int, int] | None = None
         started = warned = time.monotonic()
         pause = _FIRST_PAUSE
@@ -166,7 +166,7 @@ class DiskCache:
                     os.posix_fallocate(descriptor, 0, size)
             except OSError as error:
                 if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
-                    raise unwritable(self.folder, error) from error
+                    raise cache_error(self.folder, error) from error
                 # The free space of a quota is unknown.
                 free = 0 if error.errno == errno.EDQUOT else _free_bytes(self.folder)
                 reason = error.strerror
@@ -209,7 +209,7 @@ class DiskCache:
             entry.delete()
             unlock(descriptor)
             if isinstance(error, OSError):
-                raise unwritable(self.folder, error) from error
+                raise cache_error(self.folder, error) from error
             raise
         return True
 
@@ -294,7 +294,7 @@ class PartFile:
             try:
                 count = os.pwrite(self._descriptor, rest, self.written)
             except OSError as error:
-                raise unwritable(self._entry.folder, error) from error
+                raise cache_error(self._entry.folder, error) from error
             self.written += count
             rest = rest[count:]
 

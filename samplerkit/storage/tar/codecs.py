@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
-from samplerkit.storage.files.packages import imported
+from samplerkit.storage.files.packages import import_package
 from samplerkit.storage.inflate import TooLargeError, inflated, max_in_memory
 
 Handler = Callable[[str, bytes], Any]
@@ -198,7 +198,7 @@ def decode_image(spec: str, data: bytes) -> Any:
 def _pillow() -> Any:
     try:
         # An optional dependency, only for images.
-        return imported("PIL.Image")
+        return import_package("PIL.Image")
     except ImportError as error:
         raise DatasetError(
             "decode", "needs Pillow for images", hint="install it with: pip install pillow"
