@@ -13,7 +13,7 @@ import typer
 from samplerkit.cli.opening import AsJson, ConfigPath, FromOne, FromZero, ManyPaths, imported
 from samplerkit.cli.printing import counted, progress, show
 from samplerkit.config.config import load_config
-from samplerkit.config.datasets import placed
+from samplerkit.config.datasets import with_layout
 from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.loading.compute_lengths import compute_lengths
 from samplerkit.order import arguments
@@ -181,7 +181,7 @@ def lengths(
     """
     if field is not None and function is not None:
         raise typer.BadParameter("conflicts with --field; give one of the two", param_hint="--function")
-    dataset = placed(None, load_config(config, check_quality=False).dataset)
+    dataset = with_layout(None, load_config(config, check_quality=False).dataset)
     measure: Any = FieldLength(field) if function is None else imported(function)
     with progress() as report:
         found = compute_lengths(dataset, measure, out, num_workers=workers, progress=report)

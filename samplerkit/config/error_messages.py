@@ -79,11 +79,11 @@ def below(place: str, *keys: Any) -> str:
     return place
 
 
-def meant(wrong: Any, names: Iterable[str]) -> str:
+def suggest(wrong: Any, names: Iterable[str]) -> str:
     """Returns a hint with the name that was probably meant, or else with the known names.
 
     Example:
-        >>> meant("randon", ["random", "subset"]), meant("x", ["random", "subset"])
+        >>> suggest("randon", ["random", "subset"]), suggest("x", ["random", "subset"])
         ('did you mean random?', 'known: random, subset')
     """
     known = list(names)
@@ -147,7 +147,7 @@ def public(place: str, value: Any, *, shows_text: bool = True) -> Any:
     return _shown(value, shows_text and keys[-1:] != ["remote"])
 
 
-def resembling(place: str, value: Any, hint: str) -> Any:
+def shown_name(place: str, value: Any, hint: str) -> Any:
     """Returns what an error may show of a value that should be one of some names: all if it resembles one."""
     return value if hint.startswith("did you mean") and isinstance(value, str) else public(place, value)
 
@@ -160,7 +160,7 @@ def scrubbed(text: str, section: Any) -> str:
         'cannot reach ...'
     """
     hidden = {
-        part for whole in _texts(section) if showable(whole) != whole for part in (whole, repr(whole)[1:-1])
+        part for value in _texts(section) if showable(value) != value for part in (value, repr(value)[1:-1])
     }
     for secret in sorted(hidden, key=len, reverse=True):
         if len(secret) >= _SHORTEST_SECRET:
@@ -171,8 +171,8 @@ def scrubbed(text: str, section: Any) -> str:
 def _shown(value: Any, shows_text: bool) -> Any:
     if isinstance(value, str | bytes):
         text = value if isinstance(value, str) else value.decode("latin-1")
-        found = showable(text) if shows_text else None
-        return HIDDEN if found is None else value if found == text else found
+        visible = showable(text) if shows_text else None
+        return HIDDEN if visible is None else value if visible == text else visible
     if isinstance(value, dict):
         # Keys, numbers and the kind.
         return {
@@ -188,15 +188,15 @@ def _shown(value: Any, shows_text: bool) -> Any:
 
 
 def _texts(section: Any) -> Iterator[str]:
-    waiting = [section]
-    while waiting:
-        value = waiting.pop()
+    stack = [section]
+    while stack:
+        value = stack.pop()
         if isinstance(value, str):
             yield value
         elif isinstance(value, dict):
-            waiting += [*value, *value.values()]
+            stack += [*value, *value.values()]
         elif isinstance(value, list | tuple):
-            waiting += value
+            stack += value
 
 
 _MISSING, _REFUSED = "missing", "samplerkit"
@@ -227,31 +227,31 @@ def unknown_key(place: str, section: dict[str, Any], known: Collection[str], of:
     where = below(place, key)
     # The value of an unknown key may be a password.
     value = public(where, section[key], shows_text=False)
-    return ConfigError(where, f"is no key of {of}", value, hint=meant(key, known))
+    return ConfigError(where, f"is no key of {of}", value, hint=suggest(key, known))
 
 
 def from_pydantic(place: str, error: ValidationError, section: dict[str, Any], of: str) -> ConfigError:
     """Makes one error from all of pydantic: that of a nested section, or else the first one."""
-    found = error.errors(include_url=False)
-    for mistake in found:
-        inside = mistake.get("ctx", {}).get("error")
-        if isinstance(inside, ConfigError):
-            return inside
-    first = found[0]
+    mistakes = error.errors(include_url=False)
+    for mistake in mistakes:
+        nested = mistake.get("ctx", {}).get("error")
+        if isinstance(nested, ConfigError):
+            return nested
+    first = mistakes[0]
     path = _path_in(section, first["loc"])
     where = below(place, *path)
     if first["type"] == _MISSING:
         return ConfigError(where, f"is missing, and {of} needs it", hint=f"add {path[-1]}: ...")
     if first["type"] == _REFUSED:
         hint = first["ctx"]["hint"]
-        shown = resembling(where, first["input"], hint)
+        shown = shown_name(where, first["input"], hint)
         return ConfigError(where, first["ctx"]["problem"], shown, hint=hint)
     # pydantic reports an error for each member of a union: the member with the longest path was meant.
-    nearby = [one for one in found[:_MOST_MEMBERS] if one["loc"][:1] == first["loc"][:1]]
+    nearby = [mistake for mistake in mistakes[:_MOST_MEMBERS] if mistake["loc"][:1] == first["loc"][:1]]
     paths = [_path_in(section, mistake["loc"]) for mistake in nearby]
     path = max(paths, key=len)
     where = below(place, *path)
-    same = [mistake for mistake, one in zip(nearby, paths, strict=True) if one == path]
+    same = [mistake for mistake, other in zip(nearby, paths, strict=True) if other == path]
     problems = dict.fromkeys(_problem(mistake["msg"]) for mistake in same)
     problem = " or ".join(problems).replace(" or must be ", " or ")[:_LONGEST_PROBLEM]
     kinds = {mistake["type"].partition("_")[0] for mistake in same}
@@ -281,11 +281,11 @@ def _path_in(section: Any, location: Sequence[Any]) -> list[Any]:
     """Removes the names of union members, which pydantic adds to the path of a value."""
     path: list[Any] = []
     for key in location:
-        inside = section
+        parent = section
         for step in path:
-            inside = inside[step]
-        known = isinstance(inside, dict) and (key in inside or not path)
-        if known or (isinstance(inside, list) and isinstance(key, int)):
+            parent = parent[step]
+        exists = isinstance(parent, dict) and (key in parent or not path)
+        if exists or (isinstance(parent, list) and isinstance(key, int)):
             path.append(key)
     return path
 

@@ -54,7 +54,7 @@ def joined(folder: Folder, path: str) -> str:
     return path if Path(path).is_absolute() else f"{folder}/{path}"
 
 
-def fetched(url: str) -> bytes | None:
+def fetch(url: str) -> bytes | None:
     """Reads a small file at a URL, with the credentials of the environment.
 
     Returns:
@@ -85,19 +85,19 @@ def text_and_folder(source: str | os.PathLike[str]) -> tuple[str, str, Folder]:
         raise ConfigError("config", "is text and no path", hint="text goes to Config.from_yaml")
     if isinstance(source, str) and is_remote(source):
         folder: Folder = folder_of(source)
-        name, data = source, fetched(source)
+        name, data = source, fetch(source)
         if data is None:
             raise ConfigError("config", "there is no such file, or it may not be read", shown(name))
     else:
         path = Path(source)
-        name, folder, data = str(path), path.parent, _local(path)
+        name, folder, data = str(path), path.parent, _read_local(path)
     try:
         return data.decode("utf-8-sig"), name, folder
     except UnicodeDecodeError:
         raise ConfigError("config", "is no UTF-8 text", shown(name)) from None
 
 
-def _local(path: Path) -> bytes:
+def _read_local(path: Path) -> bytes:
     try:
         mode = path.stat().st_mode  # `is_file` of Python 3.14 is False for a file that it may not access
         if stat.S_ISREG(mode):
@@ -125,13 +125,13 @@ def array_at(path: str, place: str = "array") -> np.ndarray[Any, Any]:
     if not shown(path).endswith(".npy"):
         raise ConfigError(place, "must be a list or the path of a .npy file")
     try:
-        file = _opened(path)
+        file = _open_file(path)
         loaded = None if file is None else np.load(file, allow_pickle=False)
     except ConfigError:
         raise
     except (OSError, ValueError, EOFError, SyntaxError, MemoryError) as error:
-        words = (isinstance(error, OSError) and error.strerror) or str(error)
-        problem = f"cannot be read as a .npy file ({' '.join(words.partition('. ')[0].split())[:80]})"
+        message = (isinstance(error, OSError) and error.strerror) or str(error)
+        problem = f"cannot be read as a .npy file ({' '.join(message.partition('. ')[0].split())[:80]})"
         raise ConfigError(place, problem, hint="save it with numpy.save, without objects") from None
     if file is None:
         hint = f"looked for {shown(path)}" if showable(path) else ""
@@ -141,11 +141,11 @@ def array_at(path: str, place: str = "array") -> np.ndarray[Any, Any]:
     return loaded
 
 
-def _opened(path: str) -> Path | BytesIO | None:
+def _open_file(path: str) -> Path | BytesIO | None:
     """Returns a path or an open file that numpy can read; None if there is no such file."""
     if not is_remote(path):
         return Path(path) if Path(path).is_file() else None
-    data = fetched(path)
+    data = fetch(path)
     return None if data is None else BytesIO(data)
 
 
@@ -156,7 +156,7 @@ MOST_REPEATS = 10_000_000
 """The most values that a config may have because the same lists or mappings are in it several times."""
 
 _BYTES_AND_STRINGS = (str, bytes, bytearray, memoryview, Enum, np.generic)
-_AS_THEY_ARE = frozenset({int, float, str, bool, type(None), np.ndarray})
+_PLAIN_TYPES = frozenset({int, float, str, bool, type(None), np.ndarray})
 
 
 def plain(section: Mapping[Any, Any], place: str = "") -> dict[str, Any]:
@@ -189,7 +189,7 @@ class _Copy:
 
     def of(self, value: Any, place: str) -> Any:
         """Copies one value."""
-        if type(value) in _AS_THEY_ARE:
+        if type(value) in _PLAIN_TYPES:
             return value
         if not isinstance(value, Mapping | Sequence) or isinstance(value, _BYTES_AND_STRINGS):
             return _scalar(value)
@@ -209,10 +209,10 @@ class _Copy:
         self._size += 1 + len(value)
         self._open.add(id(value))
         if isinstance(value, Mapping):
-            copied = {_word(key, place): self.of(entry, below(place, key)) for key, entry in value.items()}
+            copied = {_key(key, place): self.of(entry, below(place, key)) for key, entry in value.items()}
         else:
             copied = [
-                entry if type(entry) in _AS_THEY_ARE else self.of(entry, below(place, number))
+                entry if type(entry) in _PLAIN_TYPES else self.of(entry, below(place, number))
                 for number, entry in enumerate(value)
             ]
         self._open.remove(id(value))
@@ -228,7 +228,7 @@ def _scalar(value: Any) -> Any:
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
-def _word(key: Any, place: str) -> str:
+def _key(key: Any, place: str) -> str:
     if not isinstance(key, str):
         problem = "has a key that is no string"
         raise ConfigError(place or "config", problem, public("", key), hint="quote the key")
@@ -337,7 +337,7 @@ class _PlainLoader(yaml.SafeLoader):
 
 def _without_secrets(problem: str) -> str:
     """Hides possible secrets among the names of tags and aliases that PyYAML quotes in its messages."""
-    return _QUOTED.sub(lambda found: found[0] if showable(found[1]) else "...", problem)
+    return _QUOTED.sub(lambda match: match[0] if showable(match[1]) else "...", problem)
 
 
 def _at(source: str, mark: Any) -> str:
