@@ -189,7 +189,7 @@ def parse_epochs(text: str) -> range:
         BadParameter: the text is none of these.
 
     Example:
-        >>> parsed_epochs("0:10"), parsed_epochs("3")
+        >>> parse_epochs("0:10"), parse_epochs("3")
         (range(0, 10), range(3, 4))
     """
     try:

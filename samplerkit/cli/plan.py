@@ -18,7 +18,7 @@ from samplerkit.inspect.plan import Plan, SourceFigures
 from samplerkit.inspect.plan import plan as make_plan
 from samplerkit.inspect.quality.figure import shown
 from samplerkit.inspect.quality.mixing import LEAST_SAMPLES
-from samplerkit.inspect.quality.order_source import OrderSource, chooses
+from samplerkit.inspect.quality.order_source import OrderSource, selector_of
 from samplerkit.inspect.quality.recommend import Recommendation, recommend
 from samplerkit.inspect.tokens import TokenFigures
 from samplerkit.inspect.view import HINT, RunView, is_counted
@@ -217,12 +217,12 @@ def _total(parts: Sequence[Downloads]) -> str:
     """Sums up the requests of all remote parts, by the way in which they are read."""
     about = "" if all(part.is_counted for part in parts) else "about "
     requests = [
-        counted(sum(part.taken.requests for part in parts if part.way == kind), noun)
+        counted(sum(part.actual.requests for part in parts if part.way == kind), noun)
         for kind, noun in (("whole", "download"), ("ranges", "request"))
         if any(part.way == kind for part in parts)
     ]
     is_known = all(part.num_bytes is not None for part in parts)
-    amount = f", {size_of(sum(part.taken.bytes for part in parts))}" if is_known else ""
+    amount = f", {size_of(sum(part.actual.bytes for part in parts))}" if is_known else ""
     return f"{about}{' and '.join(requests)}{amount} an epoch"
 
 
@@ -273,7 +273,7 @@ def advised_section(config: Config, layout: Layout, mode: dict[str, Any]) -> dic
     Returns:
         The section; None if no mode can replace the chain without reading other samples.
     """
-    if chooses(config.sampler, len(layout)) is not None:
+    if selector_of(config.sampler, len(layout)) is not None:
         return None
     section = _section(config.to_dict()["sampler"], mode)
     try:
@@ -285,7 +285,7 @@ def advised_section(config: Config, layout: Layout, mode: dict[str, Any]) -> dic
 
 def why_none(config: Config, dataset: Any) -> str:
     """Explains why no mode is recommended for a chain."""
-    chooser = chooses(config.sampler, len(Layout.of(dataset)))
+    chooser = selector_of(config.sampler, len(Layout.of(dataset)))
     if chooser is None:
         return "none that reads the same samples as this chain"
     is_shuffled = OrderSource.of(config.sampler, dataset, None).is_shuffled

@@ -15,8 +15,8 @@ from samplerkit.config.reading import Folder
 from samplerkit.errors import ArgumentValueError, ConfigError
 from samplerkit.inspect.quality.figure import Figure, shown
 from samplerkit.inspect.quality.mixing import ALREADY_MIXED, label_mixing, mixing, storage_mixing
-from samplerkit.inspect.quality.order_source import chooses
-from samplerkit.inspect.quality.recommend import bar, recommend
+from samplerkit.inspect.quality.order_source import selector_of
+from samplerkit.inspect.quality.recommend import checked_minimum, recommend
 from samplerkit.order import arguments
 from samplerkit.order.dataset_protocol import find_column
 from samplerkit.order.deal import World
@@ -59,7 +59,7 @@ class MinQuality:
     def __post_init__(self) -> None:
         for name in ("mixing", "label_mixing"):
             if getattr(self, name) is not None:
-                bar(name, getattr(self, name))
+                checked_minimum(name, getattr(self, name))
         if self.mixing is None and self.label_mixing is None:
             raise ArgumentValueError("mixing", "or label_mixing must be set", hint=f"write {EXAMPLE}")
         if self.batch_size is not None:
@@ -91,7 +91,7 @@ class MinQuality:
             if figure.value >= minimum:
                 continue
             problem = _shortfall(figure, minimum)
-            chooser = chooses(sampler, len(Layout.of(dataset)))
+            chooser = selector_of(sampler, len(Layout.of(dataset)))
             if figure.name != "mixing":
                 hint = "mix more: take larger blocks, more files at a time, or GLOBAL"
             elif chooser is None:

@@ -38,9 +38,9 @@ _KINDS_OF_PLACES = {
 
 def refused(error: SamplerkitError) -> Finding:
     """Makes the finding for an error of an order, or of batches, that cannot be built."""
-    found = _KINDS_OF_PLACES.get(error.place.rpartition(".")[2].partition("[")[0], _REFUSED)
+    finding_kind = _KINDS_OF_PLACES.get(error.place.rpartition(".")[2].partition("[")[0], _REFUSED)
     hint = error.hint or "give one for each sample, in the order of the dataset"
-    return found.found(f"{error.place}: {error.problem}", hint)
+    return finding_kind.finding(f"{error.place}: {error.problem}", hint)
 
 
 @rule("warning", batches)
@@ -57,9 +57,9 @@ def boundaries_unreached(setup: PlannedRun) -> Faults:
     reached = np.unique(np.searchsorted(boundaries, values))
     empty = np.setdiff1d(np.arange(boundaries.size), reached)
     if empty.size:
-        named = ", ".join(map(str, boundaries[empty[:8]].tolist()))
+        names = ", ".join(map(str, boundaries[empty[:8]].tolist()))
         yield Fault(
-            f"no sample is in the buckets up to {named}: lengths are {int(values.min())} to "
+            f"no sample is in the buckets up to {names}: lengths are {int(values.min())} to "
             f"{int(values.max())}"
         )
 

@@ -66,8 +66,8 @@ def epoch_in_workers(setup: Inspection) -> Faults:
         use sk.Loader, which passes the epoch to its workers, or keep the epoch in a shared tensor, or give up
         persistent_workers
     """
-    lives_on = not setup.is_ours and setup.loader.num_workers > 0 and setup.loader.persistent_workers
-    if not lives_on or not callable(getattr(setup.dataset, "set_epoch", None)):
+    is_persistent = not setup.is_ours and setup.loader.num_workers > 0 and setup.loader.persistent_workers
+    if not is_persistent or not callable(getattr(setup.dataset, "set_epoch", None)):
         return
     if not any(_is_shared(getattr(setup.dataset, name, None)) for name in _EPOCH_NAMES):
         yield Fault(
@@ -177,9 +177,9 @@ def _batch_of_a_rank(setup: Inspection) -> tuple[int | None, int | None]:
     if setup.view is not None:
         samples = len(setup.view.run.undealt(setup.view.epoch))
         return setup.view.batch_size, -(-samples // setup.view.num_ranks)
-    made = getattr(setup.loader, "batch_sampler", None)
-    size = getattr(made, "batch_size", None)
-    return size if isinstance(size, int) else None, length_of(getattr(made, "sampler", None))
+    batch_sampler = getattr(setup.loader, "batch_sampler", None)
+    size = getattr(batch_sampler, "batch_size", None)
+    return size if isinstance(size, int) else None, length_of(getattr(batch_sampler, "sampler", None))
 
 
 @rule("error", any_loader)

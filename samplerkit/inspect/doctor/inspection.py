@@ -276,9 +276,9 @@ def _says_numbers(loader: Loader) -> bool:
 
 def _inside(outer: Any) -> Iterator[Any]:
     """Yields a sampler, the sampler that it draws from, and so on."""
-    sampler, setup = outer, set[int]()
-    while sampler is not None and id(sampler) not in setup and len(setup) < _DEEPEST:
-        setup.add(id(sampler))
+    sampler, visited = outer, set[int]()
+    while sampler is not None and id(sampler) not in visited and len(visited) < _DEEPEST:
+        visited.add(id(sampler))
         yield sampler
         sampler = _next(sampler)
 
@@ -308,14 +308,14 @@ def _deal_of(sampler: Any) -> Iterator[Dealer]:
 
 def _cut_by_hand(subset: Any) -> Iterator[Dealer]:
     """Recognizes a shard: a Subset of every n-th sample."""
-    whole, first = length_of(subset.dataset), np.asarray(subset.indices[:_COMPARED_INDICES])
-    if whole is None or first.dtype.kind not in "iu":
+    size, first = length_of(subset.dataset), np.asarray(subset.indices[:_COMPARED_INDICES])
+    if size is None or first.dtype.kind not in "iu":
         return
     strides = np.unique(np.diff(first))
     if strides.size != 1 or not first[0] < strides[0] > 1:
         return
     stride = int(strides[0])
-    if whole // stride <= len(subset) <= -(-whole // stride):
+    if size // stride <= len(subset) <= -(-size // stride):
         yield Dealer("the Subset", stride, int(first[0]))
 
 
@@ -347,5 +347,5 @@ def bytes_listed(sampler: Any, size: int) -> int:
         return 0  # torch draws 32 at a time
     if isinstance(sampler, (*SHUFFLING, torch.utils.data.DistributedSampler)):
         return LISTED_BYTES * len(getattr(sampler, "dataset", getattr(sampler, "data_source", sampler)))
-    held = [value for value in getattr(sampler, "__dict__", {}).values() if isinstance(value, list | tuple)]
-    return LISTED_BYTES * max((len(value) for value in held), default=0)
+    lists = [value for value in getattr(sampler, "__dict__", {}).values() if isinstance(value, list | tuple)]
+    return LISTED_BYTES * max((len(value) for value in lists), default=0)

@@ -151,20 +151,20 @@ def _is_foreign(sampler: Any) -> bool:
     return not isinstance(sampler, TorchSampler) and not module.startswith(("torch.", "samplerkit."))
 
 
-def disagreement(one: dict[str, str], other: dict[str, str], where: str) -> list[Finding]:
+def disagreement(first: dict[str, str], other: dict[str, str], where: str) -> list[Finding]:
     """Compares the appearances of two results of one function, which must be the same."""
-    differs = [name for name in one if one[name] != other.get(name)]
+    differs = [name for name in first if first[name] != other.get(name)]
     if not differs:
         return []
     what = f"{where}, {' and '.join(differs)} {'differs' if len(differs) == 1 else 'differ'}"
     hint = "take seeds from the config, and sort what comes from sets, hashes or the file system"
-    return [_RANKS_DISAGREE.found(what, hint)]
+    return [_RANKS_DISAGREE.finding(what, hint)]
 
 
 MOST_WEIGHTS = 1 << 24
 """The most weights that `torch.multinomial` takes."""
 
-_BATCHES_LOOKED_AT = 64
+_FIRST_BATCHES = 64
 
 _Link = TypeVar("_Link", bound=Sampler)
 
@@ -179,8 +179,8 @@ def materialises(setup: Inspection) -> Faults:
     if setup.listed is None:
         return
     sampler, needed = setup.listed
-    whole: Any = getattr(sampler, "dataset", getattr(sampler, "data_source", None))
-    length = length_of(whole) or setup.size or 0
+    dataset: Any = getattr(sampler, "dataset", getattr(sampler, "data_source", None))
+    length = length_of(dataset) or setup.size or 0
     ranks = setup.world.num_shards
     on_all = f", {needed * ranks / GIB:.1f} GiB on {ranks} ranks" if ranks > 1 else ""
     yield Fault(
@@ -227,13 +227,13 @@ def repeats_break_lanes(setup: InspectedRun) -> Faults:
 def draws_limited(setup: InspectedRun) -> Faults:
     """`num_samples` of `RandomSampler` is more than the samples that it draws from, and is not reached."""
     for sampler, _, _ in _links(setup, RandomSampler):
-        wanted = sampler.num_samples or 0
-        size = len(sampler.undealt_order(setup.dataset)) if wanted else 0
-        if 0 < size < wanted:
+        count = sampler.num_samples or 0
+        size = len(sampler.undealt_order(setup.dataset)) if count else 0
+        if 0 < size < count:
             place = "over" if sampler.shuffle in FILE_AWARE else "below"
             yield Fault(
-                f"RandomSampler(num_samples={wanted}) yields {size} samples, as many as it draws from",
-                f"put sk.RepeatSampler({-(-wanted // size)}) {place} it, by add_child, for {wanted} samples",
+                f"RandomSampler(num_samples={count}) yields {size} samples, as many as it draws from",
+                f"put sk.RepeatSampler({-(-count // size)}) {place} it, by add_child, for {count} samples",
             )
 
 
@@ -296,12 +296,12 @@ def one_class_batches(setup: InspectedRun) -> Faults:
     labels = drawing._labels_of(setup.dataset)
     if np.unique(labels).size < 2:
         return
-    batches = islice(view.reading(view.epoch, view.run.world.shard_id).batches(), _BATCHES_LOOKED_AT)
-    held = [np.unique(labels[ids]).size for _, ids in batches if ids.size > 1]
-    alone = held.count(1)
-    if 2 * alone > len(held):
+    batches = islice(view.reading(view.epoch, view.run.world.shard_id).batches(), _FIRST_BATCHES)
+    classes = [np.unique(labels[ids]).size for _, ids in batches if ids.size > 1]
+    single = classes.count(1)
+    if 2 * single > len(classes):
         yield Fault(
-            f"{alone} of the first {len(held)} batches hold one class: PKSampler draws {drawing.num_val} "
+            f"{single} of the first {len(classes)} batches hold one class: PKSampler draws {drawing.num_val} "
             "samples of one class, then those of the next; its shuffle only permutes the classes"
         )
 

@@ -68,14 +68,14 @@ class Settings:
         plain, deal = view.order_source.plain, sampler.chain.deal
         if plain is None or (deal is not None and deal.offset >= 0):
             kinds = "a chain of samplers, a sampler without a shuffle mode, or some samples only or twice"
-            raise _unlike(kinds, sampler)
+            raise _unsupported(kinds, sampler)
         mode = plain.mode
         if view.recipe is not None:
-            raise _unlike("batches of samples of different lengths", view.recipe)
+            raise _unsupported("batches of samples of different lengths", view.recipe)
         if not 4 <= len(layout) <= MOST_SAMPLES or layout.sizes.size > MOST_FILES:
-            raise _unlike("fewer than four samples, 2^31 or more, or more than 10,000 files", layout)
+            raise _unsupported("fewer than four samples, 2^31 or more, or more than 10,000 files", layout)
         if view.num_ranks > MOST_RANKS:
-            raise _unlike("more than 1,024 ranks", view.num_ranks)
+            raise _unsupported("more than 1,024 ranks", view.num_ranks)
         return cls(
             mode.shuffle.value,
             view.num_ranks,
@@ -111,7 +111,7 @@ def page_of(settings: Settings | None = None) -> str:
     return page.replace("/* settings */", json.dumps(asdict(settings or Settings())))
 
 
-def _unlike(what: str, value: object) -> NotSupportedError:
+def _unsupported(kind: str, value: object) -> NotSupportedError:
     return NotSupportedError(
-        "--open", f"the page shows no run with {what}", value, hint="draw it, say -o order.html alone"
+        "--open", f"the page shows no run with {kind}", value, hint="draw it, say -o order.html alone"
     )
