@@ -116,12 +116,12 @@ def micro_batches(
         return
     # As in Megatron, the generator is seeded with the epoch only.
     if kind == "cyclic":
-        mine = permuted_by_torch(total_samples // micro * micro, epoch)[position:][rank::ranks]
+        own = permuted_by_torch(total_samples // micro * micro, epoch)[position:][rank::ranks]
     else:
         bucket = total_samples // (micro * ranks) * micro
-        mine = rank * bucket + permuted_by_torch(bucket, epoch)[position // ranks :]
-    for begin in range(0, mine.size // micro * micro, micro):
-        yield mine[begin : begin + micro].tolist()
+        own = rank * bucket + permuted_by_torch(bucket, epoch)[position // ranks :]
+    for begin in range(0, own.size // micro * micro, micro):
+        yield own[begin : begin + micro].tolist()
 
 
 def place(kind: Kind, total_samples: Any, consumed_samples: Any, global_batch: int) -> tuple[int, int]:
