@@ -28,7 +28,7 @@ MOST_SOURCES = 32766
 _SHORTEST = 1024
 _FEWEST = 8
 _MOST_STRETCHES = 4096
-_RUN_IN = 64
+_WARM_UP = 64
 """The number of positions after which a stretch no longer depends on its guessed counts."""
 
 _ROUNDS = 4
@@ -62,8 +62,8 @@ def blended(
     stretches = -(-length // steps)
     begins = np.arange(stretches) * steps
     firsts = np.zeros((weights.size, stretches))
-    guessed = _guess_counts(weights, begins[1:] - _RUN_IN, most)
-    firsts[:, 1:] = _parallel(weights, begins[1:] - _RUN_IN, guessed, _RUN_IN, most)[1]
+    guessed = _guess_counts(weights, begins[1:] - _WARM_UP, most)
+    firsts[:, 1:] = _parallel(weights, begins[1:] - _WARM_UP, guessed, _WARM_UP, most)[1]
     read, ends = _parallel(weights, begins, firsts, steps, most)
     for _ in range(_ROUNDS):
         wrong = np.flatnonzero((firsts[:, 1:] != ends[:, :-1]).any(axis=0)) + 1
@@ -82,11 +82,11 @@ def blended(
     return read.T.reshape(-1)[:length]
 
 
-def turns(sources: _Sources) -> Ids:
+def read_counts(sources: _Sources) -> Ids:
     """Returns how often the source of each position was read before.
 
     Example:
-        >>> turns(np.array([0, 1, 2, 0, 0], dtype=np.int16)).tolist()
+        >>> read_counts(np.array([0, 1, 2, 0, 0], dtype=np.int16)).tolist()
         [0, 0, 0, 1, 2]
     """
     by_source = np.argsort(sources, kind="stable")  # a radix sort for 16-bit integers

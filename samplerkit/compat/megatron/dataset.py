@@ -98,14 +98,14 @@ class MegatronDataset:
         pad_token: int = -1,
         remote: RemoteOptions | Mapping[str, Any] | None = None,
     ) -> None:
-        listed = [prefixes] if isinstance(prefixes, str) else prefixes
+        names = [prefixes] if isinstance(prefixes, str) else prefixes
         if (
-            not isinstance(listed, Sequence)
-            or not listed
-            or not all(isinstance(prefix, str) for prefix in listed)
+            not isinstance(names, Sequence)
+            or not names
+            or not all(isinstance(prefix, str) for prefix in names)
         ):
             raise ArgumentTypeError("prefixes", "must be the prefix of a corpus, or a list of them", prefixes)
-        self.prefixes: Final = tuple(listed)
+        self.prefixes: Final = tuple(names)
         self.num_samples: Final = (
             None if num_samples is None else arguments.at_least("num_samples", num_samples, 0)
         )
@@ -306,10 +306,10 @@ def _indexes(dataset: MegatronDataset, folder: Path) -> Iterator[tuple[Path, npt
             is_ours = all(_has_cut(entry, dataset) for entry in index["datasets"])
             is_ours = is_ours and index["size"] in {None, len(samples)}
             is_ours = is_ours and names == [_name(prefix) for prefix in dataset.prefixes]
-            sources, turns = samples.dataset_index, samples.dataset_sample_index
-            if is_ours and sources is not None and turns is not None:
+            sources, numbers = samples.dataset_index, samples.dataset_sample_index
+            if is_ours and sources is not None and numbers is not None:
                 yield Path(f"{stem}dataset_index.npy"), sources
-                yield Path(f"{stem}dataset_sample_index.npy"), turns
+                yield Path(f"{stem}dataset_sample_index.npy"), numbers
             continue
         for prefix, corpus in zip(dataset.prefixes, samples.corpora, strict=True):
             # A corpus without samples is not read, whatever its index contains.

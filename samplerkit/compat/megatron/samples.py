@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
-from samplerkit.compat.megatron.blend import MOST_SOURCES, blended, turns
+from samplerkit.compat.megatron.blend import MOST_SOURCES, blended, read_counts
 from samplerkit.errors import ArgumentValueError, DatasetError, OutOfDatasetError
 from samplerkit.order.caching import cached_property
 from samplerkit.order.intervals import groups, numbers_in
@@ -221,7 +221,7 @@ class BlendedSamples:
         else:
             self.dataset_index = blended(_normalised(sizes), min(num_samples, int(sizes.sum())))
         self._require_enough(sizes, np.bincount(self.dataset_index, minlength=sizes.size), surplus)
-        self.dataset_sample_index = turns(self.dataset_index)
+        self.dataset_sample_index = read_counts(self.dataset_index)
 
     def __len__(self) -> int:
         return len(self.corpora[0]) if self.dataset_index is None else self.dataset_index.size

@@ -191,7 +191,7 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         self._pipeline = SamplePipeline(
             shards,
             seed=0 if seed is None else arguments.seed(seed),
-            moves_shards=is_resampled or checks.shard_shuffle(shardshuffle),
+            shuffles_shards=is_resampled or checks.shard_shuffle(shardshuffle),
             lanes=arguments.lanes(lanes),
             equal_steps=None
             if equal_steps is None

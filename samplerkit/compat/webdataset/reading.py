@@ -107,7 +107,7 @@ class SamplePipeline:
         shards: shards with random access, or a source that can be read only once; or an error, which is
             raised when shards are read, as in webdataset.
         seed: the seed of the order, in [0, 2^64).
-        moves_shards: whether the shards are read in random order.
+        shuffles_shards: whether the shards are read in random order.
         window: how many samples are shuffled together; 0 for no shuffle within shards.
         lanes: the number of lanes of the order; None for the number of ranks.
         equal_steps: `pad` or `drop`; None to read each sample once, so that ranks may differ by one sample.
@@ -121,7 +121,7 @@ class SamplePipeline:
 
     Example:
         >>> import samplerkit as sk
-        >>> pipeline = SamplePipeline(lambda *_: iter(()), seed=7, moves_shards=True)
+        >>> pipeline = SamplePipeline(lambda *_: iter(()), seed=7, shuffles_shards=True)
         >>> order = pipeline.order(sk.Layout([3, 3, 3]), 0, World(1, 0))
         >>> sorted(order) == list(range(9)), order[0] % 3, order[1] - order[0]
         (True, 0, 1)
@@ -132,7 +132,7 @@ class SamplePipeline:
 
     shards: TarDataset | ReadOnce | DatasetError
     seed: int = 0
-    moves_shards: bool = False
+    shuffles_shards: bool = False
     window: int = 0
     lanes: int | None = None
     equal_steps: str | None = None
@@ -160,7 +160,7 @@ class SamplePipeline:
         """The shuffle mode: PARTIAL with a window, FILES if only shards are shuffled."""
         if self.window:
             return Shuffle.PARTIAL
-        return Shuffle.FILES if self.moves_shards else Shuffle.FALSE
+        return Shuffle.FILES if self.shuffles_shards else Shuffle.FALSE
 
     def order(self, dataset: Any, epoch: int, world: World) -> Order:
         """Returns the order of all ranks together."""
