@@ -19,7 +19,7 @@ from samplerkit.config.schema import json_schema
 from samplerkit.errors import ConfigError, SamplerkitError
 from samplerkit.inspect.doctor.check import check as run_doctor
 from samplerkit.inspect.doctor.findings import RULES, Finding
-from samplerkit.inspect.doctor.probe import appearance, appearance_elsewhere
+from samplerkit.inspect.doctor.probe import digests_in_subprocess, digests_of
 from samplerkit.inspect.doctor.samplers import disagreement
 from samplerkit.inspect.view import is_counted, loader_of
 from samplerkit.order.deal import World
@@ -84,7 +84,7 @@ def check(
             source.set_epoch(epoch)  # as the training loop would
         findings = [*run_doctor(source, world=job, epoch=epoch, saves_state=saves_state)]
         if config is not None:
-            findings = [_in_the_config(finding, config, job) for finding in findings]
+            findings = [_with_config_key(finding, config, job) for finding in findings]
         else:
             findings += _compare_processes(target, source, findings)
     ranks = "" if world is None else f" on {counted(world, 'rank')}"
@@ -98,7 +98,7 @@ def check(
         raise typer.Exit(1)
 
 
-def _in_the_config(finding: Finding, config: Config, job: World | None) -> Finding:
+def _with_config_key(finding: Finding, config: Config, job: World | None) -> Finding:
     """Replaces a finding about an order that cannot be built by one that names the key of the config."""
     if finding.code in ("refused", "lengths-do-not-fit", "sample-above-budget"):
         try:
@@ -123,14 +123,14 @@ def _function(target: str) -> Callable[[], Any]:
 def _compare_processes(target: str, make: Callable[[], Any], findings: list[Finding]) -> list[Finding]:
     if any(finding.code in ("ranks-disagree", "refused") for finding in findings):
         return []
-    other = appearance_elsewhere(target)
+    other = digests_in_subprocess(target)
     if other is None:
         typer.echo(
             f"samplerkit: {target} does not run in another process, and was looked at here only", err=True
         )
         return []
     try:
-        own = appearance(loader_of(make(), None))
+        own = digests_of(loader_of(make(), None))
     except SamplerkitError:
         return []
     return disagreement(own, other, "in another process, with another hash seed")

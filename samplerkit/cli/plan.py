@@ -108,8 +108,8 @@ def _facts(plan: Plan) -> Facts:
     for name, source in plan.sources.items():
         yield "source", f"{name}: {_source(source)}"
     yield "start", f"{seconds_of(plan.start_seconds)} to the first batch of ids"
-    listed = f"a list of all ids would take {size_of(plan.list_bytes)} a rank"
-    yield "memory", f"{size_of(plan.order_bytes)}; {listed}"
+    list_text = f"a list of all ids would take {size_of(plan.list_bytes)} a rank"
+    yield "memory", f"{size_of(plan.order_bytes)}; {list_text}"
 
 
 def _tokens(tokens: TokenFigures) -> Facts:

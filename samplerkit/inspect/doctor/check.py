@@ -13,7 +13,7 @@ from samplerkit.errors import ArgumentTypeError, SamplerkitError
 from samplerkit.inspect.doctor import batches, datasets, epochs, samplers, workers  # noqa: F401
 from samplerkit.inspect.doctor.findings import RULES, Finding, kind
 from samplerkit.inspect.doctor.inspection import Inspection
-from samplerkit.inspect.doctor.probe import appearance, saves_a_sampler, seeded
+from samplerkit.inspect.doctor.probe import digests_of, saves_sampler_state, seeded
 from samplerkit.inspect.view import HINT, is_counted, loader_of
 from samplerkit.order import arguments
 from samplerkit.order.deal import World
@@ -77,8 +77,8 @@ count them twice
             with seeded(random.SystemRandom().getrandbits(32)):
                 second = loader_of(make(), None)
             where = "when the function is called a second time"
-            findings += samplers.disagreement(appearance(loader, world), appearance(second, world), where)
-            saves_state = saves_state or saves_a_sampler(make)
+            findings += samplers.disagreement(digests_of(loader, world), digests_of(second, world), where)
+            saves_state = saves_state or saves_sampler_state(make)
             ignores_tokens = batches.ignores_tokens(make)
         setup = Inspection.of(
             loader_of(loader, world),

@@ -134,7 +134,7 @@ def loader_with_length(setup: Inspection) -> Inspection | None:
 
     Orders that take minutes and gigabytes to build are excluded.
     """
-    return None if setup.view is not None and setup.listed is not None else setup
+    return None if setup.view is not None and setup.large_list is not None else setup
 
 
 def run(setup: Inspection) -> InspectedRun | None:

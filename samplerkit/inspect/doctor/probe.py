@@ -36,12 +36,10 @@ PATIENCE_SECONDS = 120.0
 _FIRST = 64
 _ORDERED_NAMES = ("files", "paths", "samples", "urls", "shards", "indices", "ids", "imgs", "data")
 _MARK = "samplerkit saw "
-_PROGRAM = (
-    "import sys; from samplerkit.inspect.doctor.probe import show_appearance; show_appearance(sys.argv[1])"
-)
+_PROGRAM = "import sys; from samplerkit.inspect.doctor.probe import print_digests; print_digests(sys.argv[1])"
 
 
-def ids_under(setup: Inspection, seed: int) -> list[Any] | None:
+def ids_with_seed(setup: Inspection, seed: int) -> list[Any] | None:
     """Returns the first ids under temporarily seeded process-wide random states.
 
     Args:
@@ -74,7 +72,7 @@ def seeds(setup: Inspection) -> list[int]:
     return values
 
 
-def appearance(loader: Any, world: Any = None) -> dict[str, str]:
+def digests_of(loader: Any, world: Any = None) -> dict[str, str]:
     """Returns digests that must be the same in all processes: of seeds, first ids and the dataset's order.
 
     Returns:
@@ -90,7 +88,7 @@ def appearance(loader: Any, world: Any = None) -> dict[str, str]:
             entries += [name, *map(repr, value[:_FIRST])]
     return {
         "the seed": digest(repr(seeds(setup))),
-        "the first samples": digest(repr(ids_under(setup, 0))),
+        "the first samples": digest(repr(ids_with_seed(setup, 0))),
         "the order of the dataset": digest(repr(entries)),
     }
 
@@ -123,7 +121,7 @@ def codes_in(code: CodeType) -> Iterator[CodeType]:
             yield from codes_in(constant)
 
 
-def saves_a_sampler(make: Callable[[], Any]) -> bool:
+def saves_sampler_state(make: Callable[[], Any]) -> bool:
     """Returns whether the module of a function reads the state of a sampler, as in `sampler.state_dict()`."""
     for code in module_codes(make):
         steps = [step.argval for step in dis.get_instructions(code) if isinstance(step.argval, str)]
@@ -153,14 +151,14 @@ def function_named(name: str) -> Callable[[], Any]:
     return result
 
 
-def appearance_elsewhere(name: str) -> dict[str, str] | None:
-    """Calls a function in another process with another hash seed, and returns the appearance of its result.
+def digests_in_subprocess(name: str) -> dict[str, str] | None:
+    """Calls a function in another process with another hash seed, and returns the digests of its result.
 
     Args:
         name: the function, `module:function`.
 
     Returns:
-        The `appearance` of the result; None if the function fails there.
+        The result of `digests_of`; None if the function fails there.
     """
     # 0 and 1 are two fixed hash seeds; if it is unset or "random", hashes differ from both.
     hash_seed = os.environ.get("PYTHONHASHSEED")
@@ -183,7 +181,7 @@ def appearance_elsewhere(name: str) -> dict[str, str] | None:
     return digests
 
 
-def show_appearance(name: str) -> None:
-    """Prints the appearance of a function's result, for the parent process."""
+def print_digests(name: str) -> None:
+    """Prints the digests of a function's result, for the parent process."""
     loader = loader_of(function_named(name)(), None)
-    sys.stdout.write(f"\n{_MARK}{json.dumps(appearance(loader))}\n")
+    sys.stdout.write(f"\n{_MARK}{json.dumps(digests_of(loader))}\n")

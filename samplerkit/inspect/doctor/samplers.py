@@ -12,7 +12,7 @@ import torch.utils.data
 
 from samplerkit.inspect.doctor.findings import Fault, Faults, Finding, any_loader, kind, order, rule, run
 from samplerkit.inspect.doctor.inspection import GIB, SHUFFLING, InspectedRun, Inspection, length_of
-from samplerkit.inspect.doctor.probe import ids_under, seeds
+from samplerkit.inspect.doctor.probe import ids_with_seed, seeds
 from samplerkit.loading.torch_sampler import TorchSampler
 from samplerkit.order.modes import FILE_AWARE, Shuffle
 from samplerkit.samplers.base import Sampler
@@ -40,7 +40,7 @@ def double_sharding(setup: Inspection) -> Faults:
         return
     first, second = setup.deals[:2]
     yield Fault(
-        f"{first.who} deals to {first.num_shards} ranks what {second.who} has dealt to {second.num_shards} "
+        f"{first.name} deals to {first.num_shards} ranks what {second.name} has dealt to {second.num_shards} "
         f"already: a rank reads 1 of {first.num_shards * second.num_shards} samples"
     )
 
@@ -89,9 +89,9 @@ def other_world(setup: Inspection) -> Faults:
     for deal in setup.deals:
         # Ranks that share a model share their samples: the deal then has fewer ranks, which divide the job's.
         if job.num_shards % deal.num_shards:
-            yield Fault(f"{deal.who} deals to {deal.num_shards} ranks, and the job has {job.num_shards}")
+            yield Fault(f"{deal.name} deals to {deal.num_shards} ranks, and the job has {job.num_shards}")
         elif deal.num_shards == job.num_shards and deal.shard not in (None, job.shard_id):
-            yield Fault(f"{deal.who} reads shard {deal.shard} on rank {job.shard_id}")
+            yield Fault(f"{deal.name} reads shard {deal.shard} on rank {job.shard_id}")
 
 
 @rule("warning", any_loader)
@@ -135,13 +135,13 @@ def _drawing_from_process(setup: Inspection) -> Any:
     shuffling = [sampler for sampler in setup.others if isinstance(sampler, SHUFFLING)]
     if shuffling:  # torch's own samplers draw at least their seed from it
         # accelerate copies rank 0's random state to all ranks at the start of an epoch.
-        is_synchronised = setup.is_led or bool(getattr(setup.loader, "rng_types", None))
+        is_synchronised = setup.is_managed or bool(getattr(setup.loader, "rng_types", None))
         return next((one for one in shuffling if one.generator is None and not is_synchronised), None)
     foreign = next(filter(_is_foreign, setup.samplers), None)
     if foreign is None:
         return None
-    first, again, other = (ids_under(setup, seed) for seed in (1, 1, 2))
-    return foreign if first is not None and first == again != other else None
+    first, repeat, other = (ids_with_seed(setup, seed) for seed in (1, 1, 2))
+    return foreign if first is not None and first == repeat != other else None
 
 
 def _is_foreign(sampler: Any) -> bool:
@@ -152,7 +152,7 @@ def _is_foreign(sampler: Any) -> bool:
 
 
 def disagreement(first: dict[str, str], other: dict[str, str], where: str) -> list[Finding]:
-    """Compares the appearances of two results of one function, which must be the same."""
+    """Compares the digests of two results of one function, which must be the same."""
     differs = [name for name in first if first[name] != other.get(name)]
     if not differs:
         return []
@@ -176,9 +176,9 @@ def materialises(setup: Inspection) -> Faults:
     Hint:
         use sk.TorchSampler(sk.RandomSampler(), dataset) or sk.Loader, whose orders are computed
     """
-    if setup.listed is None:
+    if setup.large_list is None:
         return
-    sampler, needed = setup.listed
+    sampler, needed = setup.large_list
     dataset: Any = getattr(sampler, "dataset", getattr(sampler, "data_source", None))
     length = length_of(dataset) or setup.size or 0
     ranks = setup.world.num_shards

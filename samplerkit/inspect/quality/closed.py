@@ -126,10 +126,10 @@ class Blocks:
         count = (sizes / size).astype(np.int64)
         within = count * pair_weight(size, window, lanes) * (size + 1) / 3
         # At both ends of the blocks, as in `moved_in_runs`, but summed once for all files.
-        listed = int(min(count.max(), window // (lanes * size) + 1, MOST_BLOCKS))
-        starts: Numbers = np.arange(listed, dtype=np.float64) * size
+        most = int(min(count.max(), window // (lanes * size) + 1, MOST_BLOCKS))
+        starts: Numbers = np.arange(most, dtype=np.float64) * size
         lost = np.cumsum(lost_by_runs(starts, starts + size, window, lanes))
-        distance: Numbers = within + between - 2 * lost[np.minimum(count, listed) - 1]
+        distance: Numbers = within + between - 2 * lost[np.minimum(count, most) - 1]
         return distance
 
     def across(self, window: int, lanes: int) -> tuple[float, float]:
