@@ -23,7 +23,7 @@ from samplerkit.storage.files.packages import extra
 
 _COLUMNS = ("epoch", "rank", "step", "place", "position")
 _MOST_ROWS = 20
-_WRITTEN_AT_ONCE = 1 << 20
+_CHUNK = 1 << 20
 
 
 def seen(
@@ -117,8 +117,8 @@ def _write(history: History, path: Path) -> None:
             arrow = extra("pyarrow", "parquet")
             schema = arrow.schema([("id", arrow.int64())])
             writer = extra("pyarrow.parquet", "parquet").ParquetWriter(file, schema)
-        for number, ids in enumerate(history.chunks(_WRITTEN_AT_ONCE)):
-            report("samples", number * _WRITTEN_AT_ONCE, len(history))
+        for number, ids in enumerate(history.chunks(_CHUNK)):
+            report("samples", number * _CHUNK, len(history))
             if writer is None:
                 file.write(ids.astype("<i8").tobytes())
             else:

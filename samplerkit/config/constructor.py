@@ -18,7 +18,7 @@ from samplerkit.config.error_messages import (
     from_constructor,
     from_pydantic,
     require_mapping,
-    scrubbed,
+    scrub,
     shown_name,
     suggest,
     unknown_key,
@@ -131,7 +131,7 @@ class Constructor:
         except (TypeError, ValueError, RuntimeError, ArithmeticError, LookupError) as error:
             # A constructor refuses arguments with these; any other exception is a bug and passes unchanged.
             mistake = from_constructor(place, error, self.names, self.name, given)
-            is_shown = not isinstance(error, SamplerkitError) and scrubbed(str(error), given) == str(error)
+            is_shown = not isinstance(error, SamplerkitError) and scrub(str(error), given) == str(error)
             raise mistake from (error if is_shown else None)
 
 

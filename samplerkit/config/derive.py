@@ -31,7 +31,7 @@ from pydantic.errors import PydanticUserError
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from samplerkit.config.error_messages import below, refuse, suggest
-from samplerkit.config.reading import Folder, array_at, joined
+from samplerkit.config.reading import Folder, array_at, join_path
 from samplerkit.errors import ArgumentTypeError, ConfigError, SamplerkitError
 from samplerkit.order.modes import Shuffle
 from samplerkit.samplers.base import Sampler
@@ -90,7 +90,7 @@ def derived_model(
                 )
             if written.get(parameter.name, ...) is None:
                 continue
-            hint = written.get(parameter.name) or _written_as(parameter.name, annotation)
+            hint = written.get(parameter.name) or _config_type(parameter.name, annotation)
             default = _default(make, parameter)
             # The prefix avoids clashes with pydantic's own names; a config writes the alias.
             fields[_PREFIX + parameter.name] = (hint, Field(default=default, alias=parameter.name))
@@ -138,7 +138,7 @@ def _default(make: Callable[..., Any], parameter: inspect.Parameter) -> Any:
     return ... if parameter.default is _PARAMETER.empty else parameter.default
 
 
-def _written_as(name: str, hint: Any) -> Any:
+def _config_type(name: str, hint: Any) -> Any:
     """Translates the type hint of an argument into the type that a config may write for it."""
     members = list(get_args(hint)) if get_origin(hint) in (Union, UnionType) else [hint]
     # Since numpy 2.5, `NDArray[...]` is a type alias.
@@ -146,10 +146,10 @@ def _written_as(name: str, hint: Any) -> Any:
     if Shuffle in members:
         mode: Any = Annotated[Any, ShuffleArgument()]
         return mode | None if NoneType in members else mode
-    if any(_is_of_samplers(member) for member in members):
-        others = tuple(member for member in members if not _is_of_samplers(member))
+    if any(_holds_samplers(member) for member in members):
+        others = tuple(member for member in members if not _holds_samplers(member))
         named: Any = Annotated[dict[str, Any], Sections(name, TABLES["sampler"], dict, (None,))]
-        return named | _written_as(name, Union[others]) if others else named  # noqa: UP007  # as below
+        return named | _config_type(name, Union[others]) if others else named  # noqa: UP007  # as below
     kinds = [get_origin(member) or member for member in members]
     is_path, is_array = os.PathLike in kinds, np.ndarray in kinds
     if is_path and not is_array:
@@ -207,7 +207,7 @@ class Inline(ArgumentMark):
             return inner(value)
         if not isinstance(value, str):
             raise PydanticCustomError("list_type", "Input should be a valid list or the path of a .npy file")
-        path = joined(info.context["folder"], value)
+        path = join_path(info.context["folder"], value)
         if self.is_mapped and not is_remote(path):
             return Parsed(path, path)
         try:
@@ -241,10 +241,10 @@ def _join_paths(folder: Folder, value: Any) -> Any:
         return [_join_paths(folder, path) for path in value]
     if isinstance(value, dict):
         return {name: _join_paths(folder, path) for name, path in value.items()}
-    return joined(folder, value) if isinstance(value, str) else value
+    return join_path(folder, value) if isinstance(value, str) else value
 
 
-def _is_of_samplers(hint: Any) -> bool:
+def _holds_samplers(hint: Any) -> bool:
     *_, entry = (None, *get_args(hint))
     return get_origin(hint) is Mapping and Sampler in (entry, *get_args(entry))
 

@@ -152,11 +152,11 @@ def shown_name(place: str, value: Any, hint: str) -> Any:
     return value if hint.startswith("did you mean") and isinstance(value, str) else public(place, value)
 
 
-def scrubbed(text: str, section: Any) -> str:
+def scrub(text: str, section: Any) -> str:
     """Removes from a text, such as the message of an exception, the values of a section that may be secret.
 
     Example:
-        >>> scrubbed("cannot reach s3cr3t@host", {"address": "s3cr3t@host"})
+        >>> scrub("cannot reach s3cr3t@host", {"address": "s3cr3t@host"})
         'cannot reach ...'
     """
     hidden = {
@@ -265,7 +265,7 @@ def from_constructor(
     """Makes a ConfigError from an error that a constructor raised."""
     if not isinstance(error, SamplerkitError):
         # The message comes from the author of the constructor, and may contain its arguments.
-        reason = " ".join(scrubbed(f"{type(error).__name__}: {error}", given).split())[:_LONGEST_PROBLEM]
+        reason = " ".join(scrub(f"{type(error).__name__}: {error}", given).split())[:_LONGEST_PROBLEM]
         return ConfigError(place, f"{of} refuses its arguments ({reason})")
     shown = error.value.value if isinstance(error.value, Enum) else error.value
     # An error of an order that is built has the name of the sampler before the argument.

@@ -38,13 +38,13 @@ def folder_of(url: str) -> str:
     return url.partition("?")[0].partition("#")[0].rpartition("/")[0]
 
 
-def joined(folder: Folder, path: str) -> str:
+def join_path(folder: Folder, path: str) -> str:
     """Joins a relative path to a folder; URLs and absolute paths are returned unchanged.
 
     Example:
-        >>> joined(Path("/run"), "data/0.npz"), joined("s3://bucket/run", "data/0.npz")
+        >>> join_path(Path("/run"), "data/0.npz"), join_path("s3://bucket/run", "data/0.npz")
         ('/run/data/0.npz', 's3://bucket/run/data/0.npz')
-        >>> joined(Path("/run"), "s3://bucket/0.npz"), joined("s3://bucket/run", "/data/0.npz")
+        >>> join_path(Path("/run"), "s3://bucket/0.npz"), join_path("s3://bucket/run", "/data/0.npz")
         ('s3://bucket/0.npz', '/data/0.npz')
     """
     if "://" in path:

@@ -68,7 +68,7 @@ class RunView:
             return cls.of(source.loader, world)
         if _is_config(source):
             return cls.of(loader_of(source, None if world is None else World(world, 0)))
-        view = source if isinstance(source, RunView) else _of_loader(source)
+        view = source if isinstance(source, RunView) else _view_of_loader(source)
         if world is not None and world != view.num_ranks:
             raise ArgumentValueError(
                 "world", f"is not that of the loader, which has {view.num_ranks} ranks", world
@@ -200,7 +200,7 @@ def _is_config(source: Any) -> bool:
     return callable(getattr(source, "make_loader", None)) and hasattr(source, "sampler")
 
 
-def _of_loader(loader: Any) -> RunView:
+def _view_of_loader(loader: Any) -> RunView:
     if isinstance(loader, Loader):
         takes_turns = loader.workers == "processes" and not loader.file_affinity
         workers, place = loader.num_workers if takes_turns else 0, loader._cursor.at

@@ -27,7 +27,7 @@ from samplerkit.storage.urls import is_remote
 
 Array = npt.NDArray[Any]
 
-_RULE = "megatron-core-0.16.1"
+_VERSION = "megatron-core-0.16.1"
 _SEEDS = 2**32
 _MOST_SURPLUS = 1000
 
@@ -145,7 +145,7 @@ class MegatronDataset:
     @cached_property
     def fingerprint(self) -> str:
         """A string that changes with everything that samples depend on: arguments and document lengths."""
-        index = [_RULE, self.cut, self._weights, self.num_samples, self.split, self.part, self._surplus]
+        index = [_VERSION, self.cut, self._weights, self.num_samples, self.split, self.part, self._surplus]
         digest = hashlib.blake2b(
             json.dumps(index, default=vars).encode(), digest_size=16, person=b"samplerkit"
         )
@@ -244,7 +244,7 @@ class MegatronDataset:
                 yield corpus, begin, flat[stop - count : stop]
 
 
-_OTHER = (
+_MISMATCH_HINT = (
     "its run read what it says, of other data or by an option that its key leaves out, such as the extra "
     "token: keep it, and compare the corpora and options with those of that run"
 )
@@ -277,11 +277,11 @@ def compare_cache(dataset: MegatronDataset, folder: str | Path) -> list[str]:
             raise DatasetError(str(path), f"is no index that can be read ({error})") from error
         if loaded.shape != expected.shape:
             problem = f"is of shape {loaded.shape}, and should be of {expected.shape}"
-            raise DatasetError(str(path), problem, hint=_OTHER)
+            raise DatasetError(str(path), problem, hint=_MISMATCH_HINT)
         if not np.array_equal(loaded, expected):
             row = int(np.argmax((loaded != expected).reshape(loaded.shape[0], -1).any(axis=1)))
             problem = f"has {loaded[row].tolist()} at {row}, and should have {expected[row].tolist()}"
-            raise DatasetError(str(path), problem, hint=_OTHER)
+            raise DatasetError(str(path), problem, hint=_MISMATCH_HINT)
         compared.append(path.name)
     if not compared:
         description = f"{dataset.part}, of {', '.join(map(_name, dataset.prefixes))}"

@@ -53,18 +53,18 @@ class MicroBatches(Order):
         return self._size
 
     def ids_at(self, positions: Ids) -> Ids:
-        return self._swapped(positions, self._ranks, self._micro)
+        return self._transpose(positions, self._ranks, self._micro)
 
     def locate(self, ids: Ids) -> Located:
-        return found(self._swapped(ids, self._micro, self._ranks), (ids >= 0) & (ids < self._size))
+        return found(self._transpose(ids, self._micro, self._ranks), (ids >= 0) & (ids < self._size))
 
-    def _swapped(self, numbers: Ids, columns: int, rows: int) -> Ids:
+    def _transpose(self, numbers: Ids, columns: int, rows: int) -> Ids:
         """Transposes each step, seen as a row-major matrix of `rows` by `columns`."""
         step, place = np.divmod(numbers - self._phase, columns * rows)
         row, column = np.divmod(place, columns)
-        swapped = self._phase + step * (columns * rows) + column * rows + row
+        transposed = self._phase + step * (columns * rows) + column * rows + row
         is_whole = (numbers >= self._phase) & (numbers < self._end)
-        return np.where(is_whole, swapped, numbers)
+        return np.where(is_whole, transposed, numbers)
 
 
 def micro_batches(

@@ -17,7 +17,7 @@ from samplerkit.order.intervals import groups, numbers_in
 from samplerkit.order.typing import Ids
 from samplerkit.storage.tokens.arguments import PARTS, range_of, shares_of
 
-_OF_32_BITS = 2**32 - 2
+_MOST_IN_32_BITS = 2**32 - 2
 """The number of samples from which on Megatron shuffles their numbers in 64 bits."""
 
 
@@ -112,7 +112,7 @@ class ShuffledCorpus:
         documents = np.arange(begin, end, dtype=np.int32)
         shuffled = [generator.permutation(np.tile(documents, times)) for times in rounds]
         self.document_index: Final = np.concatenate(shuffled) if is_separate else shuffled[0]
-        kind: Any = np.uint32 if count < _OF_32_BITS else np.int64
+        kind: Any = np.uint32 if count < _MOST_IN_32_BITS else np.int64
         self.shuffle_index: Final = np.arange(count, dtype=kind)
         for part in np.split(self.shuffle_index, [earlier] if is_separate else []):
             generator.shuffle(part)

@@ -205,13 +205,13 @@ def samples_of(pieces: Iterator[bytes], url: str) -> Iterator[dict[str, Any]]:
                 yield sample
             key = parts[0]
             if key in seen:
-                raise _flaw(url, begin, "duplicate key", f"{_text(key)!r} is in two places of the shard")
+                raise _flaw(url, begin, "duplicate key", f"{_decoded(key)!r} is in two places of the shard")
             seen.add(key)
             sample = {"__key__": key.decode("utf-8", "surrogateescape"), "__url__": url}
         field = parts[1].decode("utf-8", "surrogateescape").lower()
         if field in sample:
             reason: Reason = "reserved field" if field in RESERVED else "duplicate field"
-            raise _flaw(url, begin, reason, f"{field!r} of {_text(key)!r}")
+            raise _flaw(url, begin, reason, f"{field!r} of {_decoded(key)!r}")
         sample[field] = data
     if sample:
         yield sample
@@ -227,12 +227,12 @@ def _files(stream: _Stream, url: str) -> Iterator[tuple[int, bytes, bytes]]:
             begin, size = members.offsets[number] - BLOCK, members.sizes[number]
             if number in members.bad:
                 reason, why = members.bad[number]
-                raise _flaw(url, begin, reason, f"{_text(name)!r} is {why}")
+                raise _flaw(url, begin, reason, f"{_decoded(name)!r} is {why}")
             if is_unsafe(name):
-                raise _flaw(url, begin, "unsafe name", repr(_text(name)))
+                raise _flaw(url, begin, "unsafe name", repr(_decoded(name)))
             data = stream.read(size, begin + BLOCK)
             if len(data) < size or not stream.reaches(begin + BLOCK + padded(size) - 1):
-                raise _flaw(url, begin, "truncated", f"the archive ends in {_text(name)!r}")
+                raise _flaw(url, begin, "truncated", f"the archive ends in {_decoded(name)!r}")
             yield begin, name, data
         for column in (members.names, members.offsets, members.sizes):
             column.clear()
@@ -300,7 +300,7 @@ def _unpacked(pieces: Iterator[bytes], url: str) -> Iterator[bytes]:
         raise DatasetError(url, problem, hint="unpack it in the command if you trust it") from error
 
 
-def _text(name: bytes) -> str:
+def _decoded(name: bytes) -> str:
     return name.decode("utf-8", "replace")
 
 

@@ -34,7 +34,7 @@ MOST_PASSES = 4
 MOST_DIFFERENCE = 1 / 3
 """The largest difference between the shares of tokens and of documents, relative to that of documents."""
 
-_NOT_PASSED_ON = ("__getitems__", "expect", "set_epoch")
+_DROPPED_METHODS = ("__getitems__", "expect", "set_epoch")
 """Methods that a `ConcatDataset` does not call on its parts."""
 
 
@@ -83,7 +83,7 @@ def parts_hidden(setup: Inspection) -> Faults:
     if type(dataset) is not ConcatDataset:
         return
     lost = {
-        name for part in dataset.datasets for name in _NOT_PASSED_ON if callable(getattr(part, name, None))
+        name for part in dataset.datasets for name in _DROPPED_METHODS if callable(getattr(part, name, None))
     }
     if lost:
         yield Fault(

@@ -30,7 +30,7 @@ from samplerkit.samplers.subset import IterSampler
 GIB = 1 << 30
 
 _DEEPEST = 24
-_INSIDE = ("batch_sampler", "sampler", "_sampler", "base_sampler")
+_INNER_NAMES = ("batch_sampler", "sampler", "_sampler", "base_sampler")
 _SHARD_NAMES = (
     ("num_replicas", "rank"),
     ("num_processes", "process_index"),
@@ -290,7 +290,7 @@ def _next(sampler: Any) -> Any:
         return sampler.get_child()
     # Wrappers that deal the ids of another sampler have it as `dataset`.
     for holder in (sampler, getattr(sampler, "dataset", None)):
-        for name in _INSIDE:
+        for name in _INNER_NAMES:
             inner = getattr(holder, name, None)
             if hasattr(inner, "__iter__") and not isinstance(inner, list | tuple | np.ndarray | str):
                 return inner

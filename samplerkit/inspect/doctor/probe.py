@@ -31,7 +31,7 @@ from samplerkit.loading.state.state import digest
 LARGEST = 1 << 20
 """The longest order that is probed: some samplers build their whole order for the first id."""
 
-PATIENCE_SECONDS = 120.0
+TIMEOUT_SECONDS = 120.0
 
 _FIRST = 64
 _ORDERED_NAMES = ("files", "paths", "samples", "urls", "shards", "indices", "ids", "imgs", "data")
@@ -169,7 +169,7 @@ def digests_in_subprocess(name: str) -> dict[str, str] | None:
             env=environment,
             capture_output=True,
             text=True,
-            timeout=PATIENCE_SECONDS,
+            timeout=TIMEOUT_SECONDS,
             check=False,
         )
     except subprocess.TimeoutExpired:

@@ -21,8 +21,8 @@ from samplerkit.inspect.doctor.findings import Fault, Faults, any_loader, rule, 
 from samplerkit.inspect.doctor.inspection import GIB, Inspection
 from samplerkit.inspect.doctor.probe import codes_in
 
-_BY_WORKER = {"get_worker_info", "split_by_worker", "worker_info", "worker_id", "num_workers"}
-_BY_RANK = {
+_WORKER_NAMES = {"get_worker_info", "split_by_worker", "worker_info", "worker_id", "num_workers"}
+_RANK_NAMES = {
     "get_rank",
     "get_world_size",
     "split_by_node",
@@ -34,7 +34,7 @@ _BY_RANK = {
     "process_index",
     "detect_world",
 }
-_SPLIT_THEMSELVES = (
+_SELF_SPLITTING = (
     *("datasets.", "webdataset.", "streaming.", "litdata.", "torchdata.", "megatron."),
     "samplerkit.compat.webdataset.",
 )
@@ -42,14 +42,14 @@ _SHARD_NAMES = ("num_shards", "n_shards")
 _LIST_NAMES = ("urls", "shards", "files", "paths")
 _DEEPEST_STREAM = 4
 
-_OF_ONE_THREAD = (io.IOBase, tarfile.TarFile, sqlite3.Connection, sqlite3.Cursor)
+_UNSAFE_TYPES = (io.IOBase, tarfile.TarFile, sqlite3.Connection, sqlite3.Cursor)
 _GENERATORS = (random.Random, np.random.Generator, np.random.RandomState, torch.Generator)
-_OF_PROCESS = (random._inst, np.random.mtrand._rand)
-_OUTERMOST = (np.ndarray, torch.Tensor, *_OF_ONE_THREAD, *_GENERATORS)
-_OF_TORCH = ("bernoulli", "multinomial", "normal", "rand", "rand_like", "randint", "randn", "randperm")
-_DRAWS_OF_TORCH = tuple(getattr(torch, name) for name in _OF_TORCH)
-_OF_OTHERS = ("torch.", "numpy", "builtins", "typing")
-_SAFE = (*_OF_OTHERS, "samplerkit.", "collections", "logging", "threading")
+_GLOBAL_GENERATORS = (random._inst, np.random.mtrand._rand)
+_LEAF_TYPES = (np.ndarray, torch.Tensor, *_UNSAFE_TYPES, *_GENERATORS)
+_TORCH_NAMES = ("bernoulli", "multinomial", "normal", "rand", "rand_like", "randint", "randn", "randperm")
+_TORCH_DRAWS = tuple(getattr(torch, name) for name in _TORCH_NAMES)
+_OTHER_MODULES = ("torch.", "numpy", "builtins", "typing")
+_SKIPPED_MODULES = (*_OTHER_MODULES, "samplerkit.", "collections", "logging", "threading")
 _DEEPEST_SHARED = 5
 _MOST_ENTRIES = 64
 
@@ -63,7 +63,7 @@ def workers_repeat(setup: Inspection) -> Faults:
     Hint:
         split by torch.utils.data.get_worker_info() in __iter__, or use a map-style dataset
     """
-    if setup.num_workers > 1 and not _uses_names(setup, _BY_WORKER):
+    if setup.num_workers > 1 and not _uses_names(setup, _WORKER_NAMES):
         yield Fault(
             f"nothing in {type(setup.dataset).__name__} asks which worker it is in: each of "
             f"{setup.num_workers} workers reads the whole stream"
@@ -78,7 +78,7 @@ def ranks_repeat(setup: Inspection) -> Faults:
         split by rank and world size in __iter__, or use a map-style dataset, which sk.Loader deals
     """
     ranks = setup.world.num_shards
-    if ranks > 1 and not setup.deals and not _uses_names(setup, _BY_RANK):
+    if ranks > 1 and not setup.deals and not _uses_names(setup, _RANK_NAMES):
         yield Fault(
             f"nothing in {type(setup.dataset).__name__} asks for its rank: each of {ranks} ranks reads the "
             "whole stream"
@@ -106,7 +106,7 @@ def not_thread_safe(setup: Inspection) -> Faults:
         give the dataset copy_for_thread(self), a copy that opens its own; or say workers="processes"
     """
     for path, obj in _shared(setup):
-        if isinstance(obj, _OF_ONE_THREAD):
+        if isinstance(obj, _UNSAFE_TYPES):
             yield Fault(
                 f"{setup.threads} threads share {path}, an open {type(obj).__name__}: each moves its "
                 "position for the others, which then read wrong bytes or fail"
@@ -180,8 +180,8 @@ def _uses_names(setup: Inspection, names: set[str]) -> bool:
     starter = getattr(setup.loader, "worker_init_fn", None)
     things = chain(_inside("", setup.dataset, _DEEPEST_STREAM, set()), _inside("", starter, 1, set()))
     return any(
-        type(thing).__module__.startswith(_SPLIT_THEMSELVES)
-        or any(names & _code_names(function.__code__) for function in _functions_of(thing, _OF_OTHERS))
+        type(thing).__module__.startswith(_SELF_SPLITTING)
+        or any(names & _code_names(function.__code__) for function in _functions_of(thing, _OTHER_MODULES))
         for _, thing in things
     )
 
@@ -199,16 +199,16 @@ def _generator_of(obj: Any) -> str | None:
     """Names the generator that an object is, or that its code draws from; None if there is none."""
     referenced = (
         drawn
-        for function in _functions_of(obj, _SAFE)
+        for function in _functions_of(obj, _SKIPPED_MODULES)
         for drawn in _referenced_by(function.__code__, function.__globals__)
     )
     for drawn in (obj, *referenced):
         owner = drawn.__self__ if isinstance(drawn, BuiltinMethodType | MethodType) else drawn
-        if any(owner is one for one in _OF_PROCESS):
+        if any(owner is one for one in _GLOBAL_GENERATORS):
             return f"the generator of the process in {type(owner).__module__.partition('.')[0]}"
         if isinstance(owner, _GENERATORS):
             return f"a {type(owner).__name__}"
-        if any(drawn is one for one in _DRAWS_OF_TORCH):
+        if any(drawn is one for one in _TORCH_DRAWS):
             return "the generator of the process in torch"
     return None
 
@@ -229,7 +229,7 @@ def _inside(path: str, thing: Any, depth: int, visited: set[int]) -> Iterator[tu
     if callable(getattr(type(thing), "copy_for_thread", None)):
         return
     yield path, thing
-    if depth == 0 or isinstance(thing, _OUTERMOST):
+    if depth == 0 or isinstance(thing, _LEAF_TYPES):
         return
     if isinstance(thing, Mapping):
         parts = [(f"{path}[{key!r}]", thing[key]) for key in list(thing)[:_MOST_ENTRIES]]
