@@ -17,7 +17,7 @@ from samplerkit.inspect.download_costs import FILES_IN_A_BLOCK, Downloads
 from samplerkit.inspect.plan import Plan, SourceFigures
 from samplerkit.inspect.plan import plan as make_plan
 from samplerkit.inspect.quality.figure import shown
-from samplerkit.inspect.quality.mixing import LEAST_SAMPLES
+from samplerkit.inspect.quality.mixing import MIN_SAMPLES
 from samplerkit.inspect.quality.order_source import OrderSource, selector_of
 from samplerkit.inspect.quality.recommend import Recommendation, recommend
 from samplerkit.inspect.tokens import TokenFigures
@@ -59,7 +59,7 @@ def plan(
     if planned.batches is not None:
         # No shuffle mode is recommended: a plan of batches mixes the samples itself.
         facts += _batches(planned.batches, planned.num_samples)
-    elif planned.num_samples >= LEAST_SAMPLES:
+    elif planned.num_samples >= MIN_SAMPLES:
         parts = (planned.transfers, *planned.transfers_of_parts.values())
         is_remote = samples_per_file is not None or any(one is not None and one.is_remote for one in parts)
         mode, section = view.mode, None

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from samplerkit.storage.threads import Progress as ReportProgress
 
-_LEAST_WIDTH = 60
+_MIN_WIDTH = 60
 """Narrower terminals wrap lines themselves; Rich would split numbers, or print nothing."""
 
 Facts = Iterable[tuple[str, str]]
@@ -99,7 +99,7 @@ def writing(option: str) -> Iterator[None]:
 def _print(table: Table) -> None:
     # A new console looks up the width, the terminal and NO_COLOR again.
     console = Console(highlight=False)
-    console.width = max(console.width, _LEAST_WIDTH)
+    console.width = max(console.width, _MIN_WIDTH)
     if console.is_terminal:
         console.print(table)
         return

@@ -22,7 +22,7 @@ from samplerkit.storage.atomic import atomic
 from samplerkit.storage.files.packages import extra
 
 _COLUMNS = ("epoch", "rank", "step", "place", "position")
-_MOST_ROWS = 20
+_MAX_ROWS = 20
 _CHUNK = 1 << 20
 
 
@@ -91,9 +91,7 @@ def seen(
         _write(history, out)
         result["out"] = str(out)
     nothing = "never" if "times" in result else "nothing"
-    show(
-        result, facts, "", PrintedTable(columns, rows, most=_MOST_ROWS) if rows else nothing, as_json=as_json
-    )
+    show(result, facts, "", PrintedTable(columns, rows, most=_MAX_ROWS) if rows else nothing, as_json=as_json)
 
 
 def _of_part(loader: Loader, history: History, name: str) -> dict[str, Any]:

@@ -17,9 +17,9 @@ from samplerkit.inspect.view import RunView
 from samplerkit.order.dataset_protocol import file_number
 from samplerkit.order.typing import Ids
 
-_MOST_FILES = 12
-_MOST_IDS = 64
-_MOST_SPANS = 24
+_MAX_FILES = 12
+_MAX_IDS = 64
+_MAX_SPANS = 24
 
 
 def at(
@@ -79,7 +79,7 @@ def _spans(read: StepRead) -> PrintedTable:
         for id, spans in zip(read.ids.tolist(), read.spans or (), strict=True)
         for file, document, first, count in spans
     ]
-    return PrintedTable(("window", "file", "document", "first", "tokens"), rows, most=_MOST_SPANS)
+    return PrintedTable(("window", "file", "document", "first", "tokens"), rows, most=_MAX_SPANS)
 
 
 def _of_batch(batch: BatchRead, among: str) -> Facts:
@@ -96,8 +96,8 @@ def _of_batch(batch: BatchRead, among: str) -> Facts:
 
 
 def _list_ids(ids: Ids) -> str:
-    more = f" and {len(ids) - _MOST_IDS} more; --json lists all" if len(ids) > _MOST_IDS else ""
-    return " ".join(map(str, ids[:_MOST_IDS].tolist())) + more
+    more = f" and {len(ids) - _MAX_IDS} more; --json lists all" if len(ids) > _MAX_IDS else ""
+    return " ".join(map(str, ids[:_MAX_IDS].tolist())) + more
 
 
 def _files(read: Ids, names: tuple[str, ...] | None) -> PrintedTable:
@@ -108,10 +108,10 @@ def _files(read: Ids, names: tuple[str, ...] | None) -> PrintedTable:
         (file, count, *([names[file]] if names else []))
         for file, count in zip(files[order], counts[order], strict=True)
     ]
-    return PrintedTable(columns, rows, left=len(columns) - 2, most=_MOST_FILES)
+    return PrintedTable(columns, rows, left=len(columns) - 2, most=_MAX_FILES)
 
 
-_MOST_TIMES = 20
+_MAX_TIMES = 20
 
 
 def when(
@@ -155,11 +155,9 @@ def when(
             facts.append(("file", f"{number}, {names[number]}" if names else str(number)))
     rows: list[tuple[object, ...]] = []
     for epoch, (entry, times) in zip(selected, results, strict=True):
-        rows += [
-            (epoch, *(time[key] for key in keys), "pad" * time["is_pad"]) for time in times[:_MOST_TIMES]
-        ]
-        if len(times) > _MOST_TIMES:
-            more = f"and {len(times) - _MOST_TIMES} more times; --json lists all"
+        rows += [(epoch, *(time[key] for key in keys), "pad" * time["is_pad"]) for time in times[:_MAX_TIMES]]
+        if len(times) > _MAX_TIMES:
+            more = f"and {len(times) - _MAX_TIMES} more times; --json lists all"
             rows.append((epoch, *[""] * len(keys), more))
         elif not times:
             rows.append((epoch, *_unread(entry)))

@@ -59,7 +59,7 @@ def showable(text: str) -> str | None:
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_][\w-]{0,59}", re.ASCII)
 _LONGEST_KEY = 60
-_MOST_NAMES = 12
+_MAX_NAMES = 12
 
 
 def below(place: str, *keys: Any) -> str:
@@ -92,8 +92,8 @@ def suggest(wrong: Any, names: Iterable[str]) -> str:
     close = get_close_matches(wrong.lower(), lower, n=1) if isinstance(wrong, str) else []
     if close:
         return f"did you mean {lower[close[0]]}?"
-    more = ", ..." if len(known) > _MOST_NAMES else ""
-    return f"known: {', '.join(known[:_MOST_NAMES])}{more}"
+    more = ", ..." if len(known) > _MAX_NAMES else ""
+    return f"known: {', '.join(known[:_MAX_NAMES])}{more}"
 
 
 _SECRETS = re.compile(
@@ -106,7 +106,7 @@ _SECRETS = re.compile(
 _NO_SECRETS = re.compile(r"(batches\.(max_tokens|keys)|dataset\.(add_extra|pad)_token\w*)(\[|$)")
 """Keys that match `_SECRETS`, but are not private."""
 
-_MOST_ENTRIES = 120
+_MAX_ENTRIES = 120
 _SHORTEST_SECRET = 3
 
 
@@ -180,7 +180,7 @@ def _shown(value: Any, shows_text: bool) -> Any:
             for key, entry in value.items()
         }
     if isinstance(value, list | tuple):
-        return type(value)(_shown(entry, shows_text) for entry in value[:_MOST_ENTRIES])
+        return type(value)(_shown(entry, shows_text) for entry in value[:_MAX_ENTRIES])
     if isinstance(value, np.ndarray):
         return value if value.dtype.kind in "biuf" else HIDDEN
     plain = isinstance(value, int | float | complex | dt.date | dt.time | _Hidden | type(None))
@@ -201,7 +201,7 @@ def _texts(section: Any) -> Iterator[str]:
 
 _MISSING, _REFUSED = "missing", "samplerkit"
 _LONGEST_PROBLEM = 120
-_MOST_MEMBERS = 20
+_MAX_MEMBERS = 20
 
 
 def require_mapping(section: Any, place: str, example: str) -> dict[str, Any]:
@@ -247,7 +247,7 @@ def from_pydantic(place: str, error: ValidationError, section: dict[str, Any], o
         shown = shown_name(where, first["input"], hint)
         return ConfigError(where, first["ctx"]["problem"], shown, hint=hint)
     # pydantic reports an error for each member of a union: the member with the longest path was meant.
-    nearby = [mistake for mistake in mistakes[:_MOST_MEMBERS] if mistake["loc"][:1] == first["loc"][:1]]
+    nearby = [mistake for mistake in mistakes[:_MAX_MEMBERS] if mistake["loc"][:1] == first["loc"][:1]]
     paths = [_path_in(section, mistake["loc"]) for mistake in nearby]
     path = max(paths, key=len)
     where = below(place, *path)

@@ -24,7 +24,7 @@ from samplerkit.storage.urls import is_remote, shown
 Folder = Path | str
 """A local folder, or the URL of a folder."""
 
-MOST_BYTES = 1 << 30
+MAX_BYTES = 1 << 30
 """The most bytes that are read from a URL of a config."""
 
 
@@ -65,7 +65,7 @@ def fetch(url: str) -> bytes | None:
     """
     try:
         with RemoteStorage(RemoteOptions()) as storage:
-            return storage.read_small(url, MOST_BYTES)
+            return storage.read_small(url, MAX_BYTES)
     except DatasetError as error:
         raise ConfigError(error.place, error.problem, hint=error.hint) from None
 
@@ -152,7 +152,7 @@ def _open_file(path: str) -> Path | BytesIO | None:
 DEEPEST = 256
 """The deepest nesting of a config: enough for a hundred samplers, each with LightningCLI's two levels."""
 
-MOST_REPEATS = 10_000_000
+MAX_REPEATS = 10_000_000
 """The most values that a config may have because the same lists or mappings are in it several times."""
 
 _BYTES_AND_STRINGS = (str, bytes, bytearray, memoryview, Enum, np.generic)
@@ -201,9 +201,9 @@ class _Copy:
             _, copied, size = self._done[id(value)]
             self._size += size
             self._repeats += size
-            if self._repeats > MOST_REPEATS:
+            if self._repeats > MAX_REPEATS:
                 hint = "keep long lists in .npy files"
-                raise ConfigError(place, f"repeats more than {MOST_REPEATS} values", hint=hint)
+                raise ConfigError(place, f"repeats more than {MAX_REPEATS} values", hint=hint)
             return copied
         before = self._size
         self._size += 1 + len(value)
@@ -239,7 +239,7 @@ LONG = 1 << 18
 """Texts of at least this many characters are parsed by libyaml, which is faster; shorter ones by PyYAML, for
 its messages."""
 
-MOST_CHARACTERS = (16 if yaml.__with_libyaml__ else 1) << 20
+MAX_CHARACTERS = (16 if yaml.__with_libyaml__ else 1) << 20
 """Longer texts are refused. This is about two million numbers, or a hundred thousand without libyaml."""
 
 _MERGE = "tag:yaml.org,2002:merge"
@@ -261,10 +261,10 @@ def parse(text: str, source: str = "config") -> Any:
         >>> parse("sampler: {kind: random, seed: 7}")
         {'sampler': {'kind': 'random', 'seed': 7}}
     """
-    if len(text) > MOST_CHARACTERS:
+    if len(text) > MAX_CHARACTERS:
         raise ConfigError(
             source,
-            f"has {len(text)} characters, and at most {MOST_CHARACTERS} are read",
+            f"has {len(text)} characters, and at most {MAX_CHARACTERS} are read",
             hint="keep long lists in .npy files, and write their paths",
         )
     try:

@@ -19,13 +19,13 @@ COUNTED_SAMPLES = 1 << 22
 LISTED_BYTES = 49
 """Bytes per sample of a Python list of a permutation, measured: 4.6 GiB for 1e8 samples."""
 
-MOST_BATCHES = 1 << 14
+MAX_BATCHES = 1 << 14
 """The most batches that are examined for files that are needed again."""
 
 Flags = npt.NDArray[np.bool_]
 
-_MOST_STEPS = 64
-_MOST_IDS = 1 << 18
+_MAX_STEPS = 64
+_MAX_IDS = 1 << 18
 _BATCHES_PER_LOOKUP = 256
 
 
@@ -92,7 +92,7 @@ def files_read(view: RunView, epoch: int, ranks: Sequence[int], every: int = 1) 
     seen: Flags = np.zeros(view.layout.num_files, dtype=bool)
     for rank in ranks:
         reading = view.reading(epoch, rank)
-        most_ids = _MOST_IDS * every * (1 if is_counted else len(ranks))
+        most_ids = _MAX_IDS * every * (1 if is_counted else len(ranks))
         stride = 1 if is_counted else max(1, reading.steps * view.samples_a_batch // most_ids)
         batches = (ids for _, ids in reading.batches(0, every * stride))
         # Several batches per lookup, since each lookup has a fixed cost.
@@ -106,7 +106,7 @@ def files_of_a_batch(view: RunView, epoch: int) -> float | None:
     reading = view.reading(epoch)
     if not view.layout.has_files or reading.steps == 0:
         return None
-    steps = np.unique(np.linspace(0, reading.steps - 1, _MOST_STEPS).astype(np.int64))
+    steps = np.unique(np.linspace(0, reading.steps - 1, _MAX_STEPS).astype(np.int64))
     return float(np.mean([files_of_step(view, reading, step) for step in steps.tolist()]))
 
 
@@ -128,7 +128,7 @@ def files_needed_at_once(view: RunView, epoch: int, workers: int = 1) -> int:
         workers: the number of processes that share the batches of the rank, each with its own files.
     """
     reading = view.reading(epoch)
-    most = min(MOST_BATCHES, max(1, COUNTED_SAMPLES // (4 * view.samples_a_batch)))
+    most = min(MAX_BATCHES, max(1, COUNTED_SAMPLES // (4 * view.samples_a_batch)))
     first = np.full(view.layout.num_files, -1)
     last = first.copy()
     count = 0

@@ -14,7 +14,7 @@ from samplerkit.inspect.costs import files_of_a_batch as mean_files
 from samplerkit.inspect.costs import files_of_a_rank as most_files
 from samplerkit.inspect.download_costs import Downloads, downloads_of_parts
 from samplerkit.inspect.quality.figure import Figure
-from samplerkit.inspect.quality.mixing import LEAST_SAMPLES, Observation
+from samplerkit.inspect.quality.mixing import MIN_SAMPLES, Observation
 from samplerkit.inspect.tokens import TokenFigures, token_figures, windows_of
 from samplerkit.inspect.view import RunView, require_counted
 from samplerkit.loading.run.delivery import Delivery
@@ -160,7 +160,7 @@ class RunFigures:
         if view.recipe is not None or batch > view.layout.num_samples:
             return None
         source = view.order_source
-        return None if source.length < LEAST_SAMPLES else Observation.on(source, batch)
+        return None if source.length < MIN_SAMPLES else Observation.on(source, batch)
 
     @property
     def files_of_a_shuffled_batch(self) -> float:

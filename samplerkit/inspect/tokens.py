@@ -13,7 +13,7 @@ from samplerkit.loading.run.delivery import Reading
 from samplerkit.loading.run.token_windows import TokenWindowUnit
 from samplerkit.order.typing import Ids
 
-_MOST_WINDOWS = 256
+_MAX_WINDOWS = 256
 """The most windows whose documents are examined."""
 
 
@@ -111,7 +111,7 @@ def _cut(view: RunView, epoch: int) -> tuple[float | None, bool]:
     dataset, order = view.run.dataset, view.run.undealt(epoch)
     if not callable(getattr(dataset, "spans", None)) or not len(order):
         return None, True
-    positions = np.unique(np.linspace(0, len(order) - 1, _MOST_WINDOWS).astype(np.int64))
+    positions = np.unique(np.linspace(0, len(order) - 1, _MAX_WINDOWS).astype(np.int64))
     ids, epochs = order.ids_at(positions).tolist(), order.epochs_at(epoch, positions).tolist()
     firsts = [spans_in(dataset, id, source_epoch)[0] for id, source_epoch in zip(ids, epochs, strict=True)]
     if any(document is None for _, document, _, _ in firsts):

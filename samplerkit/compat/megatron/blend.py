@@ -22,12 +22,12 @@ from samplerkit.order.typing import Ids
 _Floats = npt.NDArray[np.float64]
 _Sources = npt.NDArray[np.int16]
 
-MOST_SOURCES = 32766
+MAX_SOURCES = 32766
 """The largest number of sources, which Megatron numbers in 16 bits."""
 
 _SHORTEST = 1024
 _FEWEST = 8
-_MOST_STRETCHES = 4096
+_MAX_STRETCHES = 4096
 _WARM_UP = 64
 """The number of positions after which a stretch no longer depends on its guessed counts."""
 
@@ -55,7 +55,7 @@ def blended(
         [0, 1, 2, 0, 0, 1, 2, 0]
     """
     most = None if sizes is None else sizes.astype(np.float64)
-    stretches = min(_MOST_STRETCHES, length // shortest)
+    stretches = min(_MAX_STRETCHES, length // shortest)
     if stretches < _FEWEST:
         return _sequential(weights, np.zeros(weights.size), range(length), most)[0]
     steps = -(-length // stretches)

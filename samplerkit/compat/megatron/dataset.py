@@ -29,7 +29,7 @@ Array = npt.NDArray[Any]
 
 _VERSION = "megatron-core-0.16.1"
 _SEEDS = 2**32
-_MOST_SURPLUS = 1000
+_MAX_SURPLUS = 1000
 
 
 @final
@@ -122,8 +122,8 @@ class MegatronDataset:
         self.split: Final = None if split is None else arguments.text("split", split)
         self._weights: Final = None if weights is None else arguments.weights(weights).tolist()
         self._surplus: Final = arguments.number("mid_level_dataset_surplus", mid_level_dataset_surplus)
-        if not 0 <= self._surplus <= _MOST_SURPLUS:
-            problem = f"must be in [0, {_MOST_SURPLUS}]"
+        if not 0 <= self._surplus <= _MAX_SURPLUS:
+            problem = f"must be in [0, {_MAX_SURPLUS}]"
             raise ArgumentRangeError("mid_level_dataset_surplus", problem, mid_level_dataset_surplus)
         self._pad: Final = arguments.integer("pad_token", pad_token)
         storage = storage_for(any(map(is_remote, self.prefixes)), None, RemoteOptions.of(remote))

@@ -10,14 +10,14 @@ from typing import Any, Final, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
-from samplerkit.compat.megatron.blend import MOST_SOURCES, blended, read_counts
+from samplerkit.compat.megatron.blend import MAX_SOURCES, blended, read_counts
 from samplerkit.errors import ArgumentValueError, DatasetError, OutOfDatasetError
 from samplerkit.order.caching import cached_property
 from samplerkit.order.intervals import groups, numbers_in
 from samplerkit.order.typing import Ids
 from samplerkit.storage.tokens.arguments import PARTS, range_of, shares_of
 
-_MOST_IN_32_BITS = 2**32 - 2
+_MAX_IN_32_BITS = 2**32 - 2
 """The number of samples from which on Megatron shuffles their numbers in 64 bits."""
 
 
@@ -112,7 +112,7 @@ class ShuffledCorpus:
         documents = np.arange(begin, end, dtype=np.int32)
         shuffled = [generator.permutation(np.tile(documents, times)) for times in rounds]
         self.document_index: Final = np.concatenate(shuffled) if is_separate else shuffled[0]
-        kind: Any = np.uint32 if count < _MOST_IN_32_BITS else np.int64
+        kind: Any = np.uint32 if count < _MAX_IN_32_BITS else np.int64
         self.shuffle_index: Final = np.arange(count, dtype=kind)
         for part in np.split(self.shuffle_index, [earlier] if is_separate else []):
             generator.shuffle(part)
@@ -263,8 +263,8 @@ def _checked(weights: Sequence[float], sources: int) -> npt.NDArray[np.float64]:
     given = np.array(weights, dtype=np.float64)
     if given.shape != (sources,) or not (given > 0).all():
         raise ArgumentValueError("weights", f"must be {sources} positive numbers, one a corpus", weights)
-    if sources > MOST_SOURCES:
-        raise ArgumentValueError("weights", f"must be at most {MOST_SOURCES}", sources)
+    if sources > MAX_SOURCES:
+        raise ArgumentValueError("weights", f"must be at most {MAX_SOURCES}", sources)
     return given
 
 

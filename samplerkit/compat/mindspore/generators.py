@@ -149,8 +149,8 @@ def _first_words(seeds: Words32) -> Words32:
     return word
 
 
-_LEAST_WORDS = 64
-_MOST_WORDS = 1 << 14
+_MIN_WORDS = 64
+_MAX_WORDS = 1 << 14
 
 
 def uniform_integers(generator: Engine, ranges: Ids) -> Ids:
@@ -174,7 +174,7 @@ def uniform_integers(generator: Engine, ranges: Ids) -> Ids:
         array([4, 9, 7])
     """
     drawn = np.empty(ranges.size, dtype=np.int64)
-    done, count = 0, _MOST_WORDS
+    done, count = 0, _MAX_WORDS
     while done < ranges.size:
         words = generator.peek(min(count, ranges.size - done))
         part = ranges[done : done + words.size]
@@ -185,7 +185,7 @@ def uniform_integers(generator: Engine, ranges: Ids) -> Ids:
         # The words after a rejected one move by one position, and are examined again.
         generator.skip(accepted + bool(rejected.size))
         done += accepted
-        count = max(_LEAST_WORDS, 2 * accepted) if rejected.size else min(_MOST_WORDS, 2 * count)
+        count = max(_MIN_WORDS, 2 * accepted) if rejected.size else min(_MAX_WORDS, 2 * count)
     return drawn
 
 

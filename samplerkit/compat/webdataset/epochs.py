@@ -34,7 +34,7 @@ UNSET = -1
 
 _HINT = "let this process have more open files"
 
-_MOST_CONCURRENT = 8
+_MAX_CONCURRENT = 8
 """How many iterations with the same seed are searched for the siblings of a worker."""
 
 _NOTE = struct.Struct("<6q")
@@ -176,7 +176,7 @@ def _replay(notes: Iterable[Note], following: int) -> tuple[dict[Note, int], int
             following = note.epoch
             continue
         groups = started.setdefault((note.seed, note.iteration), [])
-        siblings = next((group for group in groups[:-_MOST_CONCURRENT:-1] if _is_sibling(note, group)), None)
+        siblings = next((group for group in groups[:-_MAX_CONCURRENT:-1] if _is_sibling(note, group)), None)
         if siblings is None:
             groups.append([note])
             epochs[note] = following if note.epoch == UNSET else note.epoch

@@ -25,13 +25,13 @@ from samplerkit.order.modes import FILE_AWARE, Shuffle
 from samplerkit.order.sequences import LaneWeave
 from samplerkit.samplers.mixing.mixture import MixtureSampler
 
-MOST_LOST = 0.01
+MAX_LOST = 0.01
 """The share of tokens that may be in files of which nothing is read."""
 
-MOST_PASSES = 4
+MAX_PASSES = 4
 """The most passes over a source."""
 
-MOST_DIFFERENCE = 1 / 3
+MAX_DIFFERENCE = 1 / 3
 """The largest difference between the shares of tokens and of documents, relative to that of documents."""
 
 _DROPPED_METHODS = ("__getitems__", "expect", "set_epoch")
@@ -96,11 +96,11 @@ def parts_hidden(setup: Inspection) -> Faults:
 def read_too_often(setup: InspectedRun) -> Faults:
     """A source of a mixture is read more than four times by the end of this epoch."""
     for name, usage in setup.figures.sources.items():
-        if usage.passes > MOST_PASSES:
+        if usage.passes > MAX_PASSES:
             yield Fault(
                 f"source {name!r} is read {usage.passes:.1f} times by the end of epoch {setup.view.epoch}: a "
-                f"model learns little from more than {MOST_PASSES} passes",
-                f"say max_passes={{{name!r}: {MOST_PASSES}}} in the MixtureSampler, or give it less weight",
+                f"model learns little from more than {MAX_PASSES} passes",
+                f"say max_passes={{{name!r}: {MAX_PASSES}}} in the MixtureSampler, or give it less weight",
             )
 
 
@@ -116,7 +116,7 @@ def weights_of_documents(setup: PlannedRun) -> Faults:
         return
     for name, source in setup.run.figures.sources.items():
         share = source.share_of_tokens
-        if share is not None and abs(share - source.share) > MOST_DIFFERENCE * source.share:
+        if share is not None and abs(share - source.share) > MAX_DIFFERENCE * source.share:
             yield Fault(
                 f"source {name!r} is {100 * source.share:.1f} % of the documents, by its weight, and "
                 f"{100 * share:.1f} % of the tokens"
@@ -203,7 +203,7 @@ def short_files(setup: Inspection) -> Faults:
         return
     is_short = blocks.sizes == 0
     lost, total = int(counts[is_short].sum()), int(counts.sum())
-    if lost > MOST_LOST * total:
+    if lost > MAX_LOST * total:
         yield Fault(
             f"{100 * lost / total:.1f} % of the tokens are in {int(is_short.sum())} files shorter than a "
             f"block of {setup.dataset.block_len}, of which nothing is read"

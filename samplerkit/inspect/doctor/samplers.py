@@ -161,7 +161,7 @@ def disagreement(first: dict[str, str], other: dict[str, str], where: str) -> li
     return [_RANKS_DISAGREE.finding(what, hint)]
 
 
-MOST_WEIGHTS = 1 << 24
+MAX_WEIGHTS = 1 << 24
 """The most weights that `torch.multinomial` takes."""
 
 _FIRST_BATCHES = 64
@@ -198,8 +198,8 @@ def too_many_weights(setup: Inspection) -> Faults:
     """
     for sampler in setup.others:
         is_weighted = isinstance(sampler, torch.utils.data.WeightedRandomSampler)
-        if is_weighted and len(sampler.weights) > MOST_WEIGHTS:
-            yield Fault(f"{len(sampler.weights)} weights, and torch.multinomial takes at most {MOST_WEIGHTS}")
+        if is_weighted and len(sampler.weights) > MAX_WEIGHTS:
+            yield Fault(f"{len(sampler.weights)} weights, and torch.multinomial takes at most {MAX_WEIGHTS}")
 
 
 @rule("warning", run)

@@ -51,7 +51,7 @@ _TORCH_DRAWS = tuple(getattr(torch, name) for name in _TORCH_NAMES)
 _OTHER_MODULES = ("torch.", "numpy", "builtins", "typing")
 _SKIPPED_MODULES = (*_OTHER_MODULES, "samplerkit.", "collections", "logging", "threading")
 _DEEPEST_SHARED = 5
-_MOST_ENTRIES = 64
+_MAX_ENTRIES = 64
 
 _BYTES_OF_AN_OBJECT = 64
 
@@ -232,9 +232,9 @@ def _inside(path: str, thing: Any, depth: int, visited: set[int]) -> Iterator[tu
     if depth == 0 or isinstance(thing, _LEAF_TYPES):
         return
     if isinstance(thing, Mapping):
-        parts = [(f"{path}[{key!r}]", thing[key]) for key in list(thing)[:_MOST_ENTRIES]]
+        parts = [(f"{path}[{key!r}]", thing[key]) for key in list(thing)[:_MAX_ENTRIES]]
     elif isinstance(thing, list | tuple):
-        parts = [(f"{path}[{place}]", part) for place, part in enumerate(thing[:_MOST_ENTRIES])]
+        parts = [(f"{path}[{place}]", part) for place, part in enumerate(thing[:_MAX_ENTRIES])]
     elif isinstance(thing, partial):
         parts = [(f"{path}.func", thing.func), (f"{path}.args", thing.args)]
     else:

@@ -2,7 +2,7 @@
 "use strict";
 
 const COUNTED = 32768; // up to so many samples all of them are read, above some windows and steps
-const MOST_STEPS = 256;
+const MAX_STEPS = 256;
 
 // Numbers evenly apart in [0, count), at most so many.
 function evenly(count, most) {
@@ -58,7 +58,7 @@ function mixingOf(order, batch) {
 // For each rank how many samples of which file it reads; and how many files meet in a batch, in the mean.
 function filesOf(order, ranks, batch) {
   const steps = Math.ceil(order.rows / batch);
-  const sampled = evenly(steps, order.length <= COUNTED ? steps : MOST_STEPS);
+  const sampled = evenly(steps, order.length <= COUNTED ? steps : MAX_STEPS);
   const read = Array.from({ length: ranks }, () => new Map());
   let met = 0;
   for (let rank = 0; rank < ranks; rank++) {

@@ -13,7 +13,7 @@ from typing import Any, final
 
 import numpy as np
 
-from samplerkit.inspect.pictures.plot_data import EPOCHS, MOST_PARTS, WINDOW_BATCHES, Counts, PlotData
+from samplerkit.inspect.pictures.plot_data import EPOCHS, MAX_PARTS, WINDOW_BATCHES, Counts, PlotData
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.packages import extra
 
@@ -86,9 +86,9 @@ def panel(
     return register
 
 
-_MOST_RANKS = 8
-_MOST_BORDERS = 100
-_MOST_NAMES = 12
+_MAX_RANKS = 8
+_MAX_BORDERS = 100
+_MAX_NAMES = 12
 _LONGEST_NAME = 16
 _THOUSANDS = "{x:,.7g}"
 """The format of steps and ids: in full below 1e7."""
@@ -133,7 +133,7 @@ def draw_documents(figure: Any, runs: list[PlotData]) -> str:
         axes.set(title=run.name, xlabel="step", ylabel=unit if files.size == 1 else f"{unit}, file by file")
         if files.size > 1:
             names = layout.names or tuple(map(str, range(layout.num_files)))
-            shown = np.unique(np.linspace(0, files.size - 1, _MOST_NAMES).astype(np.int64))
+            shown = np.unique(np.linspace(0, files.size - 1, _MAX_NAMES).astype(np.int64))
             labels = [names[file] for file in files[shown]]
             if max(map(len, labels)) > _LONGEST_NAME:
                 labels = [f"file {file}" for file in files[shown]]
@@ -190,7 +190,7 @@ def draw_together(figure: Any, runs: list[PlotData]) -> str:
         # The constrained layout respects the aspect of the box, and not that of the image.
         axes.set_box_aspect(1)
         part = "file" if run.view.layout.has_files else "part"
-        part = part if run.layout.num_files <= MOST_PARTS else f"group of {part}s"
+        part = part if run.layout.num_files <= MAX_PARTS else f"group of {part}s"
         axes.set(title=run.name, xlabel=part, ylabel=part)
         # File numbers are integers.
         axes.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
@@ -282,17 +282,17 @@ def _draw_points(axes: Any, num_ranks: int, steps: Ids, places: Ids, ranks: Ids,
     """Draws a point for each read, coloured by rank, and the borders of files."""
     for colour, mask, label in _by_colour(num_ranks, ranks):
         axes.scatter(steps[mask], places[mask], s=2, color=colour, linewidths=0, label=label, alpha=0.8)
-    for border in borders.tolist() if borders.size < _MOST_BORDERS else ():
+    for border in borders.tolist() if borders.size < _MAX_BORDERS else ():
         axes.axhline(border, color=FAINT, linewidth=0.6, zorder=0)
     axes.xaxis.set_major_formatter(_THOUSANDS)
     axes.yaxis.set_major_formatter(_THOUSANDS)
-    many = num_ranks > _MOST_RANKS
+    many = num_ranks > _MAX_RANKS
     axes.legend(
         title="ranks" if many else "rank",
         markerscale=5,
         loc="upper center",
         bbox_to_anchor=(0.5, -0.13),
-        ncols=4 if many else _MOST_RANKS,
+        ncols=4 if many else _MAX_RANKS,
         columnspacing=1.2,
         handletextpad=0.2,
     )
@@ -300,7 +300,7 @@ def _draw_points(axes: Any, num_ranks: int, steps: Ids, places: Ids, ranks: Ids,
 
 def _by_colour(num_ranks: int, ranks: Ids) -> Iterator[tuple[str, Any, str]]:
     """Yields each colour, a mask of the marks with this colour, and a label with the colour's ranks."""
-    groups = min(num_ranks, _MOST_RANKS)
+    groups = min(num_ranks, _MAX_RANKS)
     for group in range(groups):
         first = -(-group * num_ranks // groups)
         last = -(-(group + 1) * num_ranks // groups) - 1

@@ -14,7 +14,7 @@ from samplerkit.inspect.pictures.panels import PANELS, Panel, png_figure
 from samplerkit.inspect.pictures.plot_data import PlotData, plot_data
 
 KINDS = (".png", ".html")
-MOST_RUNS = 4
+MAX_RUNS = 4
 """The most runs side by side; more would be too small to see."""
 
 
@@ -33,8 +33,8 @@ def draw(runs: dict[str, Any], path: str | Path, *, epoch: int = 0) -> None:
     path = Path(path)
     if path.suffix.lower() not in KINDS:
         raise ArgumentValueError("path", f"must end in {' or '.join(KINDS)}", str(path))
-    if not 1 <= len(runs) <= MOST_RUNS:
-        raise ArgumentValueError("runs", f"must be 1 to {MOST_RUNS}", len(runs))
+    if not 1 <= len(runs) <= MAX_RUNS:
+        raise ArgumentValueError("runs", f"must be 1 to {MAX_RUNS}", len(runs))
     shown = plot_data(runs, epoch)
     if path.suffix.lower() == ".png":
         _draw_stacked(shown, path)

@@ -19,10 +19,10 @@ from samplerkit.order.caching import cached_property
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 
-MOST_POINTS = 24_000
+MAX_POINTS = 24_000
 """The most points of a scatter plot; more would only make it black."""
 
-MOST_PARTS = 48
+MAX_PARTS = 48
 """The most files in a matrix; if there are more, neighbours are grouped."""
 
 WINDOW_BATCHES = 4
@@ -33,12 +33,12 @@ EPOCHS = 32
 
 _PARTS_WITHOUT_FILES = 32
 _WINDOWS = 512
-_MOST_BATCHES = 1_200
-_MOST_STEPS = 120
+_MAX_BATCHES = 1_200
+_MAX_STEPS = 120
 _STEPS = 240
-_MOST_RANKS = 16
+_MAX_RANKS = 16
 _STEPS_OF_DOCUMENTS = 60
-_MOST_WINDOWS = 6_000
+_MAX_WINDOWS = 6_000
 """The most windows whose documents are examined."""
 
 Counts = tuple[Ids, npt.NDArray[np.float64]]
@@ -98,8 +98,8 @@ class PlotData:
     @cached_property
     def points(self) -> tuple[Ids, Ids, Ids]:
         """Steps, sample ids and ranks of evenly spaced samples: three int64 arrays of one length."""
-        readers = self._readers(MOST_POINTS // 4)
-        per_reader = max(1, MOST_POINTS // len(readers))
+        readers = self._readers(MAX_POINTS // 4)
+        per_reader = max(1, MAX_POINTS // len(readers))
         marks: list[tuple[Ids, Ids, Ids]] = [(np.zeros(0, dtype=np.int64),) * 3]
         for reading in readers:
             steps = _spread_over(reading.steps, per_reader)
@@ -119,7 +119,7 @@ class PlotData:
         window of `WINDOW_BATCHES` global batches.
         """
         layout = self.layout
-        parts = min(layout.num_files, MOST_PARTS)
+        parts = min(layout.num_files, MAX_PARTS)
         # Neighbouring files are grouped if there are many.
         group = np.arange(layout.num_files) * parts // layout.num_files
         pairs = np.zeros((parts, parts))
@@ -166,11 +166,11 @@ class PlotData:
     @cached_property
     def documents_read(self) -> DocumentsRead | None:
         """The documents of evenly spaced windows of tokens; None for other datasets."""
-        readings, selected = self._readers(_MOST_RANKS), []
+        readings, selected = self._readers(_MAX_RANKS), []
         for reading in readings:
             steps = _spread_over(reading.steps, _STEPS)
             windows, most = (
-                max(1, limit // max(1, steps.size * len(readings))) for limit in (_MOST_WINDOWS, MOST_POINTS)
+                max(1, limit // max(1, steps.size * len(readings))) for limit in (_MAX_WINDOWS, MAX_POINTS)
             )
             for step in steps.tolist():
                 ids = reading.ids(step)
@@ -199,7 +199,7 @@ class PlotData:
         ranks = self.view.num_ranks
         if plan is None or not self.has_lengths or len(plan) < ranks:
             return (np.zeros(0, dtype=np.int64),) * 4
-        steps = _spread_over(len(plan) // ranks, max(1, min(_MOST_STEPS, _MOST_BATCHES // ranks)))
+        steps = _spread_over(len(plan) // ranks, max(1, min(_MAX_STEPS, _MAX_BATCHES // ranks)))
         numbers = (steps[:, None] * ranks + np.arange(ranks)).reshape(-1)
         samples = plan.samples(numbers)
         parts = samples.segments

@@ -26,7 +26,7 @@ from samplerkit.order.intervals import edges_of, interval_of
 from samplerkit.order.modes import Shuffle
 from samplerkit.order.typing import Ids
 
-MOST_BLOCKS = 1_000_000
+MAX_BLOCKS = 1_000_000
 """The most blocks of one size in a window that are distinguished."""
 
 
@@ -117,7 +117,7 @@ class Blocks:
         count = (sizes / size).astype(np.int64)
         within = count * pair_weight(size, window, lanes) * (size + 1) / 3
         # At both ends of the blocks, as in `moved_in_runs`, but summed once for all files.
-        most = int(min(count.max(), window // (lanes * size) + 1, MOST_BLOCKS))
+        most = int(min(count.max(), window // (lanes * size) + 1, MAX_BLOCKS))
         starts: Numbers = np.arange(most, dtype=np.float64) * size
         lost = np.cumsum(lost_by_runs(starts, starts + size, window, lanes))
         distance: Numbers = within + between - 2 * lost[np.minimum(count, most) - 1]
@@ -162,7 +162,7 @@ MANY_FILES = 1000
 SIMILAR_SIZES = 0.05
 """The relative deviation of file sizes below which their sequence matters little."""
 
-MOST_DEVIATION = 0.04
+MAX_DEVIATION = 0.04
 """The largest relative deviation of file sizes, over the root of their number, for a closed spread."""
 
 
@@ -200,7 +200,7 @@ class ClosedForms:
             in_sequence = [float(pair_distance(len(plain.layout), window)) for window in self.windows]
             return Estimate(np.add(in_sequence, moved)[None] / total / at_random)
         # Sizes differ too much, for so few files, for the assumption about different files.
-        if _deviation(sizes) > MOST_DEVIATION * math.sqrt(sizes.size) or self._same_file is None:
+        if _deviation(sizes) > MAX_DEVIATION * math.sqrt(sizes.size) or self._same_file is None:
             return None
         weights, distances = self._same_file
         return Estimate((distances + (total - weights) * distance_between_files(sizes)) / total / at_random)

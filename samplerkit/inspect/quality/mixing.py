@@ -25,7 +25,7 @@ from samplerkit.samplers.subset import SequentialSampler
 DOUBLINGS = 7
 """The number of windows: the batch size times 2^0 to 2^6."""
 
-LEAST_SAMPLES = 4
+MIN_SAMPLES = 4
 """The fewest samples for which a window is meaningful."""
 
 EPOCHS = 64
@@ -131,7 +131,7 @@ def window_sizes(num_samples: int, batch_size: int) -> tuple[int, ...]:
         >>> window_sizes(1000, 100), window_sizes(1000, 1), window_sizes(100, 64)
         ((100, 200, 400), (2, 4, 8, 16, 32, 64), (50,))
     """
-    if num_samples < LEAST_SAMPLES:
+    if num_samples < MIN_SAMPLES:
         raise ArgumentRangeError("dataset", "has too few samples to speak of mixing", num_samples)
     half = num_samples // 2
     doubled = (batch_size << doubling for doubling in range(DOUBLINGS))

@@ -27,11 +27,11 @@ from samplerkit.samplers.shuffled import (
 )
 from samplerkit.samplers.subset import SequentialSampler, SubsetRandomSampler
 
-MOST_FILES = 1 << 14
-"""The most files, in random order, that are examined, if they fill at least `LEAST_BLOCKS` blocks."""
+MAX_FILES = 1 << 14
+"""The most files, in random order, that are examined, if they fill at least `MIN_BLOCKS` blocks."""
 
-LEAST_BLOCKS = 64
-"""The fewest blocks that `MOST_FILES` files must fill."""
+MIN_BLOCKS = 64
+"""The fewest blocks that `MAX_FILES` files must fill."""
 
 
 @final
@@ -85,12 +85,12 @@ class PlainMode:
         """
         lanes = self.lane_starts
         size = min(block_size, int(np.diff(lanes).max()))
-        if self.shuffles_files and self.layout.sizes.size > MOST_FILES:
-            sizes = self.file_sizes(epoch, MOST_FILES)
+        if self.shuffles_files and self.layout.sizes.size > MAX_FILES:
+            sizes = self.file_sizes(epoch, MAX_FILES)
             rows = int(sizes.sum())
             starts = lanes[lanes <= rows]
             end = rows - (rows - int(starts[-1])) % size
-            if end >= LEAST_BLOCKS * size:
+            if end >= MIN_BLOCKS * size:
                 return np.diff(np.minimum(edges_of(sizes), end)), np.append(starts[starts < end], end)
         return self.file_sizes(epoch), lanes
 

@@ -33,7 +33,7 @@ READ_OF_A_WINDOW = 64
 READ_OF_AN_EPOCH = 2048
 """The number of random samples of an epoch, for statistics of the whole epoch."""
 
-MOST_BUILT = 1 << 25
+MAX_BUILT = 1 << 25
 """The most ids that are built in all for orders that are tables, such as a user's own."""
 
 _EXACT_FLOATS = 2.0**-53
@@ -57,7 +57,7 @@ class WindowSamples:
     def __init__(self, source: OrderSource, windows: tuple[int, ...], epochs: int) -> None:
         order = source.order(0)
         built = sum(len(part) for part in getattr(order, "parts", (order,)) if isinstance(part, Table))
-        affordable = min(epochs, max(2, MOST_BUILT // max(1, built)))
+        affordable = min(epochs, max(2, MAX_BUILT // max(1, built)))
         self._shape = (len(windows), -(-epochs * WINDOWS // affordable))
         # If each epoch holds all samples once, the statistic of the whole epoch is known.
         self._reads_whole = source.plain is None
