@@ -239,7 +239,7 @@ def _way(stored: StoredFiles) -> tuple[str, bool]:
     for rank in sorted({0, ranks // 2, ranks - 1}):
         shards = (layout.file_of(ids) for ids in stored.batches([rank]))
         stretch = stretch_of(shards, layout.sizes, stored.cached_files or layout.num_files, 1, shard_bytes)
-        if not stretch.is_whole:
+        if not stretch.by_shards:
             return "ranges", stretch.is_local
     return "whole", True
 

@@ -203,7 +203,7 @@ def _is_config(source: Any) -> bool:
 def _view_of_loader(loader: Any) -> RunView:
     if isinstance(loader, Loader):
         takes_turns = loader.workers == "processes" and not loader.file_affinity
-        workers, place = loader.num_workers if takes_turns else 0, loader._cursor.at
+        workers, place = loader.num_workers if takes_turns else 0, loader._cursor.current
         return RunView(
             loader._cursor.run, loader.batch_size or 1, loader.epoch, place.start, num_workers=workers
         )
@@ -222,7 +222,7 @@ def _view_of_loader(loader: Any) -> RunView:
         sampler._cursor.run,
         batches.batch_size or 1,
         sampler.epoch,
-        sampler._cursor.at.start,
+        sampler._cursor.current.start,
         deals_in_lanes=False,
         drops_last=batches.drop_last and not sampler.counts_batches,
         num_workers=loader.num_workers,

@@ -113,42 +113,42 @@ class Agreement:
                 with something else; it names the ranks and what differs, on all ranks that wait for either.
                 Or the ranks leave a shard unread. Or some did not come, and `alone` is false.
         """
-        of = digest(_written(identity))
+        of = digest(_to_json(identity))
         # A group after a time-out stays open: a late rank need not wait, and this rank does not count twice
         # when it begins again.
-        mine = Group(of, self._completed[of], self._refused[of])
-        self._join(mine, world or World(self.ranks, self.rank))
-        lists = False
+        own = Group(of, self._completed[of], self._refused[of])
+        self._join(own, world or World(self.ranks, self.rank))
+        is_listed = False
         try:
             begin, pause = self._clock.monotonic(), max(_SHORTEST_PAUSE, self.ranks / _POLLS_PER_SECOND)
-            looks = True  # a late rank looks at once: others may soon time out
-            while not self._has_agreed(mine, identity):
+            is_first = True  # a late rank checks at once: others may soon time out
+            while not self._has_agreed(own, identity):
                 waited = self._clock.monotonic() - begin
                 is_late = waited >= min(_UNLISTED_SECONDS, seconds / 2)
-                if (looks or is_late) and not lists:
-                    lists, looks = self._look(mine, identity, lists=is_late), False
+                if (is_first or is_late) and not is_listed:
+                    is_listed, is_first = self._check_listed(own, identity, lists=is_late), False
                 if waited >= seconds:
-                    self._give_up(mine, identity, seconds, alone=alone)
+                    self._give_up(own, identity, seconds, alone=alone)
                     return
                 self._clock.sleep(min(pause, seconds - waited))
                 pause = min(_LONGEST_PAUSE, pause * _GROWTH)
         finally:
-            if lists:
+            if is_listed:
                 with contextlib.suppress(torch.distributed.DistError):
-                    self._unlist(mine)
-        self._joined.discard(mine)
-        self._completed[of] = mine.completed + 1
+                    self._unlist(own)
+        self._joined.discard(own)
+        self._completed[of] = own.completed + 1
 
-    def _join(self, mine: Group, world: World) -> None:
+    def _join(self, own: Group, world: World) -> None:
         entry = f"{self.rank} {world.num_shards} {world.shard_id},"
-        self.store.append(mine.key("members"), entry)
-        if mine in self._joined:
+        self.store.append(own.key("members"), entry)
+        if own in self._joined:
             return
-        self._joined.add(mine)
-        readers = mine.key(f"readers/{world.num_shards}")
+        self._joined.add(own)
+        readers = own.key(f"readers/{world.num_shards}")
         self.store.add(readers, 1 + (self._counts_for(world) << 32))
-        if self.store.add(mine.key("joined"), 1) & JOINED == self.ranks:
-            self._complete(mine, self.store.add(readers, 0) == self.ranks + (world.num_shards << 32))
+        if self.store.add(own.key("joined"), 1) & JOINED == self.ranks:
+            self._complete(own, self.store.add(readers, 0) == self.ranks + (world.num_shards << 32))
 
     def _counts_for(self, world: World) -> bool:
         """Whether this rank counts for its shard: of several readers of a shard, always the same one."""
@@ -161,35 +161,35 @@ class Agreement:
             )
         return self._counting[world]
 
-    def _complete(self, mine: Group, reads_all: bool) -> None:
+    def _complete(self, own: Group, reads_all: bool) -> None:
         """Lets all ranks continue, if they read all shards: called by the last rank to join.
 
         Args:
-            mine: the group.
+            own: the group.
             reads_all: whether all ranks have the same number of shards, and each of these was counted.
                 Otherwise the members of the group must be read.
         """
-        problem = "" if reads_all else unread_shards(self._members(mine))
+        problem = "" if reads_all else unread_shards(self._members(own))
         if problem:
-            self._refuse(mine, {"problem": problem})
+            self._refuse(own, {"problem": problem})
         else:
-            self.store.add(mine.key("joined"), AGREED)
-        self.store.set(mine.key("members"), "")  # the store keeps its keys for as long as the job runs
+            self.store.add(own.key("joined"), AGREED)
+        self.store.set(own.key("members"), "")  # the store keeps its keys for as long as the job runs
 
-    def _has_agreed(self, mine: Group, identity: dict[str, Any]) -> bool:
+    def _has_agreed(self, own: Group, identity: dict[str, Any]) -> bool:
         """Whether all ranks have joined; raises the error that another rank has found."""
-        count = self.store.add(mine.key("joined"), 0)
+        count = self.store.add(own.key("joined"), 0)
         if count & AGREED:
             return True
         if count >= REFUSED:
-            raise self._disagreement(mine, identity, json.loads(self.store.get(mine.key("refusal"))))
+            raise self._disagreement(own, identity, json.loads(self.store.get(own.key("refusal"))))
         return False
 
-    def _look(self, mine: Group, identity: dict[str, Any], *, lists: bool) -> bool:
+    def _check_listed(self, own: Group, identity: dict[str, Any], *, lists: bool) -> bool:
         """Compares this group with those that are listed, unless it is one of them.
 
         Args:
-            mine: the group.
+            own: the group.
             identity: what it begins.
             lists: whether to list it, if it agrees with all of them.
 
@@ -198,63 +198,63 @@ class Agreement:
         """
         listed = self.store.compare_set(_LISTED, "", "[]").decode()  # as it is, or an empty list
         groups = [Group(*group) for group in json.loads(listed)]
-        if mine in groups:
+        if own in groups:
             return False
-        self._require_agreeing(mine, identity, groups)
+        self._require_agreeing(own, identity, groups)
         if not lists:
             return False
-        self.store.set(f"identity/{mine.of}", _written(identity))
-        with_mine = json.dumps([*groups, mine])
+        self.store.set(f"identity/{own.of}", _to_json(identity))
+        extended = json.dumps([*groups, own])
         # If another group was listed meanwhile, compare with it first.
-        return bool(self.store.compare_set(_LISTED, listed, with_mine).decode() == with_mine)
+        return bool(self.store.compare_set(_LISTED, listed, extended).decode() == extended)
 
-    def _unlist(self, mine: Group) -> None:
+    def _unlist(self, own: Group) -> None:
         listed = self.store.get(_LISTED).decode()
-        while mine in (groups := [Group(*group) for group in json.loads(listed)]):
-            groups.remove(mine)
+        while own in (groups := [Group(*group) for group in json.loads(listed)]):
+            groups.remove(own)
             listed = self.store.compare_set(_LISTED, listed, json.dumps(groups)).decode()
 
-    def _require_agreeing(self, mine: Group, identity: dict[str, Any], groups: list[Group]) -> None:
+    def _require_agreeing(self, own: Group, identity: dict[str, Any], groups: list[Group]) -> None:
         if not groups:
             return
-        keys = [group.key("joined") for group in (mine, *groups)]
-        found = self.store.multi_get([*keys, *(f"identity/{group.of}" for group in groups)])
-        own, *counts = map(int, found[: len(keys)])
-        for group, count, theirs in zip(groups, counts, found[len(keys) :], strict=True):
+        keys = [group.key("joined") for group in (own, *groups)]
+        values = self.store.multi_get([*keys, *(f"identity/{group.of}" for group in groups)])
+        own_count, *counts = map(int, values[: len(keys)])
+        for group, count, text in zip(groups, counts, values[len(keys) :], strict=True):
             # Ranks may have joined, and continued to their next order, since the list was read.
-            if (own | count) & AGREED or not are_of_one_loader(differences(identity, json.loads(theirs))):
+            if (own_count | count) & AGREED or not are_of_one_loader(differences(identity, json.loads(text))):
                 continue
-            self.store.set(f"identity/{mine.of}", _written(identity))
-            here, there = (named("rank", self._members(one)) for one in (mine, group))
-            if not (here and there):  # all have joined one of them just now
+            self.store.set(f"identity/{own.of}", _to_json(identity))
+            own_ranks, their_ranks = (named("rank", self._members(side)) for side in (own, group))
+            if not (own_ranks and their_ranks):  # all have joined one of them just now
                 continue
             if count < REFUSED:
-                self._refuse(group, {"ranks": here, "group": mine})
-            refusal = {"ranks": there, "group": group}
-            if own < REFUSED:
-                self._refuse(mine, refusal)
-            raise self._disagreement(mine, identity, refusal)
+                self._refuse(group, {"ranks": own_ranks, "group": own})
+            refusal = {"ranks": their_ranks, "group": group}
+            if own_count < REFUSED:
+                self._refuse(own, refusal)
+            raise self._disagreement(own, identity, refusal)
 
     def _refuse(self, group: Group, refusal: dict[str, Any]) -> None:
         self.store.set(group.key("refusal"), json.dumps(refusal))
         self.store.add(group.key("joined"), REFUSED)
 
     def _disagreement(
-        self, mine: Group, identity: dict[str, Any], refusal: dict[str, Any]
+        self, own: Group, identity: dict[str, Any], refusal: dict[str, Any]
     ) -> DisagreementError:
         if "problem" in refusal:
-            self._let_all_know([mine])
+            self._wait_for_refused([own])
             hint = "leave num_shards and shard_id out, so that the job says them, or have each shard read"
             return DisagreementError("ranks", refusal["problem"], hint=hint)
-        theirs = Group(*refusal["group"])
-        differs = differences(identity, json.loads(self.store.get(f"identity/{theirs.of}")))
-        here = {name: identity[name] for name in differs}
-        self._let_all_know([mine, theirs])
-        problem = f"rank {self.rank} reads by {here}, but {refusal['ranks']} by {differs}"
+        other = Group(*refusal["group"])
+        differing = differences(identity, json.loads(self.store.get(f"identity/{other.of}")))
+        own_values = {name: identity[name] for name in differing}
+        self._wait_for_refused([own, other])
+        problem = f"rank {self.rank} reads by {own_values}, but {refusal['ranks']} by {differing}"
         hint = "give every rank the same dataset, sampler, seed and checkpoint"
         return DisagreementError("ranks", problem, hint=hint)
 
-    def _let_all_know(self, groups: list[Group]) -> None:
+    def _wait_for_refused(self, groups: list[Group]) -> None:
         """Waits for two pauses of the refused ranks: the first rank to end may hold the store."""
         for group in groups:
             following = group._replace(refused=group.refused + 1)
@@ -264,16 +264,16 @@ class Agreement:
             self._refused[group.of] = max(self._refused[group.of], following.refused)
         self._clock.sleep(2 * _LONGEST_PAUSE)
 
-    def _give_up(self, mine: Group, identity: dict[str, Any], seconds: float, *, alone: bool) -> None:
+    def _give_up(self, own: Group, identity: dict[str, Any], seconds: float, *, alone: bool) -> None:
         """Continues without the missing ranks, or raises an error that names them."""
         if alone:
             _log.warning(
                 "rank %d of %d begins an order that not all ranks began within %g s (%s); if it is meant "
                 "to read alone, say world=World(1, 0)",
-                *(self.rank, self.ranks, seconds, _written(identity)),
+                *(self.rank, self.ranks, seconds, _to_json(identity)),
             )
             return
-        missing = named("rank", set(range(self.ranks)) - self._members(mine).keys())
+        missing = named("rank", set(range(self.ranks)) - self._members(own).keys())
         raise DisagreementError(
             "ranks",
             f"rank {self.rank} reads by {identity}, and {missing} did not say the same within {seconds:g} s",
@@ -322,18 +322,18 @@ def _agreement_by(store: Any) -> Agreement:
     return Agreement(prefixed, job.get_rank(), job.get_world_size())
 
 
-def _written(identity: dict[str, Any]) -> str:
+def _to_json(identity: dict[str, Any]) -> str:
     return json.dumps(identity, sort_keys=True)
 
 
-def differences(mine: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
+def differences(own: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
     """What is another one there, by name."""
-    return {name: theirs.get(name) for name in mine if theirs.get(name) != mine[name]}
+    return {name: theirs.get(name) for name in own if theirs.get(name) != own[name]}
 
 
-def are_of_one_loader(differs: dict[str, Any]) -> bool:
+def are_of_one_loader(differing: dict[str, Any]) -> bool:
     """Two identities are of one loader if they share the dataset, or the sampler and its seed."""
-    return "dataset" not in differs or not {"sampler", "seed"} & set(differs)
+    return "dataset" not in differing or not {"sampler", "seed"} & set(differing)
 
 
 def unread_shards(members: Mapping[int, World]) -> str:
@@ -353,10 +353,10 @@ def unread_shards(members: Mapping[int, World]) -> str:
     return ""
 
 
-def named(what: str, numbers: Iterable[int], count: int | None = None) -> str:
+def named(kind: str, numbers: Iterable[int], count: int | None = None) -> str:
     """Names numbered things, or the first ones if there are many."""
     numbers = sorted(numbers)
     count = len(numbers) if count is None else count
     others = f" and {count - MOST_NAMED:,} others" if count > MOST_NAMED else ""
     shown = ", ".join(map(str, numbers[:MOST_NAMED]))
-    return f"{what}{'s' if count > 1 else ''} {shown}{others}" if numbers else ""
+    return f"{kind}{'s' if count > 1 else ''} {shown}{others}" if numbers else ""

@@ -19,7 +19,7 @@ LAST_BATCH_SECONDS: Final = 1.5
 """How long workers may continue with their current batch when they are ended."""
 
 
-class Ending(Protocol):
+class Stoppable(Protocol):
     """Processes or threads that are ended at the exit, in two steps, so that all end at the same time."""
 
     def stop(self) -> None:
@@ -29,22 +29,22 @@ class Ending(Protocol):
         """Waits for them until a time of the monotonic clock."""
 
 
-class LeftAtExit:
+class ExitAware:
     """Ends something when it is garbage, but not at the exit, when modules may be cleared already."""
 
     is_exiting: ClassVar[bool] = False
 
 
-def end_together(several: Iterable[Ending]) -> None:
+def end_together(workers: Iterable[Stoppable]) -> None:
     """Ends workers, and waits for all of them for `LAST_BATCH_SECONDS`."""
-    running, deadline = list(several), time.monotonic() + LAST_BATCH_SECONDS
-    for each in running:
-        each.stop()
-    for each in running:
-        each.join(deadline)
+    running, deadline = list(workers), time.monotonic() + LAST_BATCH_SECONDS
+    for worker in running:
+        worker.stop()
+    for worker in running:
+        worker.join(deadline)
 
 
-def end_at_exit(running: Ending) -> None:
+def end_at_exit(running: Stoppable) -> None:
     """Ends workers at the exit, if they still run.
 
     A daemon thread that is inside of torch when the interpreter goes would take the process down. For
@@ -57,7 +57,7 @@ def end_at_exit(running: Ending) -> None:
     atexit.register(_end_all)
 
 
-RUNNING: Final[weakref.WeakSet[Ending]] = weakref.WeakSet()
+RUNNING: Final[weakref.WeakSet[Stoppable]] = weakref.WeakSet()
 """The objects that end at the exit; a forked process has a copy, of objects that it does not own."""
 
 
@@ -66,11 +66,11 @@ def _end_all() -> None:
 
 
 @atexit.register  # with the module, so after what ends workers
-def _leave_all() -> None:
-    LeftAtExit.is_exiting = True
+def _set_exiting() -> None:
+    ExitAware.is_exiting = True
 
 
-_here = threading.local()
+_local = threading.local()
 
 
 def start_thread(thread: threading.Thread) -> None:
@@ -85,7 +85,7 @@ def start_thread(thread: threading.Thread) -> None:
         raise error.__context__ from None
 
 
-def not_an_end(error: BaseException, where: str) -> BaseException:
+def not_stop_iteration(error: BaseException, where: str) -> BaseException:
     """Returns the error to raise in the loop: a StopIteration of other code would end it silently."""
     if not isinstance(error, StopIteration):
         return error
@@ -94,28 +94,28 @@ def not_an_end(error: BaseException, where: str) -> BaseException:
     return raised
 
 
-def require_process(began: int) -> None:
+def require_process(pid: int) -> None:
     """Requires that an iteration continues in the process in which it began, not in a fork.
 
     Args:
-        began: the id of the process that began it.
+        pid: the id of the process that began it.
 
     Raises:
         StateError: this is another one.
     """
-    if began != os.getpid():
+    if pid != os.getpid():
         hint = "iterate again in this process"
         raise StateError("iteration", "belongs to the process that began it", hint=hint)
 
 
 def loaders_read_for() -> frozenset[object]:
     """Returns the loaders for which this thread reads, and the threads that began it."""
-    return getattr(_here, "loaders", frozenset())
+    return getattr(_local, "loaders", frozenset())
 
 
 def read_for(loaders: frozenset[object]) -> None:
     """Notes for which loaders this thread reads from now on."""
-    _here.loaders = loaders
+    _local.loaders = loaders
 
 
 def ended_iteration() -> StateError:
@@ -125,7 +125,7 @@ def ended_iteration() -> StateError:
     )
 
 
-def require_outside(loader: object) -> None:
+def require_not_reading_for(loader: object) -> None:
     """Requires that no thread that reads for a loader iterates over it: each would begin more threads.
 
     Raises:

@@ -17,11 +17,11 @@ from samplerkit.loading.sample_fields import (
     SequenceField,
     above_limit,
     collated_by_torch,
+    describe_sample,
     field_of,
     is_sequence,
     require_alike,
     rows_of,
-    sample_words,
 )
 from samplerkit.order import arguments
 from samplerkit.order.intervals import numbers_in
@@ -94,45 +94,45 @@ class PadCollate(PlannedCollate):
             ArgumentValueError: `fields` names what no sample has, `value` is none of a field's type, or there
                 are no buckets to pad to.
         """
-        found: dict[str, SequenceField] = {}
+        fields: dict[str, SequenceField] = {}
         samples = rows_of(samples, None if ids is None else ids.size)
-        tree = self._found("", samples, ids, found)
+        tree = self._tree("", samples, ids, fields)
         for path in self.fields or ():
-            if path not in found:
-                hint = f"they have {sample_words(samples[0])}"
+            if path not in fields:
+                hint = f"they have {describe_sample(samples[0])}"
                 raise ArgumentValueError("fields", "names nothing that the samples have", path, hint=hint)
         if self.pad_to == "bucket" and self._measure is None:
             hint = "give batches= to the loader, or plan= to PadCollate"
             raise ArgumentValueError("pad_to", "needs a plan, which has buckets", self.pad_to, hint=hint)
-        return self._padded(tree, self._lengths(found, ids))
+        return self._padded(tree, self._lengths(fields, ids))
 
-    def _found(self, path: str, items: list[Any], ids: Ids | None, found: dict[str, SequenceField]) -> Any:
+    def _tree(self, path: str, items: list[Any], ids: Ids | None, fields: dict[str, SequenceField]) -> Any:
         """Gives the structure of a sample, with a `SequenceField` in place of each padded field."""
-        first, below = items[0], f"{path}." if path else ""
+        first, prefix = items[0], f"{path}." if path else ""
         if isinstance(first, Mapping):
             keys = first.keys()
             require_alike(path, items, lambda item: isinstance(item, Mapping) and item.keys() == keys, ids)
             columns = {key: [item[key] for item in items] for key in first}
-            return {key: self._found(f"{below}{key}", columns[key], ids, found) for key in first}
+            return {key: self._tree(f"{prefix}{key}", columns[key], ids, fields) for key in first}
         if isinstance(first, tuple):
             size = len(first)
             require_alike(path, items, lambda item: isinstance(item, tuple) and len(item) == size, ids)
             rows = enumerate(zip(*items, strict=True))
-            return _like(first, [self._found(f"{below}{at}", [*row], ids, found) for at, row in rows])
+            return _tuple_like(first, [self._tree(f"{prefix}{at}", [*row], ids, fields) for at, row in rows])
         if path in self.fields if self.fields is not None else is_sequence(first):
             field = field_of(path, items, ids)
             longest = None if self._measure is None else self._measure.longest
-            found[path] = field if longest is None else field.truncated(longest)
-            return found[path]
+            fields[path] = field if longest is None else field.truncated(longest)
+            return fields[path]
         return collated_by_torch(path, items)
 
-    def _lengths(self, found: dict[str, SequenceField], ids: Ids | None) -> dict[str, int]:
+    def _lengths(self, fields: dict[str, SequenceField], ids: Ids | None) -> dict[str, int]:
         """Gives the padded length of each field, and checks the batch against its limit."""
-        longest = {path: int(field.lengths.max()) for path, field in found.items()}
+        longest = {path: int(field.lengths.max()) for path, field in fields.items()}
         measure = self._measure
         if measure is None or measure.lengths is None or measure.keys is not None:
             return {path: self._rounded(length) for path, length in longest.items()}
-        counted = [found[path] for path in self.fields or found][: 2 if measure.lengths.are_pairs else 1]
+        counted = [fields[path] for path in self.fields or fields][: 2 if measure.lengths.are_pairs else 1]
         if len(counted) <= measure.lengths.are_pairs:
             problem = "names fewer fields than a sample has lengths"
             hint = "let lengths and fields be of the same sequences"
@@ -157,26 +157,26 @@ class PadCollate(PlannedCollate):
     def _padded(self, tree: Any, lengths: dict[str, int]) -> Any:
         if isinstance(tree, SequenceField):
             value = self._padding_of(tree.path, tree.items[0].dtype)
-            made = tree.padded(lengths[tree.path], value)
-            return made if self.masks is None or tree.path in self.masks else made.values
+            padded = tree.padded(lengths[tree.path], value)
+            return padded if self.masks is None or tree.path in self.masks else padded.values
         if isinstance(tree, tuple):
-            return _like(tree, [self._padded(part, lengths) for part in tree])
+            return _tuple_like(tree, [self._padded(part, lengths) for part in tree])
         if not isinstance(tree, dict):
             return tree
         batch: dict[Any, Any] = {}
         for key, part in tree.items():
-            batch[key] = made = self._padded(part, lengths)
-            if isinstance(part, SequenceField) and isinstance(made, Padded):
-                batch[key] = made.values
+            batch[key] = padded = self._padded(part, lengths)
+            if isinstance(part, SequenceField) and isinstance(padded, Padded):
+                batch[key] = padded.values
                 name = f"{key}_mask" if self.masks is None else self.masks[part.path]
                 if name in tree or name in batch:
                     problem = "would take the place of a field of the samples"
                     hint = "give another key, or masks={} for no masks"
                     raise ArgumentValueError("masks", problem, name, hint=hint)
-                batch[name] = made.mask
+                batch[name] = padded.mask
         return batch
 
-    def _fitting(self, measure: Measure) -> Measure:
+    def _checked(self, measure: Measure) -> Measure:
         if self.pad_to == "bucket" and measure.upper is None:
             problem = "has no buckets to pad to: these batches have none"
             hint = 'use BucketBatches, or say pad_to="longest" and a larger length_multiple'
@@ -199,7 +199,7 @@ def _require_padded(measure: Measure, fields: list[SequenceField], shape: Ids, i
     raise DatasetError("length_multiple", problem, shape.tolist(), hint=hint)
 
 
-def _like(first: Any, parts: list[Any]) -> Any:
+def _tuple_like(first: Any, parts: list[Any]) -> Any:
     """A tuple of the parts, named as another one is."""
     return first._make(parts) if hasattr(first, "_make") else tuple(parts)
 
@@ -213,7 +213,7 @@ def _names(fields: Any) -> tuple[str, ...]:
     return tuple(fields)
 
 
-_MADE = ("position_ids", "segment_ids", "cu_seqlens", "max_seqlen")
+_OUTPUT_KEYS = ("position_ids", "segment_ids", "cu_seqlens", "max_seqlen")
 
 
 @final
@@ -285,13 +285,13 @@ class PackCollate(PlannedCollate):
         name, fields, others = self._fields(rows_of(samples, None if ids is None else ids.size), ids)
         tokens = fields[name]
         if segments is None:
-            nothing = np.zeros_like(tokens.lengths)
-            segments = Segments(nothing, tokens.lengths, nothing, np.ones(nothing.size, dtype=bool))
+            zeros = np.zeros_like(tokens.lengths)
+            segments = Segments(zeros, tokens.lengths, zeros, np.ones(zeros.size, dtype=bool))
         seq_len, multiple = self._measure.pack or 0, self._measure.multiple
-        taken = -(-tokens.lengths // multiple) * multiple
-        _require_packed(seq_len, segments, tokens.lengths, taken, ids)
+        rounded = -(-tokens.lengths // multiple) * multiple
+        _require_packed(seq_len, segments, tokens.lengths, rounded, ids)
         first = np.searchsorted(segments.rows, segments.rows)
-        before = np.cumsum(taken) - taken
+        before = np.cumsum(rounded) - rounded
         begins = segments.rows * seq_len + before - before[first]
         shape = (int(segments.rows[-1]) + 1, seq_len)
         places = numbers_in(begins, tokens.lengths)
@@ -322,12 +322,12 @@ class PackCollate(PlannedCollate):
         first = samples[0]
         if not isinstance(first, Mapping):
             return "", {"": field_of("", samples, ids)}, {}
-        require_alike("", samples, lambda one: isinstance(one, Mapping) and one.keys() == first.keys(), ids)
+        require_alike("", samples, lambda row: isinstance(row, Mapping) and row.keys() == first.keys(), ids)
         name = self._name(first)
         fields = {name: field_of(name, [sample[name] for sample in samples], ids)}
         others: dict[str, Any] = {}
         for key in first:
-            if key in _MADE or (key == "input_ids" and key != name):
+            if key in _OUTPUT_KEYS or (key == "input_ids" and key != name):
                 hint = "leave it out of the samples, or call it otherwise"
                 raise DatasetError(f"field {key}", "has the name of what packs are made of", first, hint=hint)
             if key == name:
@@ -342,17 +342,17 @@ class PackCollate(PlannedCollate):
 
     def _name(self, sample: Mapping[str, Any]) -> str:
         """Finds which field holds the tokens."""
-        found = [key for key, item in sample.items() if is_sequence(item)]
-        name = self.field or ("input_ids" if "input_ids" in found else None)
-        if name is None and len(found) == 1:
-            name = found[0]
-        if name not in found:
-            several = f"hold {len(found)} sequences, of which the tokens are to be named"
+        keys = [key for key, item in sample.items() if is_sequence(item)]
+        name = self.field or ("input_ids" if "input_ids" in keys else None)
+        if name is None and len(keys) == 1:
+            name = keys[0]
+        if name not in keys:
+            several = f"hold {len(keys)} sequences, of which the tokens are to be named"
             problem = several if self.field is None else f"hold no sequence {self.field}"
             raise DatasetError("samples", problem, [*sample], hint='name them: PackCollate("text")')
         return str(name)
 
-    def _fitting(self, measure: Measure) -> Measure:
+    def _checked(self, measure: Measure) -> Measure:
         if measure.pack is None:
             hint = "use PackBatches, or PadCollate"
             raise ArgumentValueError("plan", "is of batches that are no packs", measure, hint=hint)
@@ -372,9 +372,9 @@ class PackCollate(PlannedCollate):
         return rows.reshape(*shape, *flat.shape[1:])
 
 
-def _require_packed(limit: int, segments: Segments, lengths: Ids, taken: Ids, ids: Ids | None) -> None:
+def _require_packed(limit: int, segments: Segments, lengths: Ids, rounded: Ids, ids: Ids | None) -> None:
     """Refuses a pack whose parts, of these lengths rounded up, exceed it."""
-    sums = np.bincount(segments.rows, weights=taken).astype(np.int64)
+    sums = np.bincount(segments.rows, weights=rounded).astype(np.int64)
     above = np.flatnonzero(sums > limit)
     if not above.size:
         return

@@ -34,8 +34,8 @@ from samplerkit.order.typing import Ids
 from samplerkit.samplers.subset import SequentialSampler
 from samplerkit.storage.atomic import NoLocksError, atomic, locked
 
-_AT_ONCE = 256
-_WHAT = "computing lengths:"
+_BATCH_SIZE = 256
+_LABEL = "computing lengths:"
 
 
 def compute_lengths(
@@ -87,13 +87,13 @@ def compute_lengths(
     if path.exists():
         raise ArgumentValueError("out", "is there already", str(path), hint="say another path")
     size, report = len(Layout.of(dataset)), progress or (lambda *_: None)
-    identity = {"samplerkit": "lengths", "dataset": describe_dataset(dataset), "function": _words(function)}
+    identity = {"samplerkit": "lengths", "dataset": describe_dataset(dataset), "function": _name_of(function)}
     with journal_of(path, identity) as journal:
-        report(_WHAT, journal.done, size)
+        report(_LABEL, journal.done, size)
         loader = Loader(
             dataset,
             SequentialSampler(journal.done),
-            batch_size=_AT_ONCE,
+            batch_size=_BATCH_SIZE,
             num_workers=num_workers,
             tail="ragged",
             world=World(1, 0),
@@ -104,9 +104,9 @@ def compute_lengths(
                 for skipped in loader.skipped:  # by a dataset that leaves out missing samples
                     raise DatasetError(f"sample {skipped.id}", f"cannot be measured ({skipped.error})")
                 journal.append(lengths)
-                report(_WHAT, journal.done, size)
-    found: np.ndarray[Any, Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    return found
+                report(_LABEL, journal.done, size)
+    mapped: np.ndarray[Any, Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    return mapped
 
 
 @final
@@ -135,42 +135,42 @@ class _MeasuringCollate(SampleCollate):
 
     def _length(self, id: int, sample: Any) -> Any:
         try:
-            found = self._function(sample)
+            length = self._function(sample)
         except SamplerkitError:
             raise
         except Exception as error:  # whatever a function of the user's raises
             problem = f"cannot be measured ({type(error).__name__}: {error})"
             raise DatasetError(f"sample {id}", problem) from error
-        return _checked(f"lengths[{id}]", found.tolist() if isinstance(found, np.ndarray) else found)
+        return _checked(f"lengths[{id}]", length.tolist() if isinstance(length, np.ndarray) else length)
 
 
-def _checked(place: str, found: Any) -> Any:
-    if isinstance(found, tuple | list) and len(found) == 2:
-        return [_number(place, number) for number in found]
-    return _number(place, found)
+def _checked(place: str, value: Any) -> Any:
+    if isinstance(value, tuple | list) and len(value) == 2:
+        return [_number(place, number) for number in value]
+    return _number(place, value)
 
 
-def _number(place: str, found: Any) -> int:
-    if isinstance(found, float | np.floating):
-        raise ArgumentTypeError(place, "must be an integer", found, hint=INTEGERS)
-    length = arguments.integer(place, found)
+def _number(place: str, value: Any) -> int:
+    if isinstance(value, float | np.floating):
+        raise ArgumentTypeError(place, "must be an integer", value, hint=INTEGERS)
+    length = arguments.integer(place, value)
     if not 0 <= length <= LONGEST:
         raise ArgumentRangeError(place, f"must be in [0, {LONGEST}]", length)
     return length
 
 
-def _words(function: Callable[[Any], Any]) -> str:
+def _name_of(function: Callable[[Any], Any]) -> str:
     if is_dataclass(function):
         return repr(function)
     if isinstance(function, partial):
-        return f"{_words(function.func)} of {function.args} and {function.keywords}"
+        return f"{_name_of(function.func)} of {function.args} and {function.keywords}"
     name = getattr(function, "__qualname__", type(function).__qualname__)
     return f"{getattr(function, '__module__', type(function).__module__)}.{name}"
 
 
 _DTYPE: Final = np.dtype("<i4")
 _LONGEST_LINE = 1 << 16
-_OF_OTHERS = "remove this file, which keeps what was computed for others, or say another path for the lengths"
+_HINT = "remove this file, which keeps what was computed for others, or say another path for the lengths"
 
 
 @final
@@ -215,7 +215,7 @@ class LengthsJournal:
             problem = f"must be {'numbers' if lengths.ndim > 1 else 'pairs'}, as those before"
             raise ArgumentValueError(f"lengths[{self.done}]", problem, lengths[0].tolist())
         # A process that is killed in the middle leaves a line whose checksum does not fit.
-        with _written(self._out):
+        with _disk_errors(self._out):
             self._file.write(_line(lengths.tolist()))
             self._file.flush()
         self._add(lengths)
@@ -251,7 +251,7 @@ def journal_of(out: Path, identity: dict[str, Any]) -> Iterator[LengthsJournal]:
         StateError: the journal is of another dataset or function.
     """
     part = out.with_name(f"{out.name}.part")
-    with _written(out):
+    with _disk_errors(out):
         try:
             descriptor = locked(part, is_exclusive=True)
         except NoLocksError:
@@ -259,16 +259,16 @@ def journal_of(out: Path, identity: dict[str, Any]) -> Iterator[LengthsJournal]:
     if descriptor is None:
         raise ArgumentValueError("out", "is being computed by another process", str(out), hint="wait for it")
     with os.fdopen(descriptor, "r+b") as file:
-        with _written(out):
+        with _disk_errors(out):
             journal = LengthsJournal(file, part, identity)
         yield journal
-        with _written(out):
+        with _disk_errors(out):
             journal.finish(out)
             part.unlink(missing_ok=True)
 
 
 @contextmanager
-def _written(out: Path) -> Iterator[None]:
+def _disk_errors(out: Path) -> Iterator[None]:
     """Names the file in an error of the disk."""
     try:
         yield
@@ -280,6 +280,4 @@ def _require_same(saved: dict[str, Any], identity: dict[str, Any], path: Path) -
     """Refuses a journal of something else."""
     for name, value in identity.items():
         if saved.get(name) != value:
-            raise StateError(
-                f"{path}: {name}", "is of other lengths", saved.get(name), value, hint=_OF_OTHERS
-            )
+            raise StateError(f"{path}: {name}", "is of other lengths", saved.get(name), value, hint=_HINT)

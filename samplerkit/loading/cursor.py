@@ -20,8 +20,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, final
 
 from samplerkit.errors import StateError
-from samplerkit.loading.background import LeftAtExit
-from samplerkit.loading.state.past import NOTHING, EpochsRead, Past
+from samplerkit.loading.background import ExitAware
+from samplerkit.loading.state.past import EMPTY_PAST, EpochsRead, Past
 from samplerkit.loading.state.state import Place
 
 _log = logging.getLogger("samplerkit")
@@ -29,7 +29,7 @@ _log = logging.getLogger("samplerkit")
 
 @final
 @dataclass(eq=False)
-class Iteration(LeftAtExit):
+class Iteration(ExitAware):
     """One way through the rest of an epoch. It counts for itself, so an old one never counts for a newer.
 
     Args:
@@ -39,7 +39,7 @@ class Iteration(LeftAtExit):
         is_loaded: whether it begins at the place of a loaded state.
         is_spent: whether nothing of the epoch is left: it was read to its end before a state was loaded.
         past: what was read before it.
-        behind: the epoch that ended before it, also where that is read again, of which a state says nothing.
+        after: the epoch that ended before it, also where that is read again, of which a state says nothing.
 
     Attributes:
         taken: the units that were handed out. It is set in the line before a unit is handed out, so that
@@ -52,8 +52,8 @@ class Iteration(LeftAtExit):
     place_before: Place | None = None
     is_loaded: bool = False
     is_spent: bool = False
-    past: Past = NOTHING
-    behind: int | None = None
+    past: Past = EMPTY_PAST
+    after: int | None = None
     taken: int = field(default=0, init=False)
     is_open: bool = field(default=False, init=False)
 
@@ -74,8 +74,8 @@ class Iteration(LeftAtExit):
 class Cursor(ABC):
     """Carries a reader from iteration to iteration, from epoch to epoch, and from a saved state on.
 
-    A state depends on one reference, `at`: any code, also a signal handler, sees the place before a change or
-    the one after it.
+    A state depends on one reference, `current`: any code, also a signal handler, sees the place before a
+    change or the one after it.
 
     Args:
         advances: whether the epoch advances when it is finished. Otherwise it stays until `set_epoch`; a
@@ -84,7 +84,7 @@ class Cursor(ABC):
         resumes: whether an epoch that was left early resumes where it was left, else it begins again.
 
     Attributes:
-        at: the iteration under way, or the last one: what it has taken is what counts.
+        current: the iteration under way, or the last one: what it has taken is what counts.
         next_epoch: the epoch that waits for the end of the iteration.
         was_set: whether an epoch was ever set.
 
@@ -113,7 +113,7 @@ class Cursor(ABC):
         self._resumes: Final = resumes
         self.next_epoch: int | None = None
         self.was_set = False
-        self.at = Iteration(0)
+        self.current = Iteration(0)
 
     @abstractmethod
     def reached(self, epoch: int, start: int, taken: int) -> tuple[int, bool]:
@@ -134,7 +134,7 @@ class Cursor(ABC):
     @property
     def epoch(self) -> int:
         """The current epoch."""
-        return self.at.epoch
+        return self.current.epoch
 
     def place(self, taken: int | None = None) -> Place:
         """Returns what a state says: where all ranks are after some units; None for those handed out.
@@ -142,40 +142,40 @@ class Cursor(ABC):
         At the end of an epoch that is the beginning of the next one, asked for or not: a reader that counts
         does not ask for the end. The place then says which epoch has ended.
         """
-        at = self.at
-        taken = at.taken if taken is None else taken
-        if not taken and at.place_before is not None:
-            return at.place_before
-        position, is_over = self.reached(at.epoch, at.start, taken)
-        return self._end_of(at.epoch) if is_over else Place(at.epoch, position)
+        current = self.current
+        taken = current.taken if taken is None else taken
+        if not taken and current.place_before is not None:
+            return current.place_before
+        position, is_over = self.reached(current.epoch, current.start, taken)
+        return self._end_of(current.epoch) if is_over else Place(current.epoch, position)
 
     def past(self, taken: int | None = None) -> Past:
         """Returns what all ranks have read, up to `place(taken)`."""
-        at = self.at
-        taken = at.taken if taken is None else taken
-        read = self.stretch(at.epoch, at.start, taken) if taken else None
-        return at.past if read is None else at.past.then(read)
+        current = self.current
+        taken = current.taken if taken is None else taken
+        read = self.stretch(current.epoch, current.start, taken) if taken else None
+        return current.past if read is None else current.past.then(read)
 
     @property
     def upcoming(self) -> Iteration:
         """Returns the iteration that would begin now."""
-        at, beyond = self.at, self._beyond()
-        if beyond is not None:
-            return beyond
-        if not at.taken:
-            return replace(at)
-        return Iteration(at.epoch, self.place().position if self._resumes else 0)
+        current, following = self.current, self._following()
+        if following is not None:
+            return following
+        if not current.taken:
+            return replace(current)
+        return Iteration(current.epoch, self.place().position if self._resumes else 0)
 
-    def begin(self, made_for: Iteration | None = None) -> Iteration:
+    def begin(self, expected: Iteration | None = None) -> Iteration:
         """Begins an iteration, and ends the one under way, if there is one.
 
         Args:
-            made_for: what was `upcoming` when it was made, for one that begins later. If that is no longer
+            expected: what was `upcoming` when it was made, for one that begins later. If that is no longer
                 what comes, an epoch was set or a state loaded since: it is read all the same, and not
                 counted.
         """
         upcoming = self.upcoming
-        iteration = upcoming if made_for is None else made_for
+        iteration = upcoming if expected is None else expected
         iteration.is_open = True
         if iteration.reads_as(upcoming):
             self._move(iteration)
@@ -188,15 +188,15 @@ class Cursor(ABC):
             iteration: from `begin`.
             at_its_end: whether the loop has reached the end.
         """
-        if iteration is self.at and iteration.is_open and not iteration.is_exiting:
-            beyond = self._beyond(at_its_end=at_its_end)
-            if beyond is None:
+        if iteration is self.current and iteration.is_open and not iteration.is_exiting:
+            following = self._following(at_its_end=at_its_end)
+            if following is None:
                 # One that was left early stays: what it has handed out is what a state counts.
                 self._move(iteration)
             else:
                 # At its end a rank may be one step before the job.
                 lacks_a_step = at_its_end and not iteration.is_spent and not self._is_over
-                self._move(beyond, self.past(iteration.taken + lacks_a_step))
+                self._move(following, self.past(iteration.taken + lacks_a_step))
             iteration.is_open = False
 
     def set_epoch(self, epoch: int) -> None:
@@ -205,20 +205,20 @@ class Cursor(ABC):
         Of an epoch at whose end the loaded state was saved, nothing is left.
         """
         self.was_set = True
-        at = self.at
-        if self._waits and at.is_open:
+        now = self.current
+        if self._waits and now.is_open:
             self.next_epoch = epoch
             return
-        if at.is_loaded and epoch == at.ended:
-            self._move(Iteration(epoch, place_before=at.place_before, is_spent=True, behind=at.ended))
+        if now.is_loaded and epoch == now.ended:
+            self._move(Iteration(epoch, place_before=now.place_before, is_spent=True, after=now.ended))
             return
         is_over = self._is_over
-        if epoch == at.epoch and not is_over and (at.is_spent or epoch != at.ended):
+        if epoch == now.epoch and not is_over and (now.is_spent or epoch != now.ended):
             return
-        if at.is_loaded and not at.taken and epoch < at.epoch:
-            _log.warning("epoch %d is set and read again: the loaded state is at epoch %d", epoch, at.epoch)
-        behind = at.epoch if is_over else None if at.taken else at.behind
-        self._move(Iteration(epoch, place_before=_beginning_of(epoch, behind), behind=behind))
+        if now.is_loaded and not now.taken and epoch < now.epoch:
+            _log.warning("epoch %d is set and read again: the loaded state is at epoch %d", epoch, now.epoch)
+        after = now.epoch if is_over else None if now.taken else now.after
+        self._move(Iteration(epoch, place_before=_beginning_of(epoch, after), after=after))
 
     def go_to(self, epoch: int, position: int = 0) -> None:
         """Makes the next iteration begin at a position of an epoch."""
@@ -230,48 +230,50 @@ class Cursor(ABC):
         Raises:
             StateError: one is under way.
         """
-        if self._waits and self.at.is_open:
+        if self._waits and self.current.is_open:
             problem = "cannot be loaded while an iteration is under way"
             raise StateError("state", problem, hint="load before iterating")
 
-    def load(self, place: Place, past: Past = NOTHING) -> None:
+    def load(self, place: Place, past: Past = EMPTY_PAST) -> None:
         """Makes the next iteration begin at the place of a loaded state.
 
         Where the epoch that was set before is the one at whose end the state was saved, nothing of it is
         left.
         """
-        if self.was_set and place.ended == self.at.epoch:
-            self._move(Iteration(self.at.epoch, place_before=place, is_spent=True, behind=place.ended), past)
+        if self.was_set and place.ended == self.current.epoch:
+            self._move(
+                Iteration(self.current.epoch, place_before=place, is_spent=True, after=place.ended), past
+            )
         else:
             place_before = None if place.ended is None else place
             loaded = Iteration(
-                place.epoch, place.position, place_before=place_before, is_loaded=True, behind=place.ended
+                place.epoch, place.position, place_before=place_before, is_loaded=True, after=place.ended
             )
             self._move(loaded, past)
 
     def _move(self, iteration: Iteration, past: Past | None = None) -> None:
-        left = self.at
-        if left is not iteration:
+        previous = self.current
+        if previous is not iteration:
             iteration.past = self.past() if past is None else past
-        self.at, self.next_epoch = iteration, None
-        if left is not iteration:
-            left.is_open = False
+        self.current, self.next_epoch = iteration, None
+        if previous is not iteration:
+            previous.is_open = False
 
-    def _beyond(self, *, at_its_end: bool = False) -> Iteration | None:
+    def _following(self, *, at_its_end: bool = False) -> Iteration | None:
         """Where the end of the current iteration leads; None if it leads nowhere."""
-        at = self.at
+        now = self.current
         if at_its_end or self._is_over:
-            end = self._end_of(at.epoch)
-            return Iteration(end.epoch if self._advances else at.epoch, place_before=end, behind=at.epoch)
-        if self.next_epoch is not None and self.next_epoch != at.epoch:
+            end = self._end_of(now.epoch)
+            return Iteration(end.epoch if self._advances else now.epoch, place_before=end, after=now.epoch)
+        if self.next_epoch is not None and self.next_epoch != now.epoch:
             return Iteration(self.next_epoch)
         return None
 
     @property
     def _is_over(self) -> bool:
         """Whether all was handed out; never before the first unit: a state of an end is iterated, empty."""
-        at = self.at
-        return at.taken > 0 and self.reached(at.epoch, at.start, at.taken)[1]
+        current = self.current
+        return current.taken > 0 and self.reached(current.epoch, current.start, current.taken)[1]
 
     def _end_of(self, epoch: int) -> Place:
         if self.next_epoch is not None:

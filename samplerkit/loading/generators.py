@@ -84,7 +84,7 @@ def generator_states() -> dict[str, Any]:
 
 
 @contextmanager
-def kept_generators() -> Iterator[None]:
+def preserved_generators() -> Iterator[None]:
     """Restores the states that these generators had before: a training loop draws from them too."""
     before = generator_states()
     try:
@@ -118,8 +118,8 @@ def watched_loads() -> Iterator[str]:
         yield ""
         # In the first load the loop only waits, but a sampler may draw its whole epoch. In the second one the
         # loop may draw too. So draws in both are from the dataset.
-        found = _drawn(before, but_a_seed=number == 0)
-        drawn = [name for name in found if number == 0 or name in drawn]
+        names = _drawn_from(before, allows_seed=number == 0)
+        drawn = [name for name in names if number == 0 or name in drawn]
         yield DRAWS_RANDOM.format(", ".join(drawn)) if number and drawn else ""
     while True:
         yield ""
@@ -136,15 +136,15 @@ def warn_once(message: str, stacklevel: int) -> None:
     warnings.warn(message, LoadingThreadWarning, stacklevel=stacklevel + 1)
 
 
-def _drawn(before: dict[str, Any], *, but_a_seed: bool) -> list[str]:
+def _drawn_from(before: dict[str, Any], *, allows_seed: bool) -> list[str]:
     """The generators that were drawn from since."""
     after = generator_states()
-    found = [name for name in ("numpy", "random") if pickle.dumps(before[name]) != pickle.dumps(after[name])]
+    names = [name for name in ("numpy", "random") if pickle.dumps(before[name]) != pickle.dumps(after[name])]
     if not torch.equal(before["torch"], after["torch"]):
         # torch's own random sampler draws one seed at the start of an epoch, always at the same point.
         generator = torch.Generator()
         generator.set_state(before["torch"])
         torch.empty((), dtype=torch.int64).random_(generator=generator)
-        if not (but_a_seed and torch.equal(generator.get_state(), after["torch"])):
-            found.insert(0, "torch")
-    return found
+        if not (allows_seed and torch.equal(generator.get_state(), after["torch"])):
+            names.insert(0, "torch")
+    return names

@@ -14,7 +14,7 @@ from samplerkit.batches.plan import BatchPlan
 from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.closing import Closing
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, OutOfDatasetError
-from samplerkit.loading.background import ended_iteration, require_outside
+from samplerkit.loading.background import ended_iteration, require_not_reading_for
 from samplerkit.loading.device.stage import DeviceStage, MakeStage
 from samplerkit.loading.device.streams import checked_device
 from samplerkit.loading.run.delivery import Tail
@@ -267,7 +267,7 @@ class Loader(MetricsMixin, Closing):
         """
         if step is not None:
             step, reading = arguments.integer("step", step), self._reading
-            if step and (reading.is_spent or not reading.delivery.is_of_the_job(step - 1)):
+            if step and (reading.is_spent or not reading.delivery.job_has(step - 1)):
                 steps = 0 if reading.is_spent else reading.delivery.job_steps
                 raise OutOfDatasetError("step", f"must be in [0, {steps}]", step)
         return self._cursor.state(step)
@@ -288,7 +288,7 @@ class Loader(MetricsMixin, Closing):
 
     def close(self) -> None:
         """Ends the iteration and the workers. The loader can be used again; it then starts new ones."""
-        self._cursor.end(self._cursor.at)
+        self._cursor.end(self._cursor.current)
         self._workers.close()
 
     def iterate_on(self, make_stage: MakeStage | None, *, run_ahead: bool = False) -> Iterator[Any]:
@@ -298,7 +298,7 @@ class Loader(MetricsMixin, Closing):
             make_stage: puts a stage, such as a `DeviceStage`, behind an iterator of batches.
             run_ahead: as for the loader.
         """
-        require_outside(self._workers.token)
+        require_not_reading_for(self._workers.token)
         iteration = self._cursor.begin()
         is_at_its_end = False
         opened: WorkerIteration | None = None
@@ -308,8 +308,8 @@ class Loader(MetricsMixin, Closing):
             self._cursor.require_agreement(iteration)
             if reading.has(0):  # else nothing is started, and nothing can run ahead
                 opened = self._workers.open(reading, make_stage, run_ahead=run_ahead)
-                for step in takewhile(partial(self._cursor.comes, reading), count()):
-                    self._received.ask()
+                for step in takewhile(partial(self._cursor.has_step, reading), count()):
+                    self._received.begin_wait()
                     batch = self._received.take(step, opened.next())
                     # The loop's batch and the number change together: nothing is called between these two
                     # lines, so neither a signal handler nor Ctrl-C can come between them.

@@ -18,7 +18,7 @@ from samplerkit.batches.segments import Segments
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.order.typing import Ids
 
-_NAMED = 8
+_MOST_NAMED = 8
 
 
 class SampleCollate(ABC):
@@ -62,7 +62,7 @@ class PlannedCollate(SampleCollate):
             hint = "say recipe.plan(sampler, dataset)"
             raise ArgumentTypeError("plan", "must be a plan", plan, hint=hint)
         self.value: Final[float | Mapping[str, float]] = value
-        self._measure = None if plan is None else self._fitting(plan.measure)
+        self._measure = None if plan is None else self._checked(plan.measure)
 
     def measured_by(self, measure: Measure) -> Self:
         """Returns a copy with the lengths and the limit of a run's batches.
@@ -70,12 +70,12 @@ class PlannedCollate(SampleCollate):
         Raises:
             ArgumentValueError: these do not fit: they have no buckets to pad to, or no packs.
         """
-        known = copy.copy(self)
-        known._measure = self._fitting(measure)
-        return known
+        measured = copy.copy(self)
+        measured._measure = self._checked(measure)
+        return measured
 
     @abstractmethod
-    def _fitting(self, measure: Measure) -> Measure:
+    def _checked(self, measure: Measure) -> Measure:
         """Returns the measure of a plan, and refuses that of one which does not fit."""
 
     def _padding_of(self, field: str, dtype: Any) -> float:
@@ -205,25 +205,25 @@ def field_of(path: str, items: list[Any], ids: Ids | None) -> SequenceField:
         DatasetError: a sample has no sequence there, or one of another shape.
     """
     if all(isinstance(item, torch.Tensor) for item in items):
-        made, kinds = items, {item.dtype for item in items}
+        sequences, kinds = items, {item.dtype for item in items}
         if len(kinds) > 1:
             kind = reduce(torch.promote_types, {item.dtype for item in items if item.numel()} or kinds)
-            made = [item.to(kind) for item in items]
+            sequences = [item.to(kind) for item in items]
     else:
-        made = [_array(item, _place(ids, place, path)) for place, item in enumerate(items)]
-        typed = [array.dtype for array in made if array.size] or [made[0].dtype]
-        made = [array.astype(np.result_type(*typed), copy=False) for array in made]
+        sequences = [_array(item, _place(ids, place, path)) for place, item in enumerate(items)]
+        typed = [array.dtype for array in sequences if array.size] or [sequences[0].dtype]
+        sequences = [array.astype(np.result_type(*typed), copy=False) for array in sequences]
     # A list without entries fits any shape.
-    full = next((item for item in made if item.ndim and item.shape[0]), made[0])
+    full = next((item for item in sequences if item.ndim and item.shape[0]), sequences[0])
     expected = tuple(full.shape[1:]) if full.ndim else None
-    for place, item in enumerate(made):
+    for place, item in enumerate(sequences):
         if item.shape == (0,) and expected is not None:
-            made[place] = item.reshape(0, *expected)
+            sequences[place] = item.reshape(0, *expected)
         elif not item.ndim or tuple(item.shape[1:]) != expected:
             problem = f"must be a sequence, of shape {('length', *expected) if expected else '(length,)'}"
             hint = "let all samples have one shape except for the first dimension"
             raise DatasetError(_place(ids, place, path), problem, tuple(item.shape), hint=hint)
-    return SequenceField(path, made, np.array([item.shape[0] for item in made], dtype=np.int64))
+    return SequenceField(path, sequences, np.array([item.shape[0] for item in sequences], dtype=np.int64))
 
 
 def _array(item: Any, where: str) -> np.ndarray[Any, Any]:
@@ -249,7 +249,7 @@ def require_alike(path: str, items: list[Any], is_alike: Callable[[Any], bool], 
         if not is_alike(item):
             problem = "has another structure than the first sample of its batch"
             hint = "let all samples have the same fields"
-            raise DatasetError(_place(ids, place, path), problem, sample_words(item), hint=hint)
+            raise DatasetError(_place(ids, place, path), problem, describe_sample(item), hint=hint)
 
 
 def collated_by_torch(path: str, items: list[Any]) -> Any:
@@ -266,7 +266,7 @@ def collated_by_torch(path: str, items: list[Any]) -> Any:
         raise DatasetError(f"field {path}" if path else "samples", problem, items[0], hint=hint) from None
 
 
-def sample_words(sample: Any) -> str:
+def describe_sample(sample: Any) -> str:
     """Describes a sample in a few words."""
     if isinstance(sample, Mapping):
         return f"the keys {[*map(str, sample)]}"
@@ -289,20 +289,20 @@ def above_limit(
     Returns:
         An error whose value names the samples that are longer than these, or the longest ones.
     """
-    found: dict[Any, str]
+    too_long: dict[Any, str]
     if ids is None:
         problem = f"{problem}; the longest of it"
-        chosen = np.argsort(-lengths.max(axis=1), kind="stable")[:_NAMED]
-        found = {f"place {places[at]}": _shown(lengths[at]) for at in chosen}
+        longest = np.argsort(-lengths.max(axis=1), kind="stable")[:_MOST_NAMED]
+        too_long = {f"place {places[at]}": _shown(lengths[at]) for at in longest}
     else:
         problem = f"{problem}; samples, by id, are longer than their given lengths"
-        found = {
+        too_long = {
             int(ids[at]): f"{_shown(lengths[at])}, not {_shown(given[at])}"
             + (f", from token {starts[at]} on" if starts is not None and starts[at] else "")
-            for at in np.flatnonzero((lengths > given).any(axis=1))[:_NAMED]
+            for at in np.flatnonzero((lengths > given).any(axis=1))[:_MOST_NAMED]
         }
     hint = "count them as they come from the dataset, with all that it adds to a sample"
-    return DatasetError("lengths", problem, found, hint=hint)
+    return DatasetError("lengths", problem, too_long, hint=hint)
 
 
 def _place(ids: Ids | None, place: int, path: str) -> str:

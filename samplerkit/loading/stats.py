@@ -56,11 +56,11 @@ class LoaderStats:
     def to_dict(self) -> dict[str, float]:
         """Returns all figures by name in one flat mapping, those of the dataset as `dataset/name`."""
         figures = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        of_dataset = figures.pop("dataset")
+        dataset = figures.pop("dataset")
         figures["waiting"] = self.waiting
-        if dataclasses.is_dataclass(of_dataset):
-            for field in dataclasses.fields(of_dataset):
-                figures[f"dataset/{field.name}"] = getattr(of_dataset, field.name)
+        if dataclasses.is_dataclass(dataset):
+            for field in dataclasses.fields(dataset):
+                figures[f"dataset/{field.name}"] = getattr(dataset, field.name)
         return figures
 
 
@@ -185,11 +185,11 @@ class Received:
         self._logged: set[str] = set()
         self._iteration: Iteration | None = None
         self._waits = Waits()
-        self._begun = self._asked = self._last = time.perf_counter()
-        self._of_workers: dict[int, Any] = {}
-        self._of_ended_workers: Any = None
+        self._started = self._wait_start = self._last = time.perf_counter()
+        self._worker_stats: dict[int, Any] = {}
+        self._ended_worker_stats: Any = None
         if callable(count := getattr(dataset, "count_workers", None)):
-            count(self.of_workers)
+            count(self.worker_stats)
 
     def begin(self, iteration: Iteration, readers: Collection[int]) -> None:
         """Begins the figures of an iteration.
@@ -200,18 +200,18 @@ class Received:
         """
         self._waits, self._iteration = Waits(), iteration
         self._left_out.clear()
-        self._begun = self._asked = self._last = time.perf_counter()
-        for reader in self._of_workers.keys() - set(readers):
-            self._of_ended_workers = _sum(self._of_ended_workers, self._of_workers.pop(reader))
+        self._started = self._wait_start = self._last = time.perf_counter()
+        for reader in self._worker_stats.keys() - set(readers):
+            self._ended_worker_stats = _sum(self._ended_worker_stats, self._worker_stats.pop(reader))
 
-    def ask(self) -> None:
+    def begin_wait(self) -> None:
         """Records that the loop waits for a batch."""
-        self._asked = time.perf_counter()
+        self._wait_start = time.perf_counter()
 
     def take(self, step: int, answer: Answer) -> Any:
         """Records that the loop has it, and returns the batch alone."""
         self._last = time.perf_counter()
-        self._waits.add(self._last - self._asked)
+        self._waits.add(self._last - self._wait_start)
         for skipped in answer.skipped:
             self._log(skipped)
             self.skipped.append(skipped)
@@ -219,7 +219,7 @@ class Received:
             self._skipped += len(answer.skipped)
             self._left_out[step] = [skipped.place for skipped in answer.skipped], answer.stand_in
         for report in answer.reports:
-            self._of_workers[report.reader] = report.stats
+            self._worker_stats[report.reader] = report.stats
         return answer.batch
 
     def ids(self, iteration: Iteration, reading: Reading, step: int) -> Ids:
@@ -230,15 +230,15 @@ class Received:
             reading: what it reads.
             step: the step.
         """
-        ids, (places, stand_in) = reading.ids(step), self._left_out_of(iteration, step)
+        ids, (places, stand_in) = reading.ids(step), self._left_out_in(iteration, step)
         return np.delete(ids, places) if stand_in is None else np.array([stand_in])
 
     def pads(self, iteration: Iteration, reading: Reading, step: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Likewise returns which of the rest are pads: a sample in place of a whole batch is one."""
-        pads, (places, stand_in) = reading.pads(step), self._left_out_of(iteration, step)
+        pads, (places, stand_in) = reading.pads(step), self._left_out_in(iteration, step)
         return np.delete(pads, places) if stand_in is None else np.array([True])
 
-    def _left_out_of(self, iteration: Iteration, step: int) -> tuple[list[int], int | None]:
+    def _left_out_in(self, iteration: Iteration, step: int) -> tuple[list[int], int | None]:
         return self._left_out.get(step, ([], None)) if iteration is self._iteration else ([], None)
 
     def _log(self, skipped: SkippedSample) -> None:
@@ -248,29 +248,29 @@ class Received:
             self._logged.add(skipped.file)
             _LOG.warning("left out: %s", skipped.error)
 
-    def stats(self, of_dataset: Any) -> LoaderStats:
+    def stats(self, dataset_stats: Any) -> LoaderStats:
         """Returns the figures so far.
 
         Args:
-            of_dataset: those of the dataset in this process; None in a loader with workers.
+            dataset_stats: those of the dataset in this process; None in a loader with workers.
         """
         return LoaderStats(
             epoch=0 if self._iteration is None else self._iteration.epoch,
             **vars(self._waits),
-            seconds=self._last - self._begun,
+            seconds=self._last - self._started,
             skipped=self._skipped,
-            dataset=_sum(of_dataset, self.of_workers()),
+            dataset=_sum(dataset_stats, self.worker_stats()),
         )
 
-    def of_workers(self) -> Any:
+    def worker_stats(self) -> Any:
         """Returns the figures of the dataset in all workers so far, added up; None where there are none."""
-        total = self._of_ended_workers
-        for stats in list(self._of_workers.values()):
+        total = self._ended_worker_stats
+        for stats in list(self._worker_stats.values()):
             total = _sum(total, stats)
         return total
 
 
-def _sum(one: Any, other: Any) -> Any:
-    if one is None or other is None:
-        return one if other is None else other
-    return one + other
+def _sum(first: Any, second: Any) -> Any:
+    if first is None or second is None:
+        return first if second is None else second
+    return first + second

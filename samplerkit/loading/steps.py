@@ -89,7 +89,7 @@ class CountsSteps(ABC):
     @property
     def step(self) -> int:
         """How many batches have been handed out since this loader began the epoch."""
-        return self._cursor.at.taken
+        return self._cursor.current.taken
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch that the next iteration reads.
@@ -115,7 +115,7 @@ class CountsSteps(ABC):
         Raises:
             OutOfDatasetError: there is no such step.
         """
-        return self._received.ids(self._cursor.at, self._reading, step)
+        return self._received.ids(self._cursor.current, self._reading, step)
 
     def pads(self, step: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Returns which samples of a step repeat another one to fill the batch: metrics leave them out.
@@ -126,7 +126,7 @@ class CountsSteps(ABC):
         Returns:
             bool array of shape (samples,).
         """
-        return self._received.pads(self._cursor.at, self._reading, step)
+        return self._received.pads(self._cursor.current, self._reading, step)
 
     def tokens(self, step: int) -> int:
         """Returns the number of tokens that all ranks read in a step, without communication: for the loss.
@@ -172,7 +172,7 @@ class CountsSteps(ABC):
     @property
     def _reading(self) -> Reading:
         """What this rank reads from where it began the epoch."""
-        return self._cursor.reading_of(self._cursor.at)
+        return self._cursor.reading_of(self._cursor.current)
 
 
 class MetricsMixin(CountsSteps):
@@ -222,7 +222,7 @@ class MetricsMixin(CountsSteps):
         latest = range(max(0, self.step - LATEST_STEPS), self.step)
         if not latest:
             return figures
-        ids = np.concatenate([self.ids(each) for each in latest])
+        ids = np.concatenate([self.ids(i) for i in latest])
         rate = stats["batches"] / stats["seconds"] if stats["seconds"] else 0.0
         figures["ids_per_second"] = rate * ids.size / len(latest)
         return {**figures, **self._shares(ids), **self._efficiency(latest)}
@@ -307,13 +307,13 @@ def with_bar(loader: Any, console: Any = None) -> Iterator[Any]:
             done = getattr(loader, "epoch_step", count)
             if time.monotonic() - drawn > SECONDS_BETWEEN:
                 drawn = time.monotonic()
-                bar.update(task, completed=done, **_shown(loader))
+                bar.update(task, completed=done, **_bar_fields(loader))
                 bar.refresh()
         bar.update(task, completed=done)  # the loader is at the next epoch by now
         bar.refresh()
 
 
-def _shown(loader: Any) -> dict[str, str]:
+def _bar_fields(loader: Any) -> dict[str, str]:
     if not hasattr(loader, "figures"):
         return {}
     stats, figures = loader.stats, loader.figures()

@@ -12,7 +12,7 @@ import torch.utils.data
 from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, CompositionError, NotSupportedError
 from samplerkit.loading.cursor import Cursor, Iteration
-from samplerkit.loading.run.delivery import EVALUATED_AT_ONCE, FIRST_PART, Tail
+from samplerkit.loading.run.delivery import EVALUATED_AT_ONCE, FIRST_DIVISOR, Tail
 from samplerkit.loading.run.run import Run, checked_tail
 from samplerkit.loading.run.run_cursor import RunCursor
 from samplerkit.order import arguments
@@ -160,13 +160,13 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
                 batches.words,
                 hint='take samplerkit.Loader, or say packs=1 and long="drop" or "raise"',
             )
-        at = self._cursor.at
-        if self.counts_batches or at.taken or at.start:
+        current = self._cursor.current
+        if self.counts_batches or current.taken or current.start:
             hint = "make the batch sampler before reading and loading"
             raise ArgumentValueError("sampler", "has begun to count other units", self, hint=hint)
         run = Run.of(self.recipe, self.dataset, self._cursor.run.given_world, batches, tail=tail)
         self._cursor = RunCursor(run, self._cursor.agreement_seconds)
-        self._cursor.go_to(at.epoch)
+        self._cursor.go_to(current.epoch)
         self.counts_batches = True
 
     @property
@@ -178,12 +178,12 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
     def order(self) -> Order:
         """The order in which this process reads the current epoch, from the position of a loaded state on."""
         self._require_samples()
-        return self._rest_of(self._cursor.at)
+        return self._rest_of(self._cursor.current)
 
     def __iter__(self) -> Iterator[int]:
         self._require_samples()
-        iteration = self._begun()
-        for chunk in _evaluated(self._rest_of(iteration), 1):
+        iteration = self._begin()
+        for chunk in _id_chunks(self._rest_of(iteration), 1):
             for index in chunk.tolist():
                 iteration.taken += 1
                 yield index
@@ -195,7 +195,7 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
         Args:
             size: ids in each; None for the batches of the recipe.
         """
-        iteration = self._begun()
+        iteration = self._begin()
         for ids in self._batches_of(iteration, size):
             # A smaller last batch is also a whole step, in which other shards have more.
             iteration.taken += size or 1
@@ -236,7 +236,7 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
             problem = "counts batches, and hands out no samples"
             raise CompositionError("sampler", problem, self.recipe, hint="iterate over its TorchBatchSampler")
 
-    def _begun(self) -> Iteration:
+    def _begin(self) -> Iteration:
         self._cursor.require_agreement(self._cursor.upcoming)
         return self._cursor.begin()
 
@@ -252,12 +252,12 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
 
 def in_batches(order: Order, size: int) -> Iterator[Ids]:
     """Cuts an order into arrays of `size` ids; the last one may be shorter, but not empty."""
-    return (chunk[at : at + size] for chunk in _evaluated(order, size) for at in range(0, chunk.size, size))
+    return (chunk[at : at + size] for chunk in _id_chunks(order, size) for at in range(0, chunk.size, size))
 
 
-def _evaluated(order: Order, size: int) -> Iterator[Ids]:
+def _id_chunks(order: Order, size: int) -> Iterator[Ids]:
     """Yields ids in whole batches of a size, as many at once as a `Reading` does."""
-    first = min(len(order), size * max(1, EVALUATED_AT_ONCE // FIRST_PART // size))
+    first = min(len(order), size * max(1, EVALUATED_AT_ONCE // FIRST_DIVISOR // size))
     yield order[:first]
     yield from order.chunks(size * max(1, EVALUATED_AT_ONCE // size), first)
 

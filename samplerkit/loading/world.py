@@ -15,7 +15,7 @@ from samplerkit.samplers.base import Sampler
 
 _log = logging.getLogger("samplerkit")
 
-_OF_MPI = (
+_MPI_VARIABLES = (
     ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
     ("MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"),
     ("PMI_SIZE", "PMI_RANK"),
@@ -43,15 +43,15 @@ def detect_world(environment: Mapping[str, str] = os.environ) -> World:
     if (group := process_group()) is not None:
         return World(group.get_world_size(), group.get_rank())
     if "RANK" in environment or "WORLD_SIZE" in environment:
-        return _from(environment, "WORLD_SIZE", "RANK")
+        return _world_from(environment, "WORLD_SIZE", "RANK")
     # Before Slurm: if mpirun runs within a Slurm job, Slurm's variables number the nodes.
-    for size_name, rank_name in _OF_MPI:
+    for size_name, rank_name in _MPI_VARIABLES:
         if size_name in environment and rank_name in environment:
-            return _from(environment, size_name, rank_name)
+            return _world_from(environment, size_name, rank_name)
     step = "SLURM_STEP_NUM_TASKS" in environment
     # A batch script has a number, and that of all tasks only if it says `--ntasks`; a task of srun has both.
     if "SLURM_PROCID" in environment and (step or "SLURM_NTASKS" in environment):
-        world = _from(environment, "SLURM_STEP_NUM_TASKS" if step else "SLURM_NTASKS", "SLURM_PROCID")
+        world = _world_from(environment, "SLURM_STEP_NUM_TASKS" if step else "SLURM_NTASKS", "SLURM_PROCID")
         if not step and "SLURM_STEP_ID" not in environment and world.num_shards > 1:
             _warn_of_no_srun(world)
         return world
@@ -69,7 +69,7 @@ def _warn_of_no_srun(world: World) -> None:
     )
 
 
-def _from(environment: Mapping[str, str], size_name: str, rank_name: str) -> World:
+def _world_from(environment: Mapping[str, str], size_name: str, rank_name: str) -> World:
     numbers = []
     for name in (size_name, rank_name):
         if name not in environment:
@@ -95,23 +95,23 @@ def world_of(sampler: Sampler, given: World | None) -> World:
     return sampler.chain.world(detect_world() if given is None and sampler.chain.deal is None else given)
 
 
-def require_still(world: World, ask: Callable[[], World]) -> None:
+def require_same_world(world: World, detect: Callable[[], World]) -> None:
     """Refuses to read as a rank of another job than that of the process group.
 
     A reader whose length was needed before the process group existed would read everything, on each rank.
 
     Args:
         world: what the job said when it was first asked.
-        ask: asks it again.
+        detect: asks it again.
 
     Raises:
         WorldError: it says something else now.
     """
-    if process_group() is None or (now := ask()) == world:
+    if process_group() is None or (current := detect()) == world:
         return
     raise WorldError(
         "world",
-        f"the job was asked before its process group was there, or had another one; now it says {now}",
+        f"the job was asked before its process group was there, or had another one; now it says {current}",
         world,
         hint="initialise the process group first, or make this again; to read everything, say World(1, 0)",
     )
@@ -120,5 +120,5 @@ def require_still(world: World, ask: Callable[[], World]) -> None:
 def process_group() -> Any:
     """Returns torch's module, if a process group is initialised: then it has been imported."""
     distributed: Any = sys.modules.get("torch.distributed")
-    is_there = distributed is not None and distributed.is_available() and distributed.is_initialized()
-    return distributed if is_there else None
+    exists = distributed is not None and distributed.is_available() and distributed.is_initialized()
+    return distributed if exists else None

@@ -79,7 +79,7 @@ def dealt(tail: str, count: int, start: int, ranks: int) -> Dealt:
         for step in range(delivery.steps(rank)):
             (number,) = delivery.positions(rank, step).tolist()
             # The last step of `split` reads parts of what is left: `require_parts`.
-            is_split = tail == "split" and not delivery.is_whole(step)
+            is_split = tail == "split" and not delivery.is_full(step)
             steps[step] += [] if is_split else [number]
     if tail == "split" and (left := (count - start) % ranks):
         steps[-1] = list(range(count - left, count))

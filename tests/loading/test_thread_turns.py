@@ -11,9 +11,9 @@ import samplerkit as sk
 from samplerkit.loading.workers import loader_workers
 from samplerkit.loading.workers.thread_pool import (
     HANDOVER,
-    LONG,
+    LONG_BATCH,
     LONGEST_PAUSE,
-    TRIED,
+    TRIAL_BATCHES,
     ThreadSchedule,
 )
 from tests.loading.test_worker_threads import Meeting
@@ -30,7 +30,7 @@ def lived(turns, alone, together, batches):
     made_alone = 0
     for _ in range(batches):
         made_alone += turns.at_once == 1
-        turns.made(turns.trial, alone if turns.at_once == 1 else together)
+        turns.count_batch(turns.trial, alone if turns.at_once == 1 else together)
     return made_alone
 
 
@@ -58,7 +58,7 @@ def test_what_changes_in_mid_run_is_found_too():
 
 
 def test_nothing_is_tried_where_a_batch_takes_long_or_one_thread_is_all_there_is():
-    assert lived(ThreadSchedule(4), 0.001, 1.1 * LONG, 3_000) == 0
+    assert lived(ThreadSchedule(4), 0.001, 1.1 * LONG_BATCH, 3_000) == 0
     turns = ThreadSchedule(1)
     lived(turns, 0.01, 0.01, 3_000)
     assert turns.trial == 0
@@ -67,25 +67,25 @@ def test_nothing_is_tried_where_a_batch_takes_long_or_one_thread_is_all_there_is
 def test_batches_that_were_begun_before_a_change_say_nothing_of_it():
     turns = ThreadSchedule(2)
     before = turns.trial
-    lived(turns, 0.002, 0.01, warming_up(2) + TRIED)
+    lived(turns, 0.002, 0.01, warming_up(2) + TRIAL_BATCHES)
     assert turns.at_once == 1
     assert turns.trial != before
     for _ in range(100):
-        turns.made(before, 9.0)
-    assert lived(turns, 0.002, 0.01, TRIED) == TRIED
+        turns.count_batch(before, 9.0)
+    assert lived(turns, 0.002, 0.01, TRIAL_BATCHES) == TRIAL_BATCHES
     assert turns.at_once == 1
 
 
 def stepped(turns, seconds):
-    for _ in range(TRIED):
-        turns.stepped(seconds)
+    for _ in range(TRIAL_BATCHES):
+        turns.count_step(seconds)
 
 
 def test_the_loop_makes_small_batches_itself_while_it_has_nothing_else_to_do():
     turns = ThreadSchedule(4)
     stepped(turns, 0.0)
     assert not turns.loop_makes, "no thread was seen to make a batch alone: it may wait for another one"
-    lived(turns, 0.002, 0.01, warming_up(4) + 2 * TRIED)
+    lived(turns, 0.002, 0.01, warming_up(4) + 2 * TRIAL_BATCHES)
     assert turns.loop_makes
     stepped(turns, 2 * HANDOVER)
     assert not turns.loop_makes
@@ -124,8 +124,8 @@ def test_threads_that_hinder_one_another_take_turns_and_the_next_epoch_knows_it(
         for epoch in range(2):
             assert [index for [index] in loader] == list(sampler.order(60, epoch))
     first, second = dataset.crowds[:60], dataset.crowds[60:]
-    assert sum(first) <= warming_up(2) + TRIED + 1
-    assert sum(second) <= TRIED + 3  # a look whether it still is so
+    assert sum(first) <= warming_up(2) + TRIAL_BATCHES + 1
+    assert sum(second) <= TRIAL_BATCHES + 3  # a look whether it still is so
 
 
 def test_samples_that_wait_for_other_threads_are_waited_for_only_shortly():

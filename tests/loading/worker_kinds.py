@@ -34,7 +34,7 @@ class RandomSchedule(ThreadSchedule):  # type: ignore[misc]  # final for everybo
         super().__init__(threads)
         self._random, self._chance = random.Random(seed), chance
 
-    def stepped(self, seconds):
+    def count_step(self, seconds):
         if self._random.random() < self._chance:
             self.loop_makes = not self.loop_makes
 
@@ -48,11 +48,11 @@ class GivenSeconds(ThreadSchedule):  # type: ignore[misc]
         super().__init__(threads)
         self._alone, self._together, self._step = alone, together, step
 
-    def made(self, trial, seconds):
-        super().made(trial, self._alone if self.at_once == 1 else self._together)
+    def count_batch(self, trial, seconds):
+        super().count_batch(trial, self._alone if self.at_once == 1 else self._together)
 
-    def stepped(self, seconds):
-        super().stepped(self._step)
+    def count_step(self, seconds):
+        super().count_step(self._step)
 
 
 class LoopSchedule(ThreadSchedule):  # type: ignore[misc]

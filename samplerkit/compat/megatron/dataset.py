@@ -22,7 +22,7 @@ from samplerkit.storage.ids import checked_ids, checked_index
 from samplerkit.storage.per_process import storage_for
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tokens.arguments import PARTS, Extent, TokenPaths, shares_of
-from samplerkit.storage.tokens.token_files import Opened
+from samplerkit.storage.tokens.token_files import OpenedFiles
 from samplerkit.storage.urls import is_remote
 
 Array = npt.NDArray[Any]
@@ -200,13 +200,13 @@ class MegatronDataset:
         return {name: value for name, value in self.__dict__.items() if name not in {"samples", "_begins"}}
 
     @cached_property
-    def _token_files(self) -> Opened:
+    def _token_files(self) -> OpenedFiles:
         """The files; the first access opens them."""
         paths = [TokenPaths.of(prefix) for prefix in self.prefixes]
         for prefix, path in zip(self.prefixes, paths, strict=True):
             if path.index is None:
                 raise ArgumentValueError("prefixes", "must be prefixes of a .bin and an .idx", prefix)
-        return Opened(paths, None, self._storage, whole=False)
+        return OpenedFiles(paths, None, self._storage, whole=False)
 
     def _lengths(self, corpus: int) -> Array:
         """Returns the length of each sequence of a corpus; their sum is checked against the file."""

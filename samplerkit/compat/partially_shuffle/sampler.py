@@ -200,7 +200,7 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
             ArgumentValueError: `epoch` is negative.
         """
         if self._is_positioned:
-            self._cursor.go_to(self._checked_epoch(epoch), self._cursor.at.start)
+            self._cursor.go_to(self._checked_epoch(epoch), self._cursor.current.start)
         else:
             super().set_epoch(epoch)
 

@@ -14,7 +14,7 @@ from samplerkit.errors import StateError
 from samplerkit.loading.cursor import FunctionCursor, Iteration
 from samplerkit.loading.state.state import Place, State
 from samplerkit.loading.torch_sampler import EpochByCursor, TorchNames
-from samplerkit.loading.world import detect_world, require_still
+from samplerkit.loading.world import detect_world, require_same_world
 from samplerkit.order import arguments
 from samplerkit.order.algebra import Shard
 from samplerkit.order.caching import cached_property
@@ -69,7 +69,7 @@ class GivenRank(TorchNames):
         return self._given.world(detect_world() if self._given.asks_the_job else None)
 
     def _require_still(self) -> None:
-        require_still(self.world, self._current_world)
+        require_same_world(self.world, self._current_world)
 
 
 class ResumableSampler(EpochByCursor, torch.utils.data.DistributedSampler[Item_co]):
@@ -172,12 +172,12 @@ class EpochSampler(ResumableSampler[Item_co]):
     @property
     def yielded(self) -> int:
         """The number of this rank's items of the epoch that were yielded: torchdata's name. Read-only."""
-        return self._cursor.at.start // self.world.num_shards + self._cursor.at.taken
+        return self._cursor.current.start // self.world.num_shards + self._cursor.current.taken
 
     @property
     def next_yielded(self) -> int | None:
         """The value of `yielded` at which the next iteration resumes a loaded state; None without one."""
-        place = self._cursor.at
+        place = self._cursor.current
         return place.start // self.world.num_shards if place.start > 0 and not place.is_open else None
 
     def __iter__(self) -> Iterator[Item_co]:

@@ -220,7 +220,7 @@ def samples_of(pieces: Iterator[bytes], url: str) -> Iterator[dict[str, Any]]:
 def _files(stream: _Stream, url: str) -> Iterator[tuple[int, bytes, bytes]]:
     """Yields the offset of the header, the name and the data of each file of an archive."""
     walk, has_more = Walk(stream.read, stream.ahead, url), True
-    members = walk.found
+    members = walk.members
     while has_more:
         has_more = walk.step()
         for number, name in enumerate(members.names):

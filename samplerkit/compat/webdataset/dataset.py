@@ -20,7 +20,7 @@ from samplerkit.compat.webdataset.fluent import Fluent
 from samplerkit.compat.webdataset.handlers import Handler
 from samplerkit.compat.webdataset.reading import FOREVER, SamplePipeline, WorkerPlace, WorkerSlot
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, StateError
-from samplerkit.loading.state.state import digest, mismatch, require_fields, whole
+from samplerkit.loading.state.state import digest, int_in, mismatch, require_fields
 from samplerkit.order import arguments
 from samplerkit.order.arguments import INT64_MAX
 from samplerkit.order.deal import World
@@ -50,7 +50,7 @@ def _restore(saved: Any, pipeline: SamplePipeline, slot: WorkerSlot) -> WorkerPl
             hint = "a samplerkit.Loader over a TarDataset resumes on any number of ranks and workers"
             raise mismatch(name, saved.get(name), value, hint)
     numbers: dict[str, Any] = {name: saved.get(name) for name in asdict(WorkerPlace(0))}
-    require_fields("state", numbers, dict.fromkeys(numbers, whole(0, INT64_MAX)))
+    require_fields("state", numbers, dict.fromkeys(numbers, int_in(0, INT64_MAX)))
     return WorkerPlace(**numbers)
 
 

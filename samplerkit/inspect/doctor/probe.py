@@ -24,7 +24,7 @@ import torch
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError
 from samplerkit.inspect.doctor.inspection import Inspection
 from samplerkit.inspect.view import loader_of
-from samplerkit.loading.generators import kept_generators
+from samplerkit.loading.generators import preserved_generators
 from samplerkit.loading.state.identity import seeds_of
 from samplerkit.loading.state.state import digest
 
@@ -96,7 +96,7 @@ def digests_of(loader: Any, world: Any = None) -> dict[str, str]:
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Seeds the process-wide random states within the `with` block, and restores them afterwards."""
-    with kept_generators():
+    with preserved_generators():
         random.seed(seed)
         np.random.seed(seed)  # noqa: NPY002  # the legacy state, from which other code draws
         torch.default_generator.manual_seed(seed)

@@ -159,7 +159,7 @@ def resume_inexact(setup: Inspection) -> Faults:
     if setup.num_workers == 0 or type(setup.loader) is not torch.utils.data.DataLoader or not setup.bridges:
         return
     # A sampler that starts inside of an epoch has loaded a state.
-    if setup.saves_state or setup.bridges[0]._cursor.at.start > 0:
+    if setup.saves_state or setup.bridges[0]._cursor.current.start > 0:
         ahead = setup.num_workers * (setup.loader.prefetch_factor or 2)
         yield Fault(
             f"the state of TorchSampler is up to {ahead} batches ahead of what the loop received, since "

@@ -34,8 +34,8 @@ def map_leaves(function: Callable[[Any], Any], batch: Any) -> Any:
         return function(batch)
     if isinstance(batch, _PLAIN):
         return batch
-    found = {key: (part, map_leaves(function, part)) for key, part in _parts(batch)}
-    changes = {key: new for key, (old, new) in found.items() if new is not old}
+    parts = {key: (part, map_leaves(function, part)) for key, part in _parts(batch)}
+    changes = {key: new for key, (old, new) in parts.items() if new is not old}
     return _changed(batch, changes) if changes else batch
 
 
@@ -48,14 +48,14 @@ def is_leaf(item: Any) -> bool:
 
 def leaves(batch: Any) -> list[Any]:
     """Gives the leaves of a batch, from left to right."""
-    found: list[Any] = []
+    collected: list[Any] = []
 
-    def note(leaf: Any) -> Any:
-        found.append(leaf)
+    def collect(leaf: Any) -> Any:
+        collected.append(leaf)
         return leaf
 
-    map_leaves(note, batch)
-    return found
+    map_leaves(collect, batch)
+    return collected
 
 
 def storages(leaf: Any) -> Iterator[Any]:
@@ -94,12 +94,12 @@ def _changed(batch: Any, changes: dict[Any, Any]) -> Any:
     if isinstance(batch, tuple) and not is_dataclass:
         items = [changes.get(place, item) for place, item in enumerate(batch)]
         try:
-            made = tuple.__new__(kind, items)
+            rebuilt = tuple.__new__(kind, items)
         except TypeError:  # one of C, as `torch.return_types`
             return kind(items)
         if hasattr(batch, "__dict__"):
-            vars(made).update(vars(batch))
-        return made
+            vars(rebuilt).update(vars(batch))
+        return rebuilt
     if not (is_dataclass or isinstance(batch, list | MutableMapping)):
         return kind({**batch, **changes})
     new: Any = copy.copy(batch)

@@ -23,7 +23,7 @@ from samplerkit.loading.device.streams import (
     pin_policy,
     require_available,
 )
-from samplerkit.loading.state.state import FieldCheck, Place, optional, require_fields, whole
+from samplerkit.loading.state.state import FieldCheck, Place, int_in, optional, require_fields
 from samplerkit.loading.stats import DeviceStats, StageCounts
 from samplerkit.loading.steps import with_bar
 from samplerkit.order import arguments
@@ -37,9 +37,9 @@ SCHEMA: Final = 1
 
 _CHECKS = {
     "schema": FieldCheck(lambda value: value == SCHEMA, "is not known to this version"),
-    "epoch": whole(0, LARGEST),
-    "step": whole(0, LARGEST),
-    "ended": optional(whole(0, LARGEST)),
+    "epoch": int_in(0, LARGEST),
+    "step": int_in(0, LARGEST),
+    "ended": optional(int_in(0, LARGEST)),
 }
 
 
@@ -218,7 +218,7 @@ class WrappedLoader:
 
     def iterate_on(self, make_stage: MakeStage, *, run_ahead: bool) -> Iterator[Any]:
         """Begins an epoch, or continues the one that was run into ahead; ends the iteration before."""
-        self._end(self._cursor.at)
+        self._end(self._cursor.current)
         if self._stage is None:
             self._stage = make_stage(self._begin(run_ahead=run_ahead))
         return self._deliver(self._cursor.begin(), self._stage, run_ahead=run_ahead)
@@ -234,7 +234,7 @@ class WrappedLoader:
         """
         epoch, before = arguments.epoch(epoch), self._cursor.epoch
         self._cursor.set_epoch(epoch)
-        if not self._cursor.at.is_open and (epoch != before or self._stage is None):
+        if not self._cursor.current.is_open and (epoch != before or self._stage is None):
             self._set_epoch_of_loader()
 
     def state_dict(self) -> dict[str, Any]:
@@ -261,13 +261,13 @@ class WrappedLoader:
             self._loader.load_state_dict(state)
             self._snapshot = copy.deepcopy(dict(state))
         else:
-            require_fields("state", state, _CHECKS, may_lack=("ended",))
+            require_fields("state", state, _CHECKS, missing_ok=("ended",))
             self._cursor.load(Place(state["epoch"], state["step"], state.get("ended")))
         self._must_set_epoch = not self._has_state
 
     def close(self) -> None:
         """Ends the thread, and the iteration under way."""
-        self._end(self._cursor.at)
+        self._end(self._cursor.current)
         self._drop_stage()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -285,9 +285,9 @@ class WrappedLoader:
         epoch, skipped = upcoming.epoch, upcoming.start
         if self._must_set_epoch:
             self._set_epoch_of_loader()
-        elif isinstance(known := getattr(_takes_epoch(self._loader), "epoch", None), int) and known != epoch:
+        elif isinstance(value := getattr(_epoch_owner(self._loader), "epoch", None), int) and value != epoch:
             # The sampler's epoch was set directly, not through this loader.
-            epoch = known
+            epoch = value
             self._cursor.go_to(epoch, skipped)
         # Worker processes are started by the thread that trains, as without a device loader.
         batches = iter(()) if upcoming.is_spent else iter(self._loader)
@@ -319,15 +319,15 @@ class WrappedLoader:
             self._end(iteration)
 
     def _end_epoch(self, iteration: Iteration, *, run_ahead: bool) -> None:
-        following, asked = iteration.epoch + 1, self._cursor.next_epoch
+        following, requested = iteration.epoch + 1, self._cursor.next_epoch
         self._cursor.end(iteration, at_its_end=True)
-        if run_ahead and asked in {None, following}:
+        if run_ahead and requested in {None, following}:
             if not iteration.taken:  # nothing is read ahead of an empty epoch
                 self._drop_stage()
             return  # else the thread has set the sampler's epoch, and reads it already
         self._drop_stage()
         self._must_set_epoch = False
-        if asked is not None:
+        if requested is not None:
             self._set_epoch_of_loader()
 
     def _end(self, iteration: Iteration) -> None:
@@ -388,12 +388,12 @@ def _snapshot_of(loader: Any) -> Any:
 
 def _set_epoch(loader: Any, epoch: int) -> None:
     """Sets the epoch of the loader, or else of the first of its samplers that has one."""
-    if (found := _takes_epoch(loader)) is not None:
-        found.set_epoch(epoch)
+    if (owner := _epoch_owner(loader)) is not None:
+        owner.set_epoch(epoch)
 
 
-def _takes_epoch(loader: Any) -> Any:
+def _epoch_owner(loader: Any) -> Any:
     """The first of a loader and its samplers that has `set_epoch`; None if there is none."""
     batches = getattr(loader, "batch_sampler", None)
-    found = (loader, getattr(loader, "sampler", None), batches, getattr(batches, "sampler", None))
-    return next((one for one in found if callable(getattr(one, "set_epoch", None))), None)
+    candidates = (loader, getattr(loader, "sampler", None), batches, getattr(batches, "sampler", None))
+    return next((item for item in candidates if callable(getattr(item, "set_epoch", None))), None)

@@ -130,10 +130,10 @@ def order_on(order: Order, device: torch.device | str) -> DeviceOrder:
     Example:
         >>> import samplerkit as sk
         >>> order = sk.RandomSampler(seed=7).order(10**12)
-        >>> there = order_on(order, "cpu")
-        >>> bool((there[5:1000:3].numpy() == order[5:1000:3]).all())
+        >>> on_device = order_on(order, "cpu")
+        >>> bool((on_device[5:1000:3].numpy() == order[5:1000:3]).all())
         True
-        >>> there[torch.tensor([[0, 999]])].shape
+        >>> on_device[torch.tensor([[0, 999]])].shape
         torch.Size([1, 2])
     """
     if not isinstance(order, Order):
@@ -144,12 +144,12 @@ def order_on(order: Order, device: torch.device | str) -> DeviceOrder:
         raise NotSupportedError(
             "device", "holds no numbers", str(checked), hint="evaluate it on another device"
         )
-    found = DeviceOrder(order, checked)
+    device_order = DeviceOrder(order, checked)
     step = max(1, len(order) // _COMPARED)
-    if not np.array_equal(found[::step].cpu().numpy(), order[::step]):
+    if not np.array_equal(device_order[::step].cpu().numpy(), order[::step]):
         problem = "gives other ids than the host: its integers do not wrap around in 64 bits"
         raise NotSupportedError("device", problem, str(checked), hint="evaluate the order on the host")
-    return found
+    return device_order
 
 
 def _evaluation(order: Order, device: torch.device) -> Evaluate:
@@ -173,8 +173,8 @@ def permutation_on(device: torch.device, size: int, key: Key, *indices: int) -> 
         tuple(torch.from_numpy(np.stack(constants).astype(np.uint64).view(np.int64)).to(device))
         for constants in (network.factors, network.terms)
     )
-    there = Network(size, *half_modular_domain(size), factors, terms)
-    return partial(_permuted, there, 32 if size < NARROW_LIMIT else 64)
+    on_device = Network(size, *half_modular_domain(size), factors, terms)
+    return partial(_permuted, on_device, 32 if size < NARROW_LIMIT else 64)
 
 
 def _permuted(network: Network, width: int, positions: torch.Tensor) -> torch.Tensor:
@@ -225,8 +225,8 @@ def shifted_(values: torch.Tensor, bits: int, width: int) -> torch.Tensor:
 
 
 def _table(device: torch.device, ids: Ids) -> Evaluate:
-    there = torch.tensor(ids, device=device)
-    return lambda positions: there[positions]
+    on_device = torch.tensor(ids, device=device)
+    return lambda positions: on_device[positions]
 
 
 def _shard(device: torch.device, order: Order, num_shards: int, first: int, _length: int) -> Evaluate:

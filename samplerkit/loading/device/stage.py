@@ -25,7 +25,7 @@ from samplerkit.loading.background import (
     Channel,
     end_at_exit,
     ended_iteration,
-    not_an_end,
+    not_stop_iteration,
     require_process,
     start_thread,
 )
@@ -119,7 +119,7 @@ class DeviceStage(Iterator[Any]):
         """
         if self._is_over:
             raise StopIteration
-        asked = time.perf_counter()
+        start = time.perf_counter()
         self._require_usable()
         # To ask for a batch is to be done with the one before: now its memory can be fenced and reused.
         self._release()
@@ -127,8 +127,8 @@ class DeviceStage(Iterator[Any]):
         queued = len(self._channel)
         item = self._channel.get()
         if not isinstance(item, LoadedBatch):
-            return self._end_of_epoch_or_all(item)
-        wait = time.perf_counter() - asked
+            return self._handle_end(item)
+        wait = time.perf_counter() - start
         # What the allocator does not know of lives as long as the loop's work on it.
         self._received = self._streams.receive(item.ready, item.storages), item.opaque
         # A slot is given back with a batch and not after it, so that the thread loads while the loop trains.
@@ -186,7 +186,7 @@ class DeviceStage(Iterator[Any]):
             self._thread = producer.thread()
             start_thread(self._thread)
 
-    def _end_of_epoch_or_all(self, item: EpochEnd | BaseException | None) -> EpochEnd:
+    def _handle_end(self, item: EpochEnd | BaseException | None) -> EpochEnd:
         if isinstance(item, EpochEnd):
             return item
         if item is None:
@@ -212,11 +212,11 @@ class BatchSlot:
 
     Args:
         fence: the event behind the loop's work on the batch that must be done with; None at the beginning.
-        kept: what of that batch lives until then; emptied once the fence has passed.
+        retained: what of that batch lives until then; emptied once the fence has passed.
     """
 
     fence: Any = None
-    kept: list[Any] = field(default_factory=list)
+    retained: list[Any] = field(default_factory=list)
 
 
 @dataclass(frozen=True, eq=False)
@@ -304,7 +304,7 @@ class Producer:
                 pass
             self.end()
         except BaseException as error:  # whatever it is, it belongs into the loop
-            self._channel.put(not_an_end(error, _WHERE))
+            self._channel.put(not_stop_iteration(error, _WHERE))
 
     def step(self) -> bool:
         """Makes one item once there is a slot for it; returns whether another one may follow."""
@@ -345,11 +345,11 @@ class Producer:
         try:
             value, ready = self._send(batch, slot)
         except BaseException as error:  # likewise
-            return not_an_end(error, _WHERE)
+            return not_stop_iteration(error, _WHERE)
         # The tree is walked here, in the loading thread, rather than in the loop.
-        found = leaves(value)
-        used = [storage for leaf in found for storage in storages(leaf)]
-        opaque = [leaf for leaf in found if is_opaque(leaf)]
+        value_leaves = leaves(value)
+        used = [storage for leaf in value_leaves for storage in storages(leaf)]
+        opaque = [leaf for leaf in value_leaves if is_opaque(leaf)]
         copied = time.perf_counter() - sending
         return LoadedBatch(value, ready, used, opaque, loaded - started, computed, copied, warning)
 
@@ -359,7 +359,7 @@ class Producer:
         host = map_leaves(streams.pin, batch) if self._pins else batch
         if slot.fence is not None:
             streams.wait(slot.fence)
-        slot.kept.clear()
+        slot.retained.clear()
         while self._sources and streams.has_passed(self._sources[0][0]):
             self._sources.popleft()
         # An object may move itself in place: then only its tensors still know where they came from.

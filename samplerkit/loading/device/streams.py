@@ -104,7 +104,7 @@ class DeviceStreams(Streams):
 
     def side(self, sources: Iterable[Any]) -> AbstractContextManager[Any]:
         """The context of the device module."""
-        if any(isinstance(source, torch.Tensor) and self._is_there(source) for source in sources):
+        if any(isinstance(source, torch.Tensor) and self._is_on_device(source) for source in sources):
             # A loader that works on the device does so on this thread's own stream.
             self._side.wait_stream(self._module.current_stream(self._device))
         context: AbstractContextManager[Any] = self._module.stream(self._side)
@@ -123,7 +123,7 @@ class DeviceStreams(Streams):
         stream = self._module.current_stream(self._device)
         stream.wait_event(ready)
         for storage in storages:
-            if not isinstance(storage, torch.Tensor) or self._is_there(storage):
+            if not isinstance(storage, torch.Tensor) or self._is_on_device(storage):
                 storage.record_stream(stream)
         return stream
 
@@ -145,7 +145,7 @@ class DeviceStreams(Streams):
         """Waits without the interpreter's lock."""
         event.synchronize()
 
-    def _is_there(self, tensor: torch.Tensor) -> bool:
+    def _is_on_device(self, tensor: torch.Tensor) -> bool:
         return tensor.device.type == self._device.type
 
 
@@ -174,8 +174,8 @@ def current_device() -> torch.device:
     """Gives the accelerator of this process, or the cpu where there is none."""
     if not hasattr(torch, "accelerator"):  # before torch 2.6
         return torch.device(torch._C._get_accelerator())
-    found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    return torch.device("cpu") if found is None else found
+    device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    return torch.device("cpu") if device is None else device
 
 
 def checked_device(device: Any) -> torch.device:
@@ -246,9 +246,9 @@ def pinned(leaf: Any) -> Any:
         return leaf
     if not callable(getattr(type(leaf), "pin_memory", None)):
         return leaf
-    found = leaf.pin_memory()
-    is_like_it = type(found) is type(leaf) if is_tensor else callable(getattr(type(found), "to", None))
-    return found if is_like_it else leaf
+    result = leaf.pin_memory()
+    is_same_kind = type(result) is type(leaf) if is_tensor else callable(getattr(type(result), "to", None))
+    return result if is_same_kind else leaf
 
 
 def _takes_non_blocking(to: Callable[..., Any]) -> bool:

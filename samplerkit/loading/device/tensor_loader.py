@@ -183,14 +183,14 @@ def _rows_at(ids: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
 
 def _device_and_rows(data: Any) -> tuple[torch.device, int]:
     """Gives the device of tensors, and how many rows each of them has."""
-    found = set()
+    pairs = set()
     for tensor in leaves(data):
         if not isinstance(tensor, torch.Tensor) or not tensor.ndim:
             raise ArgumentTypeError("data", "must hold tensors with rows", tensor)
-        found.add((tensor.device, len(tensor)))
-    if not found:
+        pairs.add((tensor.device, len(tensor)))
+    if not pairs:
         raise ArgumentTypeError("data", "holds no tensor", data)
-    if len(found) > 1:
-        shown = sorted(f"{rows} rows on {device}" for device, rows in found)
+    if len(pairs) > 1:
+        shown = sorted(f"{rows} rows on {device}" for device, rows in pairs)
         raise ArgumentValueError("data", "must be on one device, and have as many rows each", shown)
-    return found.pop()
+    return pairs.pop()

@@ -19,11 +19,11 @@ from samplerkit.loading.state.state import (
     TEXT,
     Section,
     State,
-    listed,
+    int_in,
+    list_of,
     mismatch,
     optional,
     require_fields,
-    whole,
 )
 from samplerkit.order.arguments import LARGEST
 from samplerkit.order.caching import Latest, cached_property
@@ -40,8 +40,8 @@ from samplerkit.samplers.mixing.ledger import Ledger
 _CHECKS = {
     "recipe": TEXT,
     "lengths": optional(TEXT),
-    "abreast": whole(1, MOST_ABREAST),
-    "window": optional(listed(whole(0, LARGEST), 2)),
+    "abreast": int_in(1, MOST_ABREAST),
+    "window": optional(list_of(int_in(0, LARGEST), 2)),
 }
 _HINT = "make the batches as they were made when the state was saved"
 _GLOBAL_BATCH = "says a global_batch, and a step is one batch of the recipe a rank"
@@ -66,15 +66,15 @@ class EpochBatches(EpochUnits):
     inner: EpochUnits
 
     @property
-    def known(self) -> tuple[int, int]:
+    def saved_window(self) -> tuple[int, int]:
         """The window that a state names in this epoch, and the batches before it."""
-        epoch, known = self.unit.known
-        return known if epoch == self.epoch else (0, 0)
+        epoch, window = self.unit.saved_window
+        return window if epoch == self.epoch else (0, 0)
 
     @cached_property
     def plan(self) -> BatchPlan:
         """The plan of the epoch."""
-        return self.plans.plan(self.epoch, self.known)
+        return self.plans.plan(self.epoch, self.saved_window)
 
     @property
     def total(self) -> BatchPlan:
@@ -82,7 +82,7 @@ class EpochBatches(EpochUnits):
         return self.plan
 
     @property
-    def is_looked_up(self) -> bool:
+    def is_random_access(self) -> bool:
         """Whether any batch costs the same to find: in plans of windows a batch costs its window."""
         return self.plan.window is None
 
@@ -98,22 +98,22 @@ class EpochBatches(EpochUnits):
             dealt: the number of the one unit of each step.
         """
         numbers = np.array([units[0] for units in dealt], dtype=np.int64)
-        again: Ids | None = None
+        repeats: Ids | None = None
         if not self.plan.has(int(numbers.max())):
-            again, numbers = np.divmod(numbers, len(self.plan))
-        found = self.plan.samples(numbers)
-        draws = found.positions
-        if again is not None:
-            draws = draws + np.repeat(again * self.num_draws, np.diff(found.edges))
-        return [_read(found, slice(a, b), draws[a:b]) for a, b in pairwise(found.edges.tolist())]
+            repeats, numbers = np.divmod(numbers, len(self.plan))
+        samples = self.plan.samples(numbers)
+        draws = samples.positions
+        if repeats is not None:
+            draws = draws + np.repeat(repeats * self.num_draws, np.diff(samples.edges))
+        return [_step_samples(samples, slice(a, b), draws[a:b]) for a, b in pairwise(samples.edges.tolist())]
 
     def passes(self, draws: range | Ids) -> Ids:
         """Returns the pass over its source of each draw."""
-        return self.plan.passes_at(self._repeated(draws))
+        return self.plan.passes_at(self._wrapped(draws))
 
     def epochs(self, draws: range | Ids) -> Ids:
         """Returns the epoch of its source of each draw."""
-        return self.plan.epochs_at(self.epoch, self._repeated(draws))
+        return self.plan.epochs_at(self.epoch, self._wrapped(draws))
 
     def in_sequence(self, begin: int, end: int) -> FlattenedBatches:
         """Returns the samples of the batches from one to another."""
@@ -126,12 +126,12 @@ class EpochBatches(EpochUnits):
             first: the number.
             count: how many. With fewer samples, the last parts are pads that repeat the first ones.
         """
-        found = self.plan.samples(np.arange(first, len(self.plan)))
-        places = np.split(np.arange(found.ids.size), found.edges[1:-1])
+        samples = self.plan.samples(np.arange(first, len(self.plan)))
+        places = np.split(np.arange(samples.ids.size), samples.edges[1:-1])
         parts = halved(places, count, self.plans.recipe.count_multiple)
         turns = [divmod(number, len(parts)) for number in range(count)]
         return [
-            _read(found, parts[part], found.positions[parts[part]] + turn * self.num_draws)
+            _step_samples(samples, parts[part], samples.positions[parts[part]] + turn * self.num_draws)
             for turn, part in turns
         ]
 
@@ -156,13 +156,13 @@ class EpochBatches(EpochUnits):
 
     def require_position(self, state: State) -> None:
         """Refuses a position behind the end, or one that is not in the window that is named with it."""
-        position, (window, before) = state.position, self.known
+        position, (window, before) = state.position, self.saved_window
         if self.plans.window is not None:
             # Nothing before the window is evaluated: the pair saves that pass. And a state at the beginning
             # names the first window unseen, which may hold no batch.
             is_before = position < before
-            found = (0, 0) if is_before or position == 0 else self.plan.window_of(position)
-            if is_before or found != self.known:
+            actual = (0, 0) if is_before or position == 0 else self.plan.window_of(position)
+            if is_before or actual != self.saved_window:
                 raise StateError("window", "does not hold the position", [window, before], position)
         if position != before and not self.plan.has(position - 1):
             raise StateError("position", f"is outside of a plan of {len(self.plan)} batches", position)
@@ -199,19 +199,19 @@ class BatchUnit(Unit):
         inner: of what they are made: samples, or windows of tokens.
         words: the description of the recipe, made once: a user's recipe may change its attributes as it cuts.
         abreast: what a state has fixed; None before.
-        known: an epoch, with the window that a state names in it and the batches before that.
+        saved_window: an epoch, with the window that a state names in it and the batches before that.
         plans: those of the run, by its constants: made at first use, and again in a worker.
     """
 
     name = "batches"
     is_woven = False
-    epochs_kept = 2  # the next one may be begun ahead of its time, while batches of this one are looked up
+    epochs_cached = 2  # the next one may be begun ahead of its time, while batches of this one are looked up
 
     batches: BatchRecipe
     inner: Unit
     words: str
     abreast: int | None = None
-    known: tuple[int, tuple[int, int]] = (-1, (0, 0))
+    saved_window: tuple[int, tuple[int, int]] = (-1, (0, 0))
     plans: Latest[Plans] = field(default_factory=Latest)
 
     @classmethod
@@ -250,9 +250,9 @@ class BatchUnit(Unit):
         """Returns the layout that describes a dataset, where it is not its own."""
         return self.inner.described_layout(dataset)
 
-    def require_survivable(self, state: State) -> None:
+    def require_resumable(self, state: State) -> None:
         """Refuses a state of windows of another length."""
-        self.inner.require_survivable(state)
+        self.inner.require_resumable(state)
 
     def restored(self, run: RunFacts, state: State) -> BatchUnit:
         """Returns the batches of a state, if they are made as these are.
@@ -260,21 +260,21 @@ class BatchUnit(Unit):
         Raises:
             StateError: the section is missing, damaged, or of another recipe or other lengths.
         """
-        saved, here = state.sections.get(self.name, {}), self.of_epoch(run, 0).saved(0)[self.name]
+        saved, current = state.sections.get(self.name, {}), self.of_epoch(run, 0).saved(0)[self.name]
         require_fields(self.name, saved, _CHECKS)
         for name in ("recipe", "lengths"):
-            if saved[name] != here[name]:
-                raise mismatch(name, saved[name], here[name], _HINT)
+            if saved[name] != current[name]:
+                raise mismatch(name, saved[name], current[name], _HINT)
         if self.batches.abreast not in (None, saved["abreast"]):
             hint = "leave it out of the recipe: the state fixes it"
             raise mismatch("abreast", saved["abreast"], self.batches.abreast, hint)
         window = saved["window"]
-        if (window is None) != (here["window"] is None):
-            raise mismatch("window", window, here["window"], _HINT)
-        known = (-1, (0, 0)) if window is None else (state.epoch, (window[0], window[1]))
+        if (window is None) != (current["window"] is None):
+            raise mismatch("window", window, current["window"], _HINT)
+        saved_window = (-1, (0, 0)) if window is None else (state.epoch, (window[0], window[1]))
         # Plans of the same recipe are kept, so that lengths are not counted again.
-        plans = self.plans if here["abreast"] == saved["abreast"] else Latest[Plans]()
-        return replace(self, abreast=saved["abreast"], known=known, plans=plans)
+        plans = self.plans if current["abreast"] == saved["abreast"] else Latest[Plans]()
+        return replace(self, abreast=saved["abreast"], saved_window=saved_window, plans=plans)
 
     def _plans_of(self, run: RunFacts) -> Plans:
         def make() -> Plans:
@@ -284,10 +284,10 @@ class BatchUnit(Unit):
         return self.plans.get(run.constants, make).read_by(run.recipe)
 
 
-def _read(found: BatchSamples, chosen: Any, draws: Ids) -> StepSamples:
+def _step_samples(samples: BatchSamples, places: Any, draws: Ids) -> StepSamples:
     """Returns what is read of a batch, or of a part of one."""
-    segments = None if found.segments is None else found.segments.at(chosen).of_one_batch()
-    return StepSamples(found.ids[chosen], draws, segments)
+    segments = None if samples.segments is None else samples.segments.at(places).of_one_batch()
+    return StepSamples(samples.ids[places], draws, segments)
 
 
 _COUNTED_AT_ONCE = 1024
@@ -330,15 +330,15 @@ class FlattenedBatches(Order):
 
     def ids_at(self, positions: Ids) -> Ids:
         batches = interval_of(self._edges, positions)
-        numbers, of_each = distinct(batches)
-        found = self.plan.samples(self.begin + numbers)
-        ids: Ids = found.ids[found.edges[of_each] + positions - self._edges[batches]]
+        numbers, inverse = distinct(batches)
+        samples = self.plan.samples(self.begin + numbers)
+        ids: Ids = samples.ids[samples.edges[inverse] + positions - self._edges[batches]]
         return ids
 
     def locate(self, ids: Ids) -> Located:
         batches = np.unique(self.plan.locate(ids)[1])
         batches = batches[(batches >= self.begin) & (batches < self.end)]
-        found, begins = self.plan.samples(batches), self._edges[batches - self.begin]
+        samples, begins = self.plan.samples(batches), self._edges[batches - self.begin]
         # An id that is given twice is found twice.
-        places, which = Occurrences(ids).locate(found.ids)
-        return which, numbers_in(begins, np.diff(found.edges))[places]
+        places, indices = Occurrences(ids).locate(samples.ids)
+        return indices, numbers_in(begins, np.diff(samples.edges))[places]

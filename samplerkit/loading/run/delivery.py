@@ -106,14 +106,14 @@ class Delivery:
     def job_steps(self) -> int:
         """The number of steps that the ranks take together: that of the rank with the most batches."""
         size = self.size
-        stage = next((one for one in reversed(self.stages) if one.begin < size), self.stages[0])
-        left = size - stage.begin
-        return stage.step + (left // stage.size if self.tail == "drop" else -(-left // stage.size))
+        stage = next((stage for stage in reversed(self.stages) if stage.begin < size), self.stages[0])
+        remaining = size - stage.begin
+        return stage.step + (remaining // stage.size if self.tail == "drop" else -(-remaining // stage.size))
 
     def samples(self, shard: int) -> int:
         """Returns the number of samples that a rank gets, pads included."""
         end = self.first(self.job_steps) if self.tail == "drop" else self.size
-        least, larger = self._shared(end - self.start)
+        least, larger = self._per_rank(end - self.start)
         return least + (self.slot(shard) < larger)
 
     def steps(self, shard: int) -> int:
@@ -124,28 +124,28 @@ class Delivery:
     def has(self, shard: int, step: int) -> bool:
         """Returns whether a rank has a batch in a step, without counting later steps."""
         slot = self.slot(shard) if self.tail == "ragged" else 0
-        return self.is_of_the_job(step, slot)
+        return self.job_has(step, slot)
 
-    def is_of_the_job(self, step: int, slot: int = 0) -> bool:
+    def job_has(self, step: int, slot: int = 0) -> bool:
         """Returns whether any rank has a batch in a step; with `slot`, whether the rank of that seat has."""
         needed = self.stage_of(step).size - 1 if self.tail == "drop" else slot
-        return step >= 0 and self._is_there(self.first(step) + needed)
+        return step >= 0 and self._exists(self.first(step) + needed)
 
-    def is_whole(self, step: int) -> bool:
+    def is_full(self, step: int) -> bool:
         """Returns whether the rest fills a step."""
-        return self._is_there(self.first(step + 1) - 1)
+        return self._exists(self.first(step + 1) - 1)
 
     def position_after(self, steps: int) -> int:
         """Returns the position up to which the first steps have consumed the order."""
         end = self.first(steps)
-        return end if steps == 0 or self._is_there(end - 1) else self.size
+        return end if steps == 0 or self._exists(end - 1) else self.size
 
     def is_over_after(self, steps: int) -> bool:
         """Returns whether the first steps leave nothing to any rank, of an epoch that has begun.
 
         This is a fact of the job: a rank whose own samples are at their end may be one step before it.
         """
-        return (steps > 0 or self.start > 0) and not self.is_of_the_job(steps)
+        return (steps > 0 or self.start > 0) and not self.job_has(steps)
 
     def positions(self, shard: int, step: int) -> Ids:
         """Returns the positions that a rank reads in a step.
@@ -158,9 +158,9 @@ class Delivery:
     def dealt(self, shard: int, step: int) -> range | Ids:
         """Returns the same positions, as a range if they are evenly spaced."""
         first, slot, covered = self.first(step), self.slot(shard), self.stage_of(step).size
-        if not self.is_whole(step):
+        if not self.is_full(step):
             covered = 0 if self.tail == "drop" else self.size - first
-        least, larger = self._shared(covered)
+        least, larger = self._per_rank(covered)
         count = least + (slot < larger)
         if self._fits_lanes:
             begin = first + slot
@@ -168,14 +168,14 @@ class Delivery:
         begin = slot * least + min(slot, larger)
         return self._in_lane_order(first, covered, np.arange(begin, begin + count))
 
-    def _shared(self, covered: int) -> tuple[int, int]:
+    def _per_rank(self, covered: int) -> tuple[int, int]:
         """Returns how many of some samples each rank gets at least, and how many ranks get one more."""
         least, larger = divmod(covered, self.num_shards)
         return (least, larger) if self.tail == "ragged" else (least + (larger > 0), 0)
 
     def dealt_in(self, shard: int, steps: range) -> list[range | Ids]:
         """Returns `dealt` for each of some steps; at once, if they are dealt in the same way."""
-        if self.ramp or not self._fits_lanes or not self.is_whole(steps[-1]):
+        if self.ramp or not self._fits_lanes or not self.is_full(steps[-1]):
             return [self.dealt(shard, step) for step in steps]
         slot, covered = self.slot(shard), self.global_batch
         begins = range(self.first(steps[0]) + slot, self.first(steps[-1] + 1), covered * steps.step)
@@ -186,7 +186,7 @@ class Delivery:
         stage = self.stage_of(step)
         return stage.begin + (step - stage.step) * stage.size
 
-    def _is_there(self, position: int) -> bool:
+    def _exists(self, position: int) -> bool:
         return position < self.total if isinstance(self.total, int) else self.total.has(position)
 
     def slot(self, shard: int) -> int:
@@ -236,10 +236,10 @@ def stages_of(start: int, size: int, ramp: Ramp) -> tuple[SameSteps, ...]:
 EVALUATED_AT_ONCE = 8192
 """Ids that are computed at once: a call costs as much for one batch as for a few thousand ids."""
 
-LOOKED_UP_AT_ONCE = 65_536
+SET_AT_ONCE = 65_536
 """The same for the batches of a whole set, whose samples are in a few hundred buckets."""
 
-FIRST_PART = 8
+FIRST_DIVISOR = 8
 """So many times fewer are computed at first: a loop that begins or resumes waits for its first batch."""
 
 
@@ -336,19 +336,19 @@ class Reading:
         return ((step, samples.ids) for step, samples in self.samples(first, stride))
 
     def samples(
-        self, first: int = 0, stride: int = 1, about: Sequence[str] = ()
+        self, first: int = 0, stride: int = 1, columns: Sequence[str] = ()
     ) -> Iterator[tuple[int, StepSamples]]:
         """Iterates over the steps and what is read in them.
 
         Args:
             first: the step to begin with.
             stride: every how many steps.
-            about: further values of each sample besides its id, `passes` or `epochs`: the `columns` of what
+            columns: further values of each sample besides its id, `passes` or `epochs`: the `columns` of what
                 is read.
         """
         size = self.units.expected_size * self.delivery.batch_size
-        most = LOOKED_UP_AT_ONCE if self.units.is_looked_up else EVALUATED_AT_ONCE
-        at_once = max(1, most // FIRST_PART // size)
+        most = SET_AT_ONCE if self.units.is_random_access else EVALUATED_AT_ONCE
+        at_once = max(1, most // FIRST_DIVISOR // size)
         while True:
             steps = range(first, first + at_once * stride, stride)
             steps = steps[: bisect_left(steps, True, key=lambda step: not self.has(step))]
@@ -358,19 +358,19 @@ class Reading:
                 read = self._read([(self.shard, step) for step in steps])
             else:
                 read = self.units.samples(self.delivery.dealt_in(self.shard, steps))
-            yield from zip(steps, self._with_columns(read, about), strict=True)
+            yield from zip(steps, self._with_columns(read, columns), strict=True)
             # Batches may hold very few samples, or very many: how many shows as one goes.
             size = max(1, sum(samples.ids.size for samples in read) // len(read))
             at_once = max(1, min(2 * at_once, most // size))
             first = steps[-1] + stride
 
-    def _with_columns(self, read: list[StepSamples], about: Sequence[str]) -> list[StepSamples]:
+    def _with_columns(self, read: list[StepSamples], names: Sequence[str]) -> list[StepSamples]:
         """Adds the requested values of samples: for many steps at once, as with ids."""
-        if not about:
+        if not names:
             return read
         draws = np.concatenate([as_array(samples.draws) for samples in read])
         units = self.units
-        columns = [units.passes(draws) if name == "passes" else units.epochs(draws) for name in about]
+        columns = [units.passes(draws) if name == "passes" else units.epochs(draws) for name in names]
         edges = accumulate((samples.ids.size for samples in read), initial=0)
         return [
             samples._replace(columns=tuple(column[a:b] for column in columns))
@@ -382,13 +382,13 @@ class Reading:
             raise OutOfDatasetError("step", f"must be in [0, {self.steps})", step)
 
     def _is_split(self, step: int) -> bool:
-        return self.delivery.tail == "split" and not self.delivery.is_whole(step)
+        return self.delivery.tail == "split" and not self.delivery.is_full(step)
 
     def _read(self, dealt: Sequence[tuple[int, int]]) -> list[StepSamples]:
         """Returns what ranks read in steps, those of the last step last."""
-        whole = [one for one in dealt if not self._is_split(one[1])]
-        read = self.units.samples([self.delivery.dealt(*one) for one in whole]) if whole else []
-        if split := dealt[len(whole) :]:
+        full = [pair for pair in dealt if not self._is_split(pair[1])]
+        read = self.units.samples([self.delivery.dealt(*pair) for pair in full]) if full else []
+        if split := dealt[len(full) :]:
             parts = self.units.parts(self.delivery.first(split[0][1]), self.delivery.num_shards)
             read += [parts[self.delivery.slot(rank)] for rank, _ in split]
         return read

@@ -23,7 +23,7 @@ from samplerkit.order.typing import Ids
 MOST_MARKED = 1 << 30
 """The largest dataset of which `unread` marks each sample, in a byte."""
 
-_ORDERS_KEPT = 4
+_ORDERS_CACHED = 4
 
 
 @final
@@ -105,12 +105,12 @@ class History(Order):
         return edges_of(np.array(sizes, dtype=np.int64))
 
     @cached_property
-    def _kept(self) -> Latest[Order]:
-        return Latest(_ORDERS_KEPT)
+    def _orders(self) -> Latest[Order]:
+        return Latest(_ORDERS_CACHED)
 
     def _samples(self, number: int) -> Order:
         epoch, begin, end = self.parts[number]
-        return self._kept.get(number, lambda: self.run.epoch(epoch).in_sequence(begin, end))
+        return self._orders.get(number, lambda: self.run.epoch(epoch).in_sequence(begin, end))
 
     def __len__(self) -> int:
         return int(self._edges[-1]) if self.num_samples is None else self.num_samples
@@ -131,13 +131,13 @@ class History(Order):
         return epochs[self.passes_at(self._checked(arguments.integers("positions", positions)))]
 
     def locate(self, ids: Ids) -> Located:
-        found = [(np.zeros(0, dtype=np.int64),) * 2]
+        located = [(np.zeros(0, dtype=np.int64),) * 2]
         for number in range(len(self.parts)):
-            which, positions = self._samples(number).locate(ids)
-            found.append((which, positions + self._edges[number]))
-        which, positions = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
-        is_there = positions < len(self)
-        return which[is_there], positions[is_there]
+            indices, positions = self._samples(number).locate(ids)
+            located.append((indices, positions + self._edges[number]))
+        indices, positions = (np.concatenate(arrays) for arrays in zip(*located, strict=True))
+        is_inside = positions < len(self)
+        return indices[is_inside], positions[is_inside]
 
     def up_to(self, num_samples: int) -> History:
         """Returns the history up to so many samples.
@@ -146,10 +146,10 @@ class History(Order):
             ArgumentTypeError: no integer.
             OutOfDatasetError: there are not as many.
         """
-        wanted = arguments.integer("num_samples", num_samples)
-        if not 0 <= wanted <= len(self):
-            raise OutOfDatasetError("num_samples", f"must be in [0, {len(self)}]", wanted)
-        return replace(self, num_samples=wanted)
+        count = arguments.integer("num_samples", num_samples)
+        if not 0 <= count <= len(self):
+            raise OutOfDatasetError("num_samples", f"must be in [0, {len(self)}]", count)
+        return replace(self, num_samples=count)
 
     def since(self, state: Mapping[str, Any]) -> History:
         """Returns the samples read after an earlier state of this run; `up_to` has no effect on it.
@@ -159,15 +159,15 @@ class History(Order):
         """
         run, saved = self.run.replaced(tail=State.from_dict(state).tail).restored(state)
         past = Past.of(saved)
-        # What this history has forgotten is the oldest of theirs.
+        # What this history has forgotten is the oldest of the earlier ones.
         forgotten = self.past.older - past.older
         parts = list(_parts_of(run, past))
-        theirs = parts[max(0, forgotten) :]
-        *whole, (epoch, begin, end) = theirs or [(0, 0, 0)]
-        *same, (mine, mine_begin, mine_end) = self.parts[: len(theirs)] or [(0, 0, 0)]
-        if forgotten < 0 or (same, mine, mine_begin) != (whole, epoch, begin) or mine_end < end:
+        earlier = parts[max(0, forgotten) :]
+        *complete, (epoch, begin, end) = earlier or [(0, 0, 0)]
+        *same, (own_epoch, own_begin, own_end) = self.parts[: len(earlier)] or [(0, 0, 0)]
+        if forgotten < 0 or (same, own_epoch, own_begin) != (complete, epoch, begin) or own_end < end:
             raise StateError("state", "is not in the past of this history", saved.place)
-        rest = [(epoch, end, mine_end)] * (end < mine_end) + self.parts[len(theirs) :]
+        rest = [(epoch, end, own_end)] * (end < own_end) + self.parts[len(earlier) :]
         later = tuple(EpochsRead(epoch, 1, begin, end) for epoch, begin, end in rest)
         return History(self.run, Past(later, max(0, forgotten - len(parts))))
 

@@ -18,7 +18,7 @@ from samplerkit.loading.state.edits import EditHistory
 from samplerkit.loading.state.identity import (
     describe_chain,
     describe_dataset,
-    describe_looks,
+    describe_used_values,
     require_same_ids,
     resume_cost,
     section_of_ids,
@@ -201,14 +201,14 @@ class Run:
             StateError: it is damaged, of a newer schema or of another run.
         """
         state = State.from_dict(saved)
-        self.unit.require_survivable(state)
+        self.unit.require_resumable(state)
         dataset, _ = self.described
         if state.dataset != dataset and state.dataset in map(self._described_as, self.edits.smaller_trees()):
             state = replace(state, dataset=dataset)
-        here = self.state(Place(0, 0))
+        current = self.state(Place(0, 0))
         cost_of = partial(resume_cost, saved=state, sampler=self.recipe, dataset=self.dataset)
-        state.require_equal(here, () if allow is None else allow, None if allow is None else cost_of)
-        if {*state.differing(here)} - {"tail"}:
+        state.require_equal(current, () if allow is None else allow, None if allow is None else cost_of)
+        if {*state.differing(current)} - {"tail"}:
             # This order cannot find the samples that another one has read.
             state = Past.of(state).forgotten().in_state(state)
         state = self.unit.converted(self._facts, state, self.world.num_shards * self.batch_size)
@@ -223,7 +223,7 @@ class Run:
 
     def _described_as(self, dataset: Any) -> str:
         described = describe_dataset(dataset, self.unit.described_layout(dataset))
-        return described + describe_looks(self.recipe, dataset)
+        return described + describe_used_values(self.recipe, dataset)
 
     def replaced(self, **changed: Any) -> Run:
         """Returns the run with some fields replaced, and its cached values: the world is found only once."""
@@ -239,7 +239,7 @@ class Run:
 
     @cached_property
     def _epochs(self) -> Latest[EpochUnits]:
-        return Latest(self.unit.epochs_kept)
+        return Latest(self.unit.epochs_cached)
 
     @cached_property
     def _readings(self) -> Latest[Reading]:
@@ -334,7 +334,7 @@ def beginning_of(sampler: Sampler, dataset: Any, batches: BatchRecipe | None = N
                 "leave the outer one out: a loader deals",
             )
             raise CompositionError(type(link).__name__, problem, hint=hint)
-    begins = (0, 0) if outermost[1] is None else outermost[1](len(Layout.of(dataset)))
-    if batches is not None and begins[1]:
-        raise NotSupportedError("batches", "are counted, and the sampler begins at a sample", begins[1])
-    return begins
+    start = (0, 0) if outermost[1] is None else outermost[1](len(Layout.of(dataset)))
+    if batches is not None and start[1]:
+        raise NotSupportedError("batches", "are counted, and the sampler begins at a sample", start[1])
+    return start

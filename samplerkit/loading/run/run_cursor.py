@@ -19,7 +19,7 @@ from samplerkit.loading.run.units import StepSamples
 from samplerkit.loading.state.edits import require_divided
 from samplerkit.loading.state.past import EpochsRead, Past
 from samplerkit.loading.state.state import Place
-from samplerkit.loading.world import require_still, world_of
+from samplerkit.loading.world import require_same_world, world_of
 from samplerkit.order import arguments
 from samplerkit.samplers.mixing.edit import Edit, lines_of
 from samplerkit.samplers.mixing.ledger import Ledger
@@ -92,7 +92,7 @@ class RunCursor(Cursor):
         # An edit must not change what was read, wherever the run went or goes back to. Epochs that were read
         # beyond the place count as a whole.
         place = self.place()
-        ends = [one.epoch + one.epochs for one in self.at.past.stretches if one.is_beyond(place)]
+        ends = [part.epoch + part.epochs for part in self.current.past.stretches if part.is_after(place)]
         read = [(place.epoch, place.position), *((epoch, 0) for epoch in ends)]
         self._requested = max(self.run.epoch(epoch).run_position(position) for epoch, position in read)
 
@@ -104,7 +104,7 @@ class RunCursor(Cursor):
             WorldError: the process group says other numbers than were taken.
         """
         run = self.run
-        require_still(run.world, partial(world_of, run.recipe, run.given_world))
+        require_same_world(run.world, partial(world_of, run.recipe, run.given_world))
         place = Place(iteration.epoch, iteration.start, iteration.epoch if iteration.is_spent else None)
 
         def identity() -> dict[str, Any]:
@@ -116,18 +116,18 @@ class RunCursor(Cursor):
         agree(run.world, self.agreement_seconds, identity)
         self._agreed = run
 
-    def steps(self, reading: Reading, about: Sequence[str] = ()) -> Iterator[tuple[int, StepSamples]]:
+    def steps(self, reading: Reading, columns: Sequence[str] = ()) -> Iterator[tuple[int, StepSamples]]:
         """Iterates over the steps of a reading, each by the edits that were made before it is requested.
 
         Args:
             reading: where it begins.
-            about: further values of each sample besides its id, as for `Reading.samples`.
+            columns: further values of each sample besides its id, as for `Reading.samples`.
         """
         following, run = 0, None
         while run is not self.run:
             run = self.run
             reading = run.reading(reading.epoch, reading.start)
-            for step, samples in reading.samples(following, about=about):
+            for step, samples in reading.samples(following, columns=columns):
                 # Other runs are not edited, and a process forked meanwhile could wait for the lock for ever.
                 if isinstance(run.recipe, Ledger):
                     with self.lock:
@@ -145,9 +145,9 @@ class RunCursor(Cursor):
         At the end of an epoch a state is after the samples that `tail="drop"` left out, which no worker
         requested.
         """
-        places = ((self.at.epoch, self.at.start), self.place()[:2])
-        begun = [self.run.epoch(epoch).run_position(position) for epoch, position in places]
-        return max(self._requested, *begun)
+        places = ((self.current.epoch, self.current.start), self.place()[:2])
+        starts = [self.run.epoch(epoch).run_position(position) for epoch, position in places]
+        return max(self._requested, *starts)
 
     def make_edit(self, edit: Edit | None, fields: Mapping[str, Any]) -> int:
         """Edits the run, and returns the position: see `Loader.edit`."""
@@ -175,7 +175,7 @@ class RunCursor(Cursor):
         if isinstance(run.recipe, Ledger):
             return run.recipe
         hint = "wrap it in Ledger(sampler), which also loads the states of the sampler alone"
-        if run.edits.are_below:
+        if run.edits.below_blocks:
             hint = "save a state, and start with a ledger below the BlockSampler that has one more edit"
         raise CompositionError("sampler", "is no ledger, and cannot be edited", run.recipe, hint=hint)
 
@@ -183,12 +183,12 @@ class RunCursor(Cursor):
         self.run = self.run.edited(ledger)
         self.edits = ledger.edits
 
-    def follow(self, edits: tuple[Edit, ...]) -> None:
+    def apply_edits(self, edits: tuple[Edit, ...]) -> None:
         """Makes the edits that were made in another process: a worker has its own run."""
-        while len(made := self.run.edits.ledger.edits) < len(edits):
-            self._edit(self.run.edits.ledger.edited(edits[len(made)]))
+        while len(own := self.run.edits.ledger.edits) < len(edits):
+            self._edit(self.run.edits.ledger.edited(edits[len(own)]))
 
-    def comes(self, reading: Reading, step: int) -> bool:
+    def has_step(self, reading: Reading, step: int) -> bool:
         """Whether a step comes; the ranks compare their edits before the first step that one changes.
 
         Args:

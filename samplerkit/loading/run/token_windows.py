@@ -14,7 +14,7 @@ from typing import Any, final
 from samplerkit.errors import StateError
 from samplerkit.loading.run.units import EpochUnits, RunFacts, Unit
 from samplerkit.loading.state.past import Past
-from samplerkit.loading.state.state import Section, State, mismatch, optional, require_fields, whole
+from samplerkit.loading.state.state import Section, State, int_in, mismatch, optional, require_fields
 from samplerkit.order.arguments import LARGEST
 from samplerkit.order.layout import Layout
 from samplerkit.samplers.base import Sampler
@@ -22,13 +22,13 @@ from samplerkit.samplers.block import block_layout, blocks_of, ledger_below, req
 from samplerkit.samplers.chain import RunConstants
 
 _CHECKS = {
-    "windows_per_block": whole(1, LARGEST),
-    "pool": optional(whole(1, LARGEST)),
-    "seq_len": optional(whole(1, LARGEST)),
-    "block_len": optional(whole(1, LARGEST)),
-    "tokens": optional(whole(0, LARGEST)),
+    "windows_per_block": int_in(1, LARGEST),
+    "pool": optional(int_in(1, LARGEST)),
+    "seq_len": optional(int_in(1, LARGEST)),
+    "block_len": optional(int_in(1, LARGEST)),
+    "tokens": optional(int_in(0, LARGEST)),
 }
-_OTHER = "differs from the saved state"
+_DIFFERS = "differs from the saved state"
 
 
 @final
@@ -70,7 +70,7 @@ class TokenWindowUnit(Unit):
         """Returns the blocks that describe a dataset; None where no `BlockSampler` orders them."""
         return None if self.pool is None else block_layout(dataset, self.windows_per_block)
 
-    def require_survivable(self, state: State) -> None:
+    def require_resumable(self, state: State) -> None:
         """Refuses a state of windows of another length, where the order does not survive that.
 
         Raises:
@@ -91,49 +91,49 @@ class TokenWindowUnit(Unit):
                 "may change only in a run that is read by a BlockSampler from the start, with one block_len= "
                 "that is a multiple of all lengths"
             )
-            raise self._other(saved, _OTHER, hint)
+            raise self._error(saved, _DIFFERS, hint)
         if self._differs_in_blocks(saved):
             hint = f"say block_len={saved['block_len']} as it was: seq_len alone may change"
             raise mismatch("block_len", saved["block_len"], self.block_len, hint)
         if state.unit != "samples":
-            raise self._other(saved, f"{_OTHER}, which counts batches", "make the loader with batch_size=")
+            raise self._error(saved, f"{_DIFFERS}, which counts batches", "make the loader with batch_size=")
 
-    def converted(self, run: RunFacts, state: State, samples_a_step: int) -> State:
+    def converted(self, run: RunFacts, state: State, samples_per_step: int) -> State:
         """Converts the position of a state to windows of this length."""
         saved = state.sections.get("tokens")
         if saved is None or saved["windows_per_block"] == self.windows_per_block or self.pool is None:
             return state
         before = saved["windows_per_block"]
         unlimited = run.recipe.undealt_order(run.dataset, state.epoch, constants=RunConstants(state.lanes))
-        of_pool, end = self.pool * before, len(unlimited) * before // self.windows_per_block
-        if state.limit is not None and state.limit % of_pool:
+        pool_size, end = self.pool * before, len(unlimited) * before // self.windows_per_block
+        if state.limit is not None and state.limit % pool_size:
             problem = "is no whole number of pools, so that another seq_len reads other tokens"
-            raise StateError("limit", problem, state.limit, f"a multiple of {of_pool}")
-        if state.position % of_pool and state.position != end:
-            raise self._within(saved, state.position, of_pool, end, samples_a_step)
+            raise StateError("limit", problem, state.limit, f"a multiple of {pool_size}")
+        if state.position % pool_size and state.position != end:
+            raise self._pool_error(saved, state.position, pool_size, end, samples_per_step)
         limit = None if state.limit is None else state.limit * self.windows_per_block // before
-        state = Past.of(state).rescaled(of_pool, before, self.windows_per_block).in_state(state)
+        state = Past.of(state).rescaled(pool_size, before, self.windows_per_block).in_state(state)
         return replace(state, position=state.position * self.windows_per_block // before, limit=limit)
 
-    def _within(
-        self, saved: Section, position: int, of_pool: int, end: int, samples_a_step: int
+    def _pool_error(
+        self, saved: Section, position: int, pool_size: int, end: int, samples_per_step: int
     ) -> StateError:
         """The error of a state within a pool, which names the next place between two."""
         # In units that both windows are made of, a step is the same one for both.
-        here, step = self.windows_per_block, samples_a_step * saved["windows_per_block"]
-        missing = None if step % here else steps_to_a_multiple(position * here, of_pool * here, step)
-        following, how = min(end, (position // of_pool + 1) * of_pool), ""
-        if missing is not None and position + missing * step // here <= end:
-            following = position + missing * step // here
+        own, step = self.windows_per_block, samples_per_step * saved["windows_per_block"]
+        missing = None if step % own else steps_to_a_multiple(position * own, pool_size * own, step)
+        following, how = min(end, (position // pool_size + 1) * pool_size), ""
+        if missing is not None and position + missing * step // own <= end:
+            following = position + missing * step // own
             how = f"for {missing} more steps of as many tokens, "
         how += f"to position {following}"
-        size = f"{of_pool} windows"
+        size = f"{pool_size} windows"
         if saved["seq_len"]:
             how += f", {following * saved['seq_len']} tokens into the epoch"
-            size = f"{of_pool * saved['seq_len']} tokens"
+            size = f"{pool_size * saved['seq_len']} tokens"
         name = self._name(saved)
         hint = f"continue with {name}={saved[name]} {how}: there it may change"
-        return self._other(saved, f"{_OTHER}, which is within a pool of {size}", hint)
+        return self._error(saved, f"{_DIFFERS}, which is within a pool of {size}", hint)
 
     def _differs_in_blocks(self, saved: Section) -> bool:
         return None not in (saved["block_len"], self.block_len) and saved["block_len"] != self.block_len
@@ -141,7 +141,7 @@ class TokenWindowUnit(Unit):
     def _name(self, saved: Section) -> str:
         return "windows_per_block" if None in (saved["seq_len"], self.seq_len) else "seq_len"
 
-    def _other(self, saved: Section, problem: str, hint: str) -> StateError:
+    def _error(self, saved: Section, problem: str, hint: str) -> StateError:
         name = self._name(saved)
         return StateError(name, problem, saved[name], getattr(self, name), hint=hint)
 
@@ -170,20 +170,20 @@ class EpochTokenWindows(EpochUnits):
             return super().run_position(position)
         pool = self.unit.pool or 1
         blocks = len(self.order) // self.unit.windows_per_block
-        begun = -(-position // (pool * self.unit.windows_per_block)) * pool
-        return self.epoch * blocks + min(blocks, begun)
+        started = -(-position // (pool * self.unit.windows_per_block)) * pool
+        return self.epoch * blocks + min(blocks, started)
 
     def require_position(self, state: State) -> None:
         """Refuses a position within a pool that was shuffled in another way."""
         super().require_position(state)
         saved = "a ledger" if "ledger" in state.sections else "no ledger"
-        here = "a ledger" if self.unit.is_edited else "no ledger"
-        if self.unit.pool is None or saved == here or state.position == len(self.order):
+        current = "a ledger" if self.unit.is_edited else "no ledger"
+        if self.unit.pool is None or saved == current or state.position == len(self.order):
             return
         if state.position % (self.unit.windows_per_block * self.unit.pool):
             hint = "read on as it was saved to the end of a pool: there a ledger may be put below it"
             problem = "was saved within a pool, which is shuffled in another way above a ledger"
-            raise StateError("ledger", problem, saved, here, hint=hint)
+            raise StateError("ledger", problem, saved, current, hint=hint)
 
 
 def steps_to_a_multiple(position: int, of: int, step: int) -> int | None:

@@ -99,7 +99,7 @@ class EpochUnits:
         return len(self.order)
 
     @property
-    def is_looked_up(self) -> bool:
+    def is_random_access(self) -> bool:
         """Whether any unit costs the same to find, wherever it is."""
         return False
 
@@ -111,7 +111,7 @@ class EpochUnits:
     def samples(self, dealt: Sequence[range | Ids]) -> list[StepSamples]:
         """Returns what is read in some steps, from the numbers of the units of each; pads come last."""
         numbers = np.concatenate([as_array(units) for units in dealt])
-        ids = self.order.ids_at(self._repeated(numbers))
+        ids = self.order.ids_at(self._wrapped(numbers))
         edges = accumulate(map(len, dealt), initial=0)
         return [StepSamples(ids[a:b], units) for (a, b), units in zip(pairwise(edges), dealt, strict=True)]
 
@@ -129,17 +129,17 @@ class EpochUnits:
 
     def passes(self, draws: range | Ids) -> Ids:
         """Returns the pass over its source of each draw; of a pad, that of the sample that it repeats."""
-        return self.order.passes_at(self._repeated(draws))
+        return self.order.passes_at(self._wrapped(draws))
 
     def epochs(self, draws: range | Ids) -> Ids:
         """Returns the epoch of its source of each draw; of a pad, that of the sample that it repeats."""
-        return self.order.epochs_at(self.epoch, self._repeated(draws))
+        return self.order.epochs_at(self.epoch, self._wrapped(draws))
 
     def in_sequence(self, begin: int, end: int) -> Order:
         """Returns the samples of the units from one to another, in the order in which they are dealt."""
         return compose(Range(begin, end - begin), self.order)
 
-    def _repeated(self, draws: range | Ids) -> Ids:
+    def _wrapped(self, draws: range | Ids) -> Ids:
         return as_array(draws) % max(1, self.num_draws)
 
     def saved(self, position: int | None) -> dict[str, Mapping[str, Any]]:
@@ -185,7 +185,7 @@ class Unit:
     name: ClassVar[str] = "samples"
     """What a position counts, in a state."""
 
-    epochs_kept: ClassVar[int] = 1
+    epochs_cached: ClassVar[int] = 1
     """How many epochs stay in memory: one, since an order may be a large table."""
 
     is_woven: ClassVar[bool] = True
@@ -204,20 +204,20 @@ class Unit:
         """Returns the layout that describes a dataset, where it is not its own."""
         return None
 
-    def require_survivable(self, state: State) -> None:
+    def require_resumable(self, state: State) -> None:
         """Refuses a state whose samples could not be found again, whatever a user allows to differ.
 
         Raises:
             StateError: it is such a state, or its section is damaged.
         """
 
-    def converted(self, run: RunFacts, state: State, samples_a_step: int) -> State:
+    def converted(self, run: RunFacts, state: State, samples_per_step: int) -> State:
         """Returns a state of units of another size, in these.
 
         Args:
             run: the run that loads it.
             state: the state.
-            samples_a_step: of all ranks, for errors that count steps.
+            samples_per_step: of all ranks, for errors that count steps.
 
         Raises:
             StateError: its position is none of these.

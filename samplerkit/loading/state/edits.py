@@ -10,8 +10,8 @@ from typing import Any, final
 
 from samplerkit.errors import ArgumentValueError, StateError
 from samplerkit.loading.run.units import EpochUnits, Ramp
-from samplerkit.loading.state.identity import describe_looks
-from samplerkit.loading.state.state import FieldCheck, Section, State, digest, listed, require_fields, whole
+from samplerkit.loading.state.identity import describe_used_values
+from samplerkit.loading.state.state import FieldCheck, Section, State, digest, int_in, list_of, require_fields
 from samplerkit.order.caching import cached_property
 from samplerkit.order.dataset_protocol import find_fingerprint
 from samplerkit.order.layout import Layout
@@ -28,9 +28,9 @@ def _is_digest(value: Any) -> bool:
 
 _DIGEST = FieldCheck(_is_digest, "must be a digest")
 _CHECKS = {
-    "past": whole(0, (1 << 32) - 1),
+    "past": int_in(0, (1 << 32) - 1),
     "digest": _DIGEST,
-    "before": listed(_DIGEST),
+    "before": list_of(_DIGEST),
     "all": _DIGEST,
 }
 
@@ -45,12 +45,12 @@ class EditHistory:
     Args:
         ledger: the outermost sampler, or the one below a `BlockSampler`; an empty one where there is none.
         dataset: of the run.
-        are_below: whether they are below a `BlockSampler`, which shuffles its pools in another way then.
+        below_blocks: whether they are below a `BlockSampler`, which shuffles its pools in another way then.
     """
 
     ledger: Ledger
     dataset: Any
-    are_below: bool
+    below_blocks: bool
 
     @classmethod
     def of(cls, recipe: Sampler, dataset: Any) -> EditHistory:
@@ -65,13 +65,13 @@ class EditHistory:
 
         Samplers of these may look at their part of the dataset, such as its labels.
         """
-        looks = accumulate(map(self._looked_at, self.ledger.edits), initial="")
-        return [digest(of, seen) if seen else of for of, seen in zip(self.ledger.digests, looks, strict=True)]
+        used = accumulate(map(self._values_used, self.ledger.edits), initial="")
+        return [digest(of, text) if text else of for of, text in zip(self.ledger.digests, used, strict=True)]
 
-    def _looked_at(self, edit: Edit) -> str:
+    def _values_used(self, edit: Edit) -> str:
         parts = parts_of(self.dataset) if edit.new_sources else {}
         return "".join(
-            describe_looks(sampler, parts[name])
+            describe_used_values(sampler, parts[name])
             for name, sampler in edit.new_sources.items()
             if sampler is not None and name in parts
         )
@@ -82,7 +82,7 @@ class EditHistory:
         Args:
             position: returns the position of the run, which is looked for only with edits.
         """
-        if not self.ledger.edits and not self.are_below:
+        if not self.ledger.edits and not self.below_blocks:
             return {}
         past, digests = self.ledger.past(position()), self.digests
         before = [digests[past - distance] for distance in _distances(past)]
@@ -121,13 +121,13 @@ class EditHistory:
     def _require_past(self, saved: Section, position: int) -> None:
         """Refuses other edits before a position than those of the state."""
         ledger, past, digests = self.ledger, saved["past"], self.digests
-        here = ledger.past(position)
+        current = ledger.past(position)
         before = zip(_distances(past), saved["before"], strict=True)
-        known = {past - distance: of for distance, of in before}
-        known |= {past: saved["digest"], 0: digests[0]}
-        same = [count for count, of in known.items() if count <= here and digests[count] == of]
+        recorded = {past - distance: of for distance, of in before}
+        recorded |= {past: saved["digest"], 0: digests[0]}
+        same = [count for count, of in recorded.items() if count <= current and digests[count] == of]
         agreed = max(same, default=0)
-        if agreed == past == here:
+        if agreed == past == current:
             return
         if agreed == past:
             raise StateError(
@@ -137,17 +137,17 @@ class EditHistory:
                 ledger.edits[past],
                 hint="an edit must be at or after the position of the loaded state",
             )
-        end = min((count for count in known if count > agreed), default=past)
-        which = f"edit {end}" if end == agreed + 1 else f"one of the edits {agreed + 1} to {end}"
-        if end <= here:
+        end = min((count for count in recorded if count > agreed), default=past)
+        name = f"edit {end}" if end == agreed + 1 else f"one of the edits {agreed + 1} to {end}"
+        if end <= current:
             edits = ledger.edits[agreed:end]
-            problem, mine = "is another one in this run", str(list(edits)[:3])
+            problem, own = "is another one in this run", str(list(edits)[:3])
             if any(edit.new_sources for edit in edits):
                 problem += ", or its samplers look at other values, such as labels"
         else:
-            problem, mine = "is missing in this run", f"{here} edits before position {position}"
+            problem, own = "is missing in this run", f"{current} edits before position {position}"
         hint = "give the ledger all the edits that the run had, edits_file= keeps them"
-        raise StateError("ledger", f"{which} of the saved run {problem}", f"{past} edits", mine, hint=hint)
+        raise StateError("ledger", f"{name} of the saved run {problem}", f"{past} edits", own, hint=hint)
 
     def ramp(self, units: EpochUnits, start: int, ranks: int) -> Ramp:
         """Returns how many samples a step has, from positions of an epoch on.
@@ -190,7 +190,7 @@ def require_divided(ledger: Ledger, position: int, ranks: int) -> None:
     Raises:
         ArgumentValueError: an edit says one.
     """
-    before = [one for one in ledger.ramp if one[0] <= position]
+    before = [stage for stage in ledger.ramp if stage[0] <= position]
     for at, size in (*before[-1:], *ledger.ramp[len(before) :]):
         if size % ranks:
             problem = f"says a global_batch that {ranks} ranks do not divide"

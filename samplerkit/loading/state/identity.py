@@ -22,8 +22,8 @@ from samplerkit.samplers.chain import RunConstants, class_name
 LONGEST_DESCRIPTION = 1200
 MOST_SEEDS = 32
 
-_LEFT_OUT = frozenset({"seed", "algorithm", "windows_per_block"})
-_OF_THE_JOB = frozenset({"num_shards", "shard_id"})
+_NOT_DESCRIBED = frozenset({"seed", "algorithm", "windows_per_block"})
+_JOB_ARGUMENTS = frozenset({"num_shards", "shard_id"})
 _WRITER = json.JSONEncoder(sort_keys=True)
 
 
@@ -53,7 +53,7 @@ def describe_dataset(dataset: Any, blocks: Layout | None = None) -> str:
     return f"{len(layout)} {'samples' if blocks is None else 'blocks'}{files}, {digest(*parts)}"
 
 
-def describe_looks(sampler: Sampler, dataset: Any) -> str:
+def describe_used_values(sampler: Sampler, dataset: Any) -> str:
     """Describes the values of a dataset that a chain uses besides its layout; empty if it uses none.
 
     It follows the description of the dataset.
@@ -62,13 +62,13 @@ def describe_looks(sampler: Sampler, dataset: Any) -> str:
         >>> import samplerkit as sk
         >>> class Data:
         ...     label = ["cat", "dog"]
-        >>> describe_looks(sk.PKSampler(1), Data())
+        >>> describe_used_values(sk.PKSampler(1), Data())
         '; label <2 values, ef49507f3bbec7e2>'
     """
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for link in sampler._links():
-        found |= link.looks_at(dataset)
-    return "".join(f"; {name} {_described(value)}" for name, value in found.items())
+        values |= link.looks_at(dataset)
+    return "".join(f"; {name} {_described(value)}" for name, value in values.items())
 
 
 def describe_chain(sampler: Sampler) -> str:
@@ -97,7 +97,7 @@ def describe_chain(sampler: Sampler) -> str:
         shown = ", ".join(
             f"{name}={_described(value)}"
             for name, value in arguments.items()
-            if name not in _LEFT_OUT and not (is_root and name in _OF_THE_JOB)
+            if name not in _NOT_DESCRIBED and not (is_root and name in _JOB_ARGUMENTS)
         )
         links.append(f"{class_name(type(link))}({shown})")
     description = " <- ".join(links)
@@ -155,26 +155,26 @@ def require_same_ids(saved: Section, current: Section | None) -> None:
 
 def _tables(order: Order) -> Iterator[bytes]:
     """Returns the ids of each table in an order once, in the order in which recipes name them."""
-    waiting: list[Any] = [order]
+    pending: list[Any] = [order]
     seen: set[int] = set()
-    while waiting:
-        value = waiting.pop()
+    while pending:
+        value = pending.pop()
         if id(value) in seen:
             continue
         seen.add(id(value))
         if isinstance(value, Table):
             yield value.ids.astype("<i8").tobytes()
         elif isinstance(value, Passes):
-            waiting.append(value.order(0))
+            pending.append(value.order(0))
         elif isinstance(value, Order | Stream):
-            waiting.extend(reversed(value.recipe or ()))
+            pending.extend(reversed(value.recipe or ()))
         elif isinstance(value, tuple | list):
-            waiting.extend(reversed(value))
+            pending.extend(reversed(value))
 
 
 def _described(value: Any) -> str:
-    if isinstance(value, dict) and any(isinstance(one, Sampler) for one in value.values()):
-        trees = ((name, one and describe_chain(one)) for name, one in sorted(value.items()))
+    if isinstance(value, dict) and any(isinstance(item, Sampler) for item in value.values()):
+        trees = ((name, item and describe_chain(item)) for name, item in sorted(value.items()))
         return f"{{{', '.join(f'{json.dumps(name)}: {tree}' for name, tree in trees)}}}"
     if isinstance(value, list | tuple | range) and value and isinstance(value[0], int):
         value = np.asarray(value)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, final
 
 from samplerkit.errors import StateError
-from samplerkit.loading.state.state import Place, Section, State, listed, require_fields, whole
+from samplerkit.loading.state.state import Place, Section, State, int_in, list_of, require_fields
 from samplerkit.order.arguments import INT64_MAX
 
 MOST_STRETCHES = 64
@@ -16,8 +16,8 @@ SECTION = "read"
 """The name of the section of a state."""
 
 _CHECKS = {
-    "stretches": listed(listed(whole(-INT64_MAX, INT64_MAX), 4)),
-    "older": whole(0, INT64_MAX),
+    "stretches": list_of(list_of(int_in(-INT64_MAX, INT64_MAX), 4)),
+    "older": int_in(0, INT64_MAX),
 }
 
 
@@ -41,13 +41,13 @@ class EpochsRead(NamedTuple):
         """Returns the position at which it ends in an epoch of so many units."""
         return self.end if self.end >= 0 else total - (total - self.begin) % -self.end
 
-    def is_beyond(self, place: Place) -> bool:
+    def is_after(self, place: Place) -> bool:
         """Returns whether any of it is after a place of the run."""
         last = self.epoch + self.epochs - 1
         return last > place.epoch or (last == place.epoch and not 0 <= self.end <= place.position)
 
     @property
-    def continues_whole(self) -> bool:
+    def is_end_absolute(self) -> bool:
         """Whether its end means the same if counted from the beginning of the epoch."""
         return self.end >= 0 or self.begin % -self.end == 0
 
@@ -56,7 +56,7 @@ class EpochsRead(NamedTuple):
         if (later.begin, later.end) == (self.begin, self.end) and later.epoch == self.epoch + self.epochs:
             return self._replace(epochs=self.epochs + later.epochs)
         is_one_epoch = self.epochs == later.epochs == 1 and self.epoch == later.epoch
-        if is_one_epoch and self.end == later.begin and later.continues_whole:
+        if is_one_epoch and self.end == later.begin and later.is_end_absolute:
             return self._replace(end=later.end)
         return None
 
@@ -89,13 +89,13 @@ class Past:
         if last is not None and (joined := last.joined(stretch)) is not None:
             # A stretch that is now a whole epoch may continue the epochs before it.
             return Past(tuple(before), self.older).then(joined)
-        kept = (*self.stretches, stretch)
-        forgotten, kept = kept[:-MOST_STRETCHES], kept[-MOST_STRETCHES:]
-        return Past(kept, self.older + sum(one.epochs for one in forgotten))
+        stretches = (*self.stretches, stretch)
+        forgotten, stretches = stretches[:-MOST_STRETCHES], stretches[-MOST_STRETCHES:]
+        return Past(stretches, self.older + sum(old.epochs for old in forgotten))
 
     def forgotten(self) -> Past:
         """Returns the past of a run that reads other samples at the same positions."""
-        return Past((), self.older + sum(one.epochs for one in self.stretches))
+        return Past((), self.older + sum(part.epochs for part in self.stretches))
 
     def rescaled(self, multiple: int, before: int, after: int) -> Past:
         """Returns the past in units of another size, without stretches that cannot be expressed in these.
@@ -106,17 +106,17 @@ class Past:
             after: likewise.
         """
         past = Past((), self.older)
-        for one in self.stretches:
-            if one.begin % multiple or (one.end != -1 and (one.end < 0 or one.end % multiple)):
-                past = Past((*past.stretches, one), past.older).forgotten()
+        for part in self.stretches:
+            if part.begin % multiple or (part.end != -1 and (part.end < 0 or part.end % multiple)):
+                past = Past((*past.stretches, part), past.older).forgotten()
                 continue
-            end = -1 if one.end == -1 else one.end * after // before
-            past = past.then(one._replace(begin=one.begin * after // before, end=end))
+            end = -1 if part.end == -1 else part.end * after // before
+            past = past.then(part._replace(begin=part.begin * after // before, end=end))
         return past
 
     def saved(self) -> dict[str, Section]:
         """Returns the section of a state: JSON values, under 3 KB."""
-        return {SECTION: {"stretches": [list(one) for one in self.stretches], "older": self.older}}
+        return {SECTION: {"stretches": [list(part) for part in self.stretches], "older": self.older}}
 
     def in_state(self, state: State) -> State:
         """Returns a state with this past."""
@@ -132,12 +132,12 @@ class Past:
         if (saved := state.sections.get(SECTION)) is None:
             return cls((), state.epoch + (state.position > 0))
         require_fields(SECTION, saved, _CHECKS)
-        stretches = tuple(EpochsRead(*one) for one in saved["stretches"])
-        for one in stretches:
-            if one.epoch < 0 or one.epochs < 1 or one.begin < 0 or 0 <= one.end <= one.begin:
-                raise StateError(SECTION, "holds a stretch that no run reads", list(one))
+        stretches = tuple(EpochsRead(*part) for part in saved["stretches"])
+        for part in stretches:
+            if part.epoch < 0 or part.epochs < 1 or part.begin < 0 or 0 <= part.end <= part.begin:
+                raise StateError(SECTION, "holds a stretch that no run reads", list(part))
         return cls(stretches, saved["older"])
 
 
-NOTHING = Past()
+EMPTY_PAST = Past()
 """The past of a run that has read nothing."""

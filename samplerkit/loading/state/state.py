@@ -21,7 +21,7 @@ Section = Mapping[str, Any]
 COMPARED = ("algorithm", "seed", "dataset", "sampler", "tail", "num_shards")
 """The fields that must be the same in the run that loads a state; each can be allowed to differ."""
 
-_OF_ANY_RUN = frozenset({"ids", "ledger", "read"})
+_COMMON_SECTIONS = frozenset({"ids", "ledger", "read"})
 """Sections that any run reads, though its own state may not have them."""
 
 _KEYWORD = "samplerkit"
@@ -61,7 +61,7 @@ class FieldCheck(NamedTuple):
 TEXT = FieldCheck(lambda value: isinstance(value, str), "must be a text")
 
 
-def whole(least: int, most: int) -> FieldCheck:
+def int_in(least: int, most: int) -> FieldCheck:
     """Returns the check of an integer in [least, most]."""
     problem = f"must be an integer in [{least}, {most}]"
     return FieldCheck(lambda value: type(value) is int and least <= value <= most, problem)
@@ -72,7 +72,7 @@ def optional(check: FieldCheck) -> FieldCheck:
     return FieldCheck(lambda value: value is None or check.is_plausible(value), check.problem)
 
 
-def listed(check: FieldCheck, length: int | None = None) -> FieldCheck:
+def list_of(check: FieldCheck, length: int | None = None) -> FieldCheck:
     """Returns the check of a list of values, of any length or of one."""
 
     def is_plausible(value: Any) -> bool:
@@ -83,7 +83,7 @@ def listed(check: FieldCheck, length: int | None = None) -> FieldCheck:
 
 
 def require_fields(
-    name: str, saved: Any, checks: Mapping[str, FieldCheck], may_lack: Collection[str] = ()
+    name: str, saved: Any, checks: Mapping[str, FieldCheck], missing_ok: Collection[str] = ()
 ) -> None:
     """Refuses values that no run saves, though their checksum may fit.
 
@@ -91,12 +91,12 @@ def require_fields(
         name: of the section, for the error.
         saved: the values.
         checks: of all fields.
-        may_lack: the fields that may be missing.
+        missing_ok: the fields that may be missing.
 
     Raises:
         StateError: a field is missing, unknown or holds what no run saves; it names the field.
     """
-    if not isinstance(saved, Mapping) or not set(checks) - set(may_lack) <= set(saved) <= set(checks):
+    if not isinstance(saved, Mapping) or not set(checks) - set(missing_ok) <= set(saved) <= set(checks):
         names = sorted(map(str, saved)) if isinstance(saved, Mapping) else saved
         raise StateError(name, "has missing or unknown fields", names)
     for field_name, value in saved.items():
@@ -111,16 +111,16 @@ def _are_sections(value: Any) -> bool:
 
 _CHECKS = {
     "algorithm": TEXT,
-    "seed": listed(FieldCheck(lambda value: type(value) is int, "must be an integer")),
-    "epoch": whole(0, INT64_MAX),
-    "position": whole(-INT64_MAX, INT64_MAX),  # it is checked against its order
-    "ended": optional(whole(-INT64_MAX, INT64_MAX)),
-    "lanes": whole(1, MOST_LANES),
-    "limit": optional(whole(0, INT64_MAX)),
+    "seed": list_of(FieldCheck(lambda value: type(value) is int, "must be an integer")),
+    "epoch": int_in(0, INT64_MAX),
+    "position": int_in(-INT64_MAX, INT64_MAX),  # it is checked against its order
+    "ended": optional(int_in(-INT64_MAX, INT64_MAX)),
+    "lanes": int_in(1, MOST_LANES),
+    "limit": optional(int_in(0, INT64_MAX)),
     "tail": TEXT,
     "dataset": TEXT,
     "sampler": TEXT,
-    "num_shards": optional(whole(1, INT64_MAX)),
+    "num_shards": optional(int_in(1, INT64_MAX)),
     "unit": TEXT,
     "sections": FieldCheck(_are_sections, "must be sections by name"),
 }
@@ -263,7 +263,7 @@ class State:
             hint = f"make the loader with {how}=, as it was made when the state was saved"
             raise mismatch("unit", self.unit, current.unit, hint)
         for name in self.sections:
-            if name not in {*_OF_ANY_RUN, *current.sections}:
+            if name not in {*_COMMON_SECTIONS, *current.sections}:
                 problem = "is a section of the state that this run does not read"
                 hint = "make the run as it was when the state was saved, or update samplerkit"
                 raise StateError(name, problem, self.sections[name], hint=hint)
@@ -273,9 +273,9 @@ class State:
         return [name for name in COMPARED if getattr(self, name) != getattr(current, name)]
 
 
-def mismatch(name: str, saved: Any, here: Any, hint: str) -> StateError:
+def mismatch(name: str, saved: Any, current: Any, hint: str) -> StateError:
     """Returns the error of a value that differs from the saved state."""
-    return StateError(name, "differs from the saved state", saved, here, hint=hint)
+    return StateError(name, "differs from the saved state", saved, current, hint=hint)
 
 
 def _is_text(value: Any, text: str) -> bool:

@@ -56,7 +56,7 @@ class BatchMaker:
             DatasetError: all of them were left out.
         """
         if samples.stand_in is None and 0 < len(samples.skipped) == request.ids.size:
-            raise _none_was_read(request, samples.skipped)
+            raise _all_skipped_error(request, samples.skipped)
         if self.reader.options.seeds_draws:
             # The collate function draws by the first draw of the batch. Parts of a document share a draw, so
             # these also draw by their starts.
@@ -103,12 +103,12 @@ def _segments(request: Request, samples: Answer) -> Segments | None:
     """Which parts of the samples a batch is made of; a substitute is as long as the longest part."""
     if request.segments is None or samples.stand_in is None:
         return request.segments and request.segments.without(samples.places_skipped)
-    nothing = np.zeros(1, dtype=np.int64)
+    zero = np.zeros(1, dtype=np.int64)
     longest = request.segments.lengths.max(keepdims=True)
-    return Segments(nothing, longest, nothing, np.zeros(1, dtype=bool))
+    return Segments(zero, longest, zero, np.zeros(1, dtype=bool))
 
 
-def _none_was_read(request: Request, skipped: Sequence[SkippedSample]) -> DatasetError:
+def _all_skipped_error(request: Request, skipped: Sequence[SkippedSample]) -> DatasetError:
     return DatasetError(
         "dataset",
         f"gives none of the samples of a batch (step {request.step} of epoch {request.epoch}, "
@@ -131,13 +131,13 @@ class SendingMaker(BatchMaker):
             return self._sent(request, self.reader.read(request))
 
     def _sent(self, request: Request, samples: Answer) -> Message:
-        made = self.collated(request, samples) if request.is_whole else samples
+        answer = self.collated(request, samples) if request.is_complete else samples
         try:
-            return pickled(made)
+            return pickled(answer)
         except Exception as error:
             bad = _unsendable(request, samples)
             if not (bad and self.reader.options.skips):
-                raise _cannot_be_sent(request, list(bad.values()), error) from error
+                raise _unsendable_error(request, list(bad.values()), error) from error
         return self._sent(request, _without(samples, bad))
 
 
@@ -155,20 +155,20 @@ def _unsendable(request: Request, samples: Answer) -> dict[int, SkippedSample]:
     }
 
 
-def _cannot_be_sent(request: Request, bad: list[SkippedSample], error: Exception) -> DatasetError:
-    what = "samples that" if bad else "what"
-    found = DatasetError(
+def _unsendable_error(request: Request, bad: list[SkippedSample], error: Exception) -> DatasetError:
+    subject = "samples that" if bad else "what"
+    failure = DatasetError(
         "dataset",
-        f"gives {what} cannot be sent from a worker process ({type(error).__name__}: {error}); sample ids",
-        [one.id for one in bad] or request.ids.tolist(),
+        f"gives {subject} cannot be sent from a worker process ({type(error).__name__}: {error}); sample ids",
+        [sample.id for sample in bad] or request.ids.tolist(),
         hint="give what can be pickled, or say workers='threads'",
     )
-    request.note(found, f"sending {request.some_ids}")
-    return found
+    request.note(failure, f"sending {request.some_ids}")
+    return failure
 
 
 def _without(samples: Answer, bad: dict[int, SkippedSample]) -> Answer:
     """Leaves more samples out of an answer."""
-    skipped = sorted([*samples.skipped, *bad.values()], key=lambda one: one.place)
-    left = [sample for row, sample in enumerate(samples.batch) if row not in bad]
-    return replace(samples, batch=left, skipped=tuple(skipped))
+    skipped = sorted([*samples.skipped, *bad.values()], key=lambda sample: sample.place)
+    remaining = [sample for row, sample in enumerate(samples.batch) if row not in bad]
+    return replace(samples, batch=remaining, skipped=tuple(skipped))

@@ -17,7 +17,7 @@ from samplerkit.loading.workers.worker_processes import WorkerProcesses
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 
-_NOBODY: Final = -1
+_NO_WORKER: Final = -1
 
 
 @final
@@ -38,13 +38,13 @@ class FileAffinity:
 
     def __init__(self, layout: Layout, num_workers: int) -> None:
         self._layout: Final = layout
-        self._workers: Final = np.full(layout.num_files, _NOBODY, dtype=np.int16)
+        self._workers: Final = np.full(layout.num_files, _NO_WORKER, dtype=np.int16)
         self._samples: Final = [0] * num_workers
 
     def workers_of(self, ids: Ids) -> np.ndarray[Any, np.dtype[np.int16]]:
         """Returns the worker of each sample; ids are those of the batches of a reading, in order."""
         files = self._layout.file_of(ids)
-        for file in np.unique(files[self._workers[files] == _NOBODY]).tolist():
+        for file in np.unique(files[self._workers[files] == _NO_WORKER]).tolist():
             worker = self._samples.index(min(self._samples))
             self._workers[file] = worker
             self._samples[worker] += int(self._layout.sizes[file])
@@ -52,14 +52,14 @@ class FileAffinity:
 
     def shares_of(self, request: Request) -> list[ShareRequest]:
         """Returns the share of each worker that has files of a batch; all of it, where only one has."""
-        of_each = self.workers_of(request.ids)
-        workers = np.unique(of_each).tolist() or [0]
+        assigned = self.workers_of(request.ids)
+        workers = np.unique(assigned).tolist() or [0]
         shares = [
             ShareRequest(**vars(request), worker=worker, num_workers=len(self._samples)) for worker in workers
         ]
         if len(workers) == 1:
             return shares
-        places = [np.flatnonzero(of_each == worker) for worker in workers]
+        places = [np.flatnonzero(assigned == worker) for worker in workers]
         return [share.at(own, places=own) for share, own in zip(shares, places, strict=True)]
 
 
@@ -79,7 +79,7 @@ class ShareRequest(Request):
     places: Ids | None = None
 
     @property
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether these are all samples of the batch."""
         return self.places is None
 
@@ -106,7 +106,7 @@ class AffineProcesses(WorkerProcesses):
 
     def __init__(self, maker: SendingMaker, number: int, options: Mapping[str, Any]) -> None:
         super().__init__(maker, number, options)
-        self._collates: Final = maker
+        self._collator: Final = maker
         self._layout: Final = layout_of_files(maker.reader.dataset)
         self._reading: tuple[int, int] | None = None
 
@@ -121,7 +121,7 @@ class AffineProcesses(WorkerProcesses):
         """Collates what several workers have read."""
         if len(answers) == 1:
             return answers[0]
-        return self._collates.collated(request, joined([share for _, share in shares], answers))
+        return self._collator.collated(request, joined([share for _, share in shares], answers))
 
 
 def layout_of_files(dataset: Any) -> Layout:
@@ -147,47 +147,47 @@ def joined(shares: Sequence[ShareRequest], answers: Sequence[Answer]) -> Answer:
     Raises:
         DatasetError: a dataset gave batches that cannot be joined.
     """
-    both = [*zip(shares, answers, strict=True)]
-    skipped = [replace(one, place=share.place(one.place)) for share, answer in both for one in answer.skipped]
-    left_out = tuple(sorted(skipped, key=lambda one: one.place))
+    pairs = [*zip(shares, answers, strict=True)]
+    skips = [replace(one, place=share.place(one.place)) for share, answer in pairs for one in answer.skipped]
+    left_out = tuple(sorted(skips, key=lambda one: one.place))
     reports = tuple(report for answer in answers for report in answer.reports)
     read = [
         (np.delete(cast("Ids", share.places), answer.places_skipped), answer.batch)
-        for share, answer in both
+        for share, answer in pairs
         if answer.stand_in is None
     ]
-    there = [(places, samples) for places, samples in read if places.size]
-    if not there:
+    present = [(places, samples) for places, samples in read if places.size]
+    if not present:
         stand_in = next((answer for answer in answers if answer.stand_in is not None), answers[0])
         return replace(stand_in, skipped=left_out, reports=reports)
-    order = np.argsort(np.concatenate([places for places, _ in there]))
-    return Answer(_in_order([samples for _, samples in there], order), left_out, reports)
+    order = np.argsort(np.concatenate([places for places, _ in present]))
+    return Answer(_in_order([samples for _, samples in present], order), left_out, reports)
 
 
-def _in_order(several: Sequence[Any], order: Ids) -> Any:
+def _in_order(results: Sequence[Any], order: Ids) -> Any:
     """Joins the results of several calls of a dataset.
 
     Args:
-        several: lists of samples, arrays or tensors with a row a sample, or mappings of such, all alike.
+        results: lists of samples, arrays or tensors with a row a sample, or mappings of such, all alike.
         order: for each sample of the batch, its index in all of them, one after another.
 
     Raises:
         DatasetError: they are something else, or not alike.
     """
-    first = several[0]
-    if all(isinstance(one, Mapping) and one.keys() == first.keys() for one in several):
-        return {name: _in_order([one[name] for one in several], order) for name in first}
-    if all(isinstance(one, Mapping | list | tuple | np.ndarray | torch.Tensor) for one in several):
-        rows = [rows_of(one) if isinstance(one, Mapping) else one for one in several]
+    first = results[0]
+    if all(isinstance(part, Mapping) and part.keys() == first.keys() for part in results):
+        return {name: _in_order([part[name] for part in results], order) for name in first}
+    if all(isinstance(part, Mapping | list | tuple | np.ndarray | torch.Tensor) for part in results):
+        rows = [rows_of(part) if isinstance(part, Mapping) else part for part in results]
         if sum(map(len, rows)) != order.size:
             problem = f"gives another number of samples than the {order.size} of a batch"
             raise DatasetError("dataset", problem, sum(map(len, rows)))
-        if all(isinstance(one, np.ndarray) for one in several):
-            return np.concatenate(several)[order]
-        if all(isinstance(one, torch.Tensor) for one in several):
-            return torch.cat(list(several))[torch.from_numpy(order)]
+        if all(isinstance(part, np.ndarray) for part in results):
+            return np.concatenate(results)[order]
+        if all(isinstance(part, torch.Tensor) for part in results):
+            return torch.cat(list(results))[torch.from_numpy(order)]
         # One worker may have read its share one by one, to leave out bad samples.
-        samples = [sample for one in rows for sample in one]
+        samples = [sample for part in rows for sample in part]
         return [samples[place] for place in order.tolist()]
     raise DatasetError(
         "dataset",

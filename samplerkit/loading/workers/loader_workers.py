@@ -10,11 +10,11 @@ import torch.utils.data
 
 from samplerkit.batches.sample_set import seed_of
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError
-from samplerkit.loading.background import LeftAtExit, not_an_end
+from samplerkit.loading.background import ExitAware, not_stop_iteration
 from samplerkit.loading.collate import PackCollate
 from samplerkit.loading.device.stage import DeviceStage, MakeStage
 from samplerkit.loading.device.streams import current_device
-from samplerkit.loading.generators import kept_generators
+from samplerkit.loading.generators import preserved_generators
 from samplerkit.loading.run.delivery import Reading
 from samplerkit.loading.run.run_cursor import RunCursor
 from samplerkit.loading.sample_fields import SampleCollate
@@ -44,7 +44,7 @@ _STAGE_SECONDS = 0.4
 
 
 @final
-class WorkerIteration(LeftAtExit):
+class WorkerIteration(ExitAware):
     """One iteration over the batches of workers, through a stage if there is one.
 
     Attributes:
@@ -56,7 +56,7 @@ class WorkerIteration(LeftAtExit):
         requests: of the batches.
         make_stage: puts a stage behind them.
         keeps_workers: whether `end` leaves the workers alive.
-        keeps_generators: whether the generators of this process are as before after each batch.
+        restores_generators: whether the generators of this process are as before after each batch.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class WorkerIteration(LeftAtExit):
         make_stage: MakeStage | None,
         *,
         keeps_workers: bool,
-        keeps_generators: bool,
+        restores_generators: bool,
     ) -> None:
         self.next_epoch: int | None = None
         self.workers = workers
@@ -75,7 +75,7 @@ class WorkerIteration(LeftAtExit):
         self._stage = None if make_stage is None else make_stage(batches)
         self._batches: Iterator[Any] = batches if self._stage is None else iter(self._stage)
         self._keeps_workers = keeps_workers
-        self._next: Any = kept_generators()(next) if keeps_generators else next
+        self._next: Any = preserved_generators()(next) if restores_generators else next
         self.is_open = True
 
     def runs_ahead_to(self, reading: Reading, make_stage: MakeStage | None) -> bool:
@@ -88,7 +88,7 @@ class WorkerIteration(LeftAtExit):
         try:
             return self._next(self._batches)
         except StopIteration as error:
-            raise not_an_end(error, "a dataset or its collate function") from error
+            raise not_stop_iteration(error, "a dataset or its collate function") from error
 
     def end(self) -> bool:
         """Ends the iteration; returns whether its workers stay alive, and can be used for another one."""
@@ -103,7 +103,7 @@ class WorkerIteration(LeftAtExit):
 
 
 @final
-class _Held:
+class _ThreadOwner:
     """Held while threads run: they end when this is garbage, since a signal may interrupt `close`."""
 
 
@@ -148,7 +148,7 @@ class LoaderWorkers:
     def _reset(self) -> None:
         self.token = object()
         self._schedule = ThreadSchedule(self._num_workers)  # holds for the next epoch too
-        self._held: _Held | None = None
+        self._owner: _ThreadOwner | None = None
         self._open: WorkerIteration | None = None
 
     @property
@@ -181,8 +181,8 @@ class LoaderWorkers:
         Raises:
             ArgumentValueError: generators are to be seeded in a background thread.
         """
-        seeds_here = self._seed_draws and (self._is_affine or not self._num_workers)
-        if seeds_here and make_stage is not None:
+        seeds_locally = self._seed_draws and (self._is_affine or not self._num_workers)
+        if seeds_locally and make_stage is not None:
             raise ArgumentValueError(
                 "seed_draws",
                 "would seed the generators of this process in a background thread",
@@ -190,28 +190,28 @@ class LoaderWorkers:
                 hint="say num_workers=1 or more, without file_affinity, or draw from samplerkit.draw_rng() "
                 "and leave it out",
             )
-        if self._pins and self.has_processes and not seeds_here and make_stage is None:
-            make_stage = _ahead
+        if self._pins and self.has_processes and not seeds_locally and make_stage is None:
+            make_stage = _prefetch
         opened = self._open
         if opened is not None and run_ahead and opened.runs_ahead_to(reading, make_stage):
             opened.next_epoch = None
             return opened
-        kept = opened.workers if opened is not None and opened.end() else None
+        reused = opened.workers if opened is not None and opened.end() else None
         self._open = WorkerIteration(
-            kept or self._make_workers(reading.epoch),
+            reused or self._make_workers(reading.epoch),
             requests_of(self._cursor, wanted(self._cursor.run.dataset), run_ahead, reading),
             make_stage,
             keeps_workers=bool(self._options.get("persistent_workers")),
-            keeps_generators=seeds_here,
+            restores_generators=seeds_locally,
         )
         return self._open
 
     def close(self) -> None:
         """Ends everything; the next `open` starts from scratch."""
-        opened, self._open, held, self._held = self._open, None, self._held, None
+        opened, self._open, owner, self._owner = self._open, None, self._owner, None
         if opened is not None and opened.end():
             opened.workers.close()
-        del held  # which would end threads without waiting for them
+        del owner  # which would end threads without waiting for them
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy starts from scratch: workers, and the iteration that they read for, stay with this one."""
@@ -227,8 +227,8 @@ class LoaderWorkers:
             return processes(maker, self._num_workers, options)
         if not self._num_workers:
             return Workers(maker.__getitem__)
-        self._held = _Held()
-        return ThreadPool(maker, self._num_workers, options, self._schedule, self._held, self.token)
+        self._owner = _ThreadOwner()
+        return ThreadPool(maker, self._num_workers, options, self._schedule, self._owner, self.token)
 
     def _maker(self, epoch: int) -> Any:
         """Returns what makes batches of requests."""
@@ -253,19 +253,19 @@ class LoaderWorkers:
         return make(reader, collate, pins=self._pins)
 
 
-def _ahead(batches: Iterator[Any]) -> DeviceStage:
+def _prefetch(batches: Iterator[Any]) -> DeviceStage:
     """Hands out what processes have made, as it is, and receives and pins the next ones in a thread."""
     return DeviceStage(batches, current_device(), pins=False, load=lambda batch: batch)
 
 
 def batches_of(cursor: RunCursor, request: Request) -> Batches:
     """Returns the batches of the reading of a request; a worker edits its own run first."""
-    cursor.follow(request.edits)
+    cursor.apply_edits(request.edits)
     return cursor.run.reading(request.epoch, request.start).batches
 
 
 def requests_of(
-    cursor: RunCursor, wanted: tuple[str, ...], run_ahead: bool, reading: Reading
+    cursor: RunCursor, names: tuple[str, ...], run_ahead: bool, reading: Reading
 ) -> Iterator[Request]:
     """Iterates over the requests of a reading, and perhaps of the epochs after it.
 
@@ -273,12 +273,12 @@ def requests_of(
 
     Args:
         cursor: of the run, which edits may replace meanwhile.
-        wanted: what the dataset wants to know of each sample, `passes` or `epochs`.
+        names: what the dataset wants to know of each sample, `passes` or `epochs`.
         run_ahead: whether the epochs after that of the reading follow.
         reading: the first one.
     """
     while reading.has(0):
-        for step, (ids, draws, segments, columns) in cursor.steps(reading, wanted):
+        for step, (ids, draws, segments, columns) in cursor.steps(reading, names):
             yield Request(reading.epoch, reading.start, step, ids, draws, columns, segments, cursor.edits)
         if not run_ahead:
             return
@@ -311,17 +311,17 @@ def checked_options(
     for option, hint in REFUSED.items():
         if options.get(option) is not None:
             raise ArgumentValueError(option, "is decided by the sampler", options[option], hint=hint)
-    taken = {name: value for name, value in options.items() if name not in REFUSED}
-    _require_plausible(taken, num_workers)
-    nothing: Any = ()
+    accepted = {name: value for name, value in options.items() if name not in REFUSED}
+    _require_plausible(accepted, num_workers)
+    empty: Any = ()
     counted = num_workers if workers == "processes" else min(num_workers, 1)
     try:
-        torch.utils.data.DataLoader(nothing, batch_sampler=nothing, num_workers=counted, **taken)
+        torch.utils.data.DataLoader(empty, batch_sampler=empty, num_workers=counted, **accepted)
     except TypeError as error:
-        raise ArgumentTypeError("dataloader_options", f"are not torch's ({error})", taken) from None
+        raise ArgumentTypeError("dataloader_options", f"are not torch's ({error})", accepted) from None
     except ValueError as error:
-        raise ArgumentValueError("dataloader_options", f"are refused by torch ({error})", taken) from None
-    return taken
+        raise ArgumentValueError("dataloader_options", f"are refused by torch ({error})", accepted) from None
+    return accepted
 
 
 def _require_plausible(options: Mapping[str, Any], num_workers: int) -> None:

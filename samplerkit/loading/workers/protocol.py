@@ -62,7 +62,7 @@ class Request:
         return _unpickled, (type(self), *others.values())
 
     @property
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether these are all samples of the batch, so that the worker that reads them collates them."""
         return True
 
@@ -81,23 +81,23 @@ class Request:
         stride = 1 if worker is None else worker.num_workers
         return (ids for _, ids in batches(self.step, stride))
 
-    def at(self, chosen: Ids | slice, **changed: Any) -> Self:
+    def at(self, index: Ids | slice, **changed: Any) -> Self:
         """Returns the request for the samples at some places alone."""
         return replace(
             self,
-            ids=self.ids[chosen],
-            draws=as_array(self.draws)[chosen],
-            columns=tuple(column[chosen] for column in self.columns),
-            segments=self.segments and self.segments.at(chosen),
+            ids=self.ids[index],
+            draws=as_array(self.draws)[index],
+            columns=tuple(column[index] for column in self.columns),
+            segments=self.segments and self.segments.at(index),
             **changed,
         )
 
     def note_reading(self, error: Exception, number: int | None = None) -> None:
         """Adds a note with the sample to an error, so that the traceback names it."""
-        what = f"one of {self.some_ids}"
+        samples = f"one of {self.some_ids}"
         if number is not None:
-            what = f"sample {self.ids[number]}, at place {self.place(number)}"
-        self.note(error, f"reading {what}")
+            samples = f"sample {self.ids[number]}, at place {self.place(number)}"
+        self.note(error, f"reading {samples}")
 
     def note(self, error: Exception, doing: str) -> None:
         """Adds a note with the batch to an error."""
@@ -173,7 +173,7 @@ class Answer:
     @property
     def places_skipped(self) -> list[int]:
         """The numbers of the samples that were left out."""
-        return [one.place for one in self.skipped]
+        return [sample.place for sample in self.skipped]
 
     def pin_memory(self) -> Answer:
         """Pins the batch: what torch's DataLoader asks of batches that are no tensors."""

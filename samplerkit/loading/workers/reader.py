@@ -89,7 +89,7 @@ class SampleReader:
         self._reports = reports
         self._number = number
         self._enters_draws = bool(getattr(batch_reader(dataset), "enters_draws", False))
-        together, self._single = _ways_to_read(dataset, options)
+        together, self._single = _read_functions(dataset, options)
         self._together = together if self._enters_draws or not options.seeds_draws else None
         self._batches_of = batches_of if callable(getattr(dataset, "expect", None)) else None
         self._last: Request | None = None
@@ -120,7 +120,7 @@ class SampleReader:
             self._begin_epoch(request.epoch)
         if self._batches_of is not None and not (last is not None and request.follows(last)):
             batches = self._batches_of(request)
-            self.dataset.expect(Upcoming(partial(request.upcoming, batches, self.dataset)))
+            self.dataset.expect(UpcomingIds(partial(request.upcoming, batches, self.dataset)))
         self._last = request  # now: what the dataset raised above is asked for again
 
     def draws(self, request: Request) -> Draws:
@@ -158,15 +158,15 @@ class SampleReader:
                     draws.entered = place  # a call takes a third of the time of a fast dataset
                     if draws.begin is not None:
                         draws.enter(place)
-                    samples.append(dataset[index] if single is None else _alone(single, request, place))
+                    samples.append(dataset[index] if single is None else _read_one(single, request, place))
                 except Exception as error:
                     if not self.options.skips:
                         request.note_reading(error, place)
                         raise
                     # A note says for instance in which part of a dataset it was.
                     text = "; ".join([str(error), *getattr(error, "__notes__", ())])
-                    what, file = f"{type(error).__name__}: {text}", getattr(error, "absent_from", "")
-                    skipped.append(SkippedSample(index, request.epoch, place, what, file))
+                    problem, file = f"{type(error).__name__}: {text}", getattr(error, "absent_from", "")
+                    skipped.append(SkippedSample(index, request.epoch, place, problem, file))
         return Answer(samples, tuple(skipped))
 
     def _begin_epoch(self, epoch: int) -> None:
@@ -184,55 +184,55 @@ def reports_stats(dataset: Any) -> bool:
     return is_dataclass(stats) and hasattr(type(stats), "__add__")
 
 
-def _ways_to_read(dataset: Any, options: ReaderOptions) -> tuple[Read | None, Read | None]:
+def _read_functions(dataset: Any, options: ReaderOptions) -> tuple[Read | None, Read | None]:
     """Returns the functions that read all samples, if the dataset can, and one; None for `dataset[index]`."""
     if options.is_packed and gives_segments(dataset):
-        return partial(_parts, dataset), partial(_parts, dataset)
-    read = _present if present_reader(dataset) else _together
+        return partial(_read_segments, dataset), partial(_read_segments, dataset)
+    read = _read_present if present_reader(dataset) else _read_batch
     together = None if batch_reader(dataset) is None else partial(read, dataset)
     # A `__getitems__` may take more of each sample than the id, or be the only way to read.
-    single = partial(_together, dataset) if wanted(dataset) or not reads_singly(dataset) else None
+    single = partial(_read_batch, dataset) if wanted(dataset) or not reads_singly(dataset) else None
     if options.is_packed:
-        single = partial(_cut_out, single or partial(_singly, dataset))
-        together = together and partial(_cut_out, together)
+        single = partial(_read_and_cut, single or partial(_read_each, dataset))
+        together = together and partial(_read_and_cut, together)
     return together, single
 
 
-def _alone(read: Read, request: Request, place: int) -> Any:
+def _read_one(read: Read, request: Request, place: int) -> Any:
     return only_sample(read(request.at(slice(place, place + 1))).batch)
 
 
-def _together(dataset: Any, request: Request) -> Answer:
+def _read_batch(dataset: Any, request: Request) -> Answer:
     samples = dataset.__getitems__(request.ids, *request.columns)
-    if not _may_be(samples, request.ids.size):
-        raise _other_number("__getitems__", "sample", request, samples)
+    if not _may_have_size(samples, request.ids.size):
+        raise _wrong_number("__getitems__", "sample", request, samples)
     return Answer(samples)
 
 
-def _may_be(samples: Any, size: int) -> bool:
+def _may_have_size(samples: Any, size: int) -> bool:
     """Returns whether a batch may have so many samples: a list, or columns of that length."""
     if isinstance(samples, np.ndarray | torch.Tensor):
         return size in samples.shape
     if not isinstance(samples, list | tuple) or len(samples) == size:
         return True
-    columns = [one for one in samples if isinstance(one, list | tuple) or getattr(one, "ndim", None)]
-    return len(columns) == len(samples) > 0 and all(len(column) == size for column in columns)
+    columns = [part for part in samples if isinstance(part, list | tuple) or getattr(part, "ndim", None)]
+    return len(columns) == len(samples) > 0 and all(len(part) == size for part in columns)
 
 
-def _other_number(place: str, what: str, request: Request, given: Any) -> DatasetError:
+def _wrong_number(place: str, noun: str, request: Request, given: Any) -> DatasetError:
     return DatasetError(
         place,
-        f"must give one {what} for each of {request.ids.size} ids",
+        f"must give one {noun} for each of {request.ids.size} ids",
         len(given) if isinstance(given, list | tuple) else getattr(given, "shape", given),
         hint="give a list of them, in the order of the ids",
     )
 
 
-def _singly(dataset: Any, request: Request) -> Answer:
+def _read_each(dataset: Any, request: Request) -> Answer:
     return Answer([dataset[index] for index in request.ids.tolist()])
 
 
-def _present(dataset: Any, request: Request) -> Answer:
+def _read_present(dataset: Any, request: Request) -> Answer:
     """Reads from a dataset that leaves out samples itself.
 
     `read_present` gives those that are there, as a list with `missing` (of each other one its place, its file
@@ -248,7 +248,7 @@ def _present(dataset: Any, request: Request) -> Answer:
     return Answer(plain, skipped, stand_in=getattr(samples, "stand_in", None))
 
 
-def _parts(dataset: Any, request: Request) -> Answer:
+def _read_segments(dataset: Any, request: Request) -> Answer:
     """Reads parts by `__getsegments__`, which is given int64 (m, 3) of id, start and length.
 
     Raises:
@@ -257,11 +257,11 @@ def _parts(dataset: Any, request: Request) -> Answer:
     segments = cast("Segments", request.segments)
     parts = dataset.__getsegments__(segments.table(request.ids), *request.columns)
     if not hasattr(parts, "__len__") or len(parts) != request.ids.size:
-        raise _other_number("__getsegments__", "part", request, parts)
+        raise _wrong_number("__getsegments__", "part", request, parts)
     return Answer(list(parts))
 
 
-def _cut_out(base: Read, request: Request) -> Answer:
+def _read_and_cut(base: Read, request: Request) -> Answer:
     """Cuts parts out of whole samples; a substitute is cut when its batch is made."""
     answer = base(request)
     if answer.stand_in is not None:
@@ -293,11 +293,11 @@ def cut(samples: Any, segments: Segments) -> list[Any]:
         >>> cut([[5, 6, 7, 8, 9], {"text": [1, 2, 3]}], segments)
         [[7, 8], {'text': [1, 2, 3]}]
     """
-    whole = rows_of(samples, len(segments))
+    rows = rows_of(samples, len(segments))
     begins, lengths, is_last = segments.starts.tolist(), segments.lengths.tolist(), segments.is_last.tolist()
     return [
         sample if begin == 0 and last else _part(sample, slice(begin, None if last else begin + length))
-        for sample, begin, length, last in zip(whole, begins, lengths, is_last, strict=True)
+        for sample, begin, length, last in zip(rows, begins, lengths, is_last, strict=True)
     ]
 
 
@@ -324,7 +324,7 @@ def _part(sample: Any, part: slice) -> Any:
 
 
 @final
-class Upcoming:
+class UpcomingIds:
     """The ids of each batch that a process will read.
 
     Args:

@@ -20,13 +20,13 @@ from samplerkit.loading.workers.batch_maker import BatchMaker
 from samplerkit.loading.workers.protocol import Answer, BatchesInOrder, Request, WorkerPool, timed_out
 from samplerkit.loading.workers.reader import SampleReader
 
-TRIED: Final = 5
+TRIAL_BATCHES: Final = 5
 """Batches by which a number of threads is judged, and steps by which the loop is."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 50, 3200
 """Batches from one trial to the next: twice as many each time that nothing changed."""
 
-LONG: Final = 0.25
+LONG_BATCH: Final = 0.25
 """Seconds of a batch above which nothing is tried: such batches mostly wait, or compute in C."""
 
 PATIENCE: Final = 0.05
@@ -58,9 +58,9 @@ class ThreadSchedule:
     Example:
         >>> schedule = ThreadSchedule(2)
         >>> while schedule.at_once == 2:  # batches take .01 seconds where two threads make one each
-        ...     schedule.made(schedule.trial, 0.01)
-        >>> for _ in range(TRIED):  # and .003 where one makes them
-        ...     schedule.made(schedule.trial, 0.003)
+        ...     schedule.count_batch(schedule.trial, 0.01)
+        >>> for _ in range(TRIAL_BATCHES):  # and .003 where one makes them
+        ...     schedule.count_batch(schedule.trial, 0.003)
         >>> schedule.at_once
         1
     """
@@ -70,7 +70,7 @@ class ThreadSchedule:
         self.trial = 0
         self._threads: Final = threads
         self._rates: Final[dict[int, float]] = {}  # batches a second, by how many are made at once
-        self._steps: Final[deque[float]] = deque(maxlen=TRIED)
+        self._steps: Final[deque[float]] = deque(maxlen=TRIAL_BATCHES)
         self._measured: list[float] = []
         self._is_trial = False
         self._pause = FIRST_PAUSE
@@ -84,7 +84,7 @@ class ThreadSchedule:
         """Whether the loop makes batches: only where one thread of several is enough."""
         if self.at_once > 1 or self._is_trial:
             return False
-        return len(self._steps) == TRIED and median(self._steps) < HANDOVER
+        return len(self._steps) == TRIAL_BATCHES and median(self._steps) < HANDOVER
 
     @property
     def patience(self) -> float:
@@ -97,11 +97,11 @@ class ThreadSchedule:
         self._rates.pop(1, None)
         self._keep(self._threads)
 
-    def stepped(self, seconds: float) -> None:
+    def count_step(self, seconds: float) -> None:
         """Counts the time of the loop between two batches."""
         self._steps.append(seconds)
 
-    def made(self, trial: int, seconds: float) -> None:
+    def count_batch(self, trial: int, seconds: float) -> None:
         """Counts a batch.
 
         Args:
@@ -114,29 +114,29 @@ class ThreadSchedule:
             self._to_skip -= 1
             return
         self._measured.append(seconds)
-        rates, way, other = self._rates, self.at_once, self._threads + 1 - self.at_once
-        usual = median(self._measured)
-        rates[way] = way / max(usual, 1e-9)
-        if self._is_trial and rates[way] < rates[other] / 2:  # hopeless: the rest would cost time
+        rates, current, other = self._rates, self.at_once, self._threads + 1 - self.at_once
+        typical = median(self._measured)
+        rates[current] = current / max(typical, 1e-9)
+        if self._is_trial and rates[current] < rates[other] / 2:  # hopeless: the rest would cost time
             self._keep(other)
-        elif len(self._measured) < TRIED:
+        elif len(self._measured) < TRIAL_BATCHES:
             return
         elif self._is_trial:
             # If both are equal, one thread leaves more of the processors to the loop.
             self._keep(1 if rates[1] > 0.95 * rates[self._threads] else self._threads)
-        elif usual > LONG:
-            self._keep(way)
+        elif typical > LONG_BATCH:
+            self._keep(current)
         else:
             self._change(other, 0, is_trial=True)
 
-    def _keep(self, way: int) -> None:
-        """Keeps to a way for some batches."""
-        is_new = self._is_trial and way == self.at_once
+    def _keep(self, at_once: int) -> None:
+        """Keeps a number of threads for some batches."""
+        is_new = self._is_trial and at_once == self.at_once
         self._pause = FIRST_PAUSE if is_new else min(2 * self._pause, LONGEST_PAUSE)
-        self._change(way, self._pause, is_trial=False)
+        self._change(at_once, self._pause, is_trial=False)
 
-    def _change(self, way: int, to_skip: int, *, is_trial: bool) -> None:
-        self.at_once, self._to_skip, self._is_trial, self._measured = way, to_skip, is_trial, []
+    def _change(self, at_once: int, to_skip: int, *, is_trial: bool) -> None:
+        self.at_once, self._to_skip, self._is_trial, self._measured = at_once, to_skip, is_trial, []
         self.trial += 1
 
 
@@ -192,14 +192,14 @@ class ThreadPool(WorkerPool):
         self.schedule: Final = schedule
         self._maker: Final = maker
         self._loaders: Final = loaders_read_for() | {loader}
-        self._start: Final = options.get("worker_init_fn")
+        self._init_function: Final = options.get("worker_init_fn")
         self._numbers: Final = [next(_numbers) for _ in range(number)]
         self._is_stopped = False
         self.has_copies = False  # of the dataset, one a thread: then the loop makes no batch
         self._tasks: Final[SimpleQueue[Task | None]] = SimpleQueue()
-        self._taken: Task | None = None  # waits until no thread reads for the epoch before
-        self._at_work = 0
-        self._begun = 0.0  # when the latest batch was
+        self._waiting_task: Task | None = None  # waits until no thread reads for the epoch before
+        self._busy = 0
+        self._started = 0.0  # when the latest batch was
         self._turn: Final = threading.Condition()
         self._threads: Final = [
             threading.Thread(target=self._run, args=(place,), name=f"samplerkit-worker-{place}", daemon=True)
@@ -225,8 +225,8 @@ class ThreadPool(WorkerPool):
     def open(self, requests: Iterator[Request], *, in_the_loop: bool) -> Iterator[Answer]:
         """Begins an iteration."""
         # What several threads share, the loop may read as well.
-        loop_helps = in_the_loop and len(self._threads) > 1 and not (self._start or self.timeout)
-        batches = (BatchesOfBoth if loop_helps else BatchesInOrder)(self, requests)
+        loop_helps = in_the_loop and len(self._threads) > 1 and not (self._init_function or self.timeout)
+        batches = (LoopAssistedBatches if loop_helps else BatchesInOrder)(self, requests)
         self._iteration = weakref.ref(batches)
         if self._is_stopped:  # meanwhile, by another thread that iterates over the same loader
             self.cancel()
@@ -257,11 +257,11 @@ class ThreadPool(WorkerPool):
         task.is_cancelled = True
         task.result.put(None)  # who waits for it looks whether the iteration is over
 
-    def made_here(self, request: Request) -> Answer:
+    def make_in_caller(self, request: Request) -> Answer:
         """Makes a batch in the thread that calls this, while no other one makes any."""
-        trial, begun = self.schedule.trial, time.perf_counter()
+        trial, started = self.schedule.trial, time.perf_counter()
         batch: Answer = self._maker[request]
-        self.schedule.made(trial, time.perf_counter() - begun)
+        self.schedule.count_batch(trial, time.perf_counter() - started)
         return batch
 
     def stop(self) -> None:
@@ -287,7 +287,7 @@ class ThreadPool(WorkerPool):
         with ExitStack() as copies:
             task = self._take()
             while task is not None:
-                trial, begun = self.schedule.trial, time.perf_counter()
+                trial, started = self.schedule.trial, time.perf_counter()
                 try:
                     if reader is None:
                         reader = self._reader(place, copies)
@@ -296,7 +296,7 @@ class ThreadPool(WorkerPool):
                     batch = self._maker.batch(task.request, reader)
                 except BaseException as error:  # whatever it is, it belongs into the loop
                     batch = error
-                seconds = time.perf_counter() - begun
+                seconds = time.perf_counter() - started
                 task.result.put(batch)
                 # A thread that waits for the next request holds nothing of this one.
                 del task
@@ -304,8 +304,8 @@ class ThreadPool(WorkerPool):
                 task = self._take(trial, seconds)
 
     def _reader(self, place: int, copies: ExitStack) -> SampleReader:
-        if self._start is not None:
-            self._start(place)
+        if self._init_function is not None:
+            self._init_function(place)
         reader = self._maker.reader.for_thread(self._numbers[place], copies)
         self.has_copies |= reader is not self._maker.reader
         return reader
@@ -322,24 +322,24 @@ class ThreadPool(WorkerPool):
         schedule = self.schedule
         with self._turn:
             if seconds is not None:
-                self._at_work -= 1
-                schedule.made(trial, seconds)
+                self._busy -= 1
+                schedule.count_batch(trial, seconds)
             while not self._is_stopped:
-                if self._at_work < schedule.at_once and (task := self._next()) is not None:
-                    self._at_work += 1
-                    self._begun = time.perf_counter()
-                    if self._at_work < schedule.at_once:
+                if self._busy < schedule.at_once and (task := self._next_task()) is not None:
+                    self._busy += 1
+                    self._started = time.perf_counter()
+                    if self._busy < schedule.at_once:
                         self._turn.notify()
                     return task
                 if not self._is_stopped:
                     self._turn.wait(PATIENCE)
-                is_long = time.perf_counter() - self._begun > schedule.patience
-                if is_long and self._at_work == schedule.at_once < len(self._threads):
+                is_long = time.perf_counter() - self._started > schedule.patience
+                if is_long and self._busy == schedule.at_once < len(self._threads):
                     schedule.give_up()
             self._turn.notify_all()
         return None
 
-    def _next(self) -> Task | None:
+    def _next_task(self) -> Task | None:
         """Takes the next task; what it begins, such as an epoch, begins in the order of the requests.
 
         Returns:
@@ -347,44 +347,44 @@ class ThreadPool(WorkerPool):
             dataset that all share; or when the threads are ended.
         """
         reader = self._maker.reader
-        while (task := self._taken or self._tasks.get()) is not None and not self._is_stopped:
-            self._taken = task
+        while (task := self._waiting_task or self._tasks.get()) is not None and not self._is_stopped:
+            self._waiting_task = task
             if not task.is_cancelled:
-                if self._at_work and reader.sets_epoch(task.request):
+                if self._busy and reader.sets_epoch(task.request):
                     return None
                 try:
                     reader.begin(task.request)
                 except BaseException as error:  # as above
                     task.result.put(error)
                     task.is_cancelled = True
-            self._taken = None
+            self._waiting_task = None
             if not task.is_cancelled:
                 return task
         return None
 
 
 @final
-class BatchesOfBoth(BatchesInOrder):
+class LoopAssistedBatches(BatchesInOrder):
     """An iteration over the batches of threads, in which the loop makes them if that is faster."""
 
-    _received: float | None = None  # when the batch before was
+    _received_at: float | None = None  # when the batch before was
 
     def __next__(self) -> Answer:
         """Returns the next batch."""
-        if self._received is not None:
-            self._pool.schedule.stepped(time.perf_counter() - self._received)
+        if self._received_at is not None:
+            self._pool.schedule.count_step(time.perf_counter() - self._received_at)
         answer = super().__next__()
-        self._received = time.perf_counter()
+        self._received_at = time.perf_counter()
         return answer
 
     def _submit(self) -> None:
         # A thread makes the first batch. When it is there, none reads for an iteration before this one.
-        if self._received is None or self._pool.has_copies or not self._pool.schedule.loop_makes:
+        if self._received_at is None or self._pool.has_copies or not self._pool.schedule.loop_makes:
             super()._submit()
 
     def _receive(self) -> Answer:
         if self._tasks or self._requests is None:
             return super()._receive()
         # All tasks of threads came before this one, and were received: no thread reads.
-        answer: Answer = self._pool.made_here(next(self._requests))
+        answer: Answer = self._pool.make_in_caller(next(self._requests))
         return answer

@@ -24,7 +24,7 @@ from torch._utils import ExceptionWrapper
 from samplerkit.errors import WorkerError, note_once
 from samplerkit.loading.background import RUNNING, end_at_exit
 from samplerkit.loading.workers.protocol import Answer, Request, WorkerPool, timed_out
-from samplerkit.loading.workers.worker_side import WorkerStart, received, run_worker, socket_of, unpickled
+from samplerkit.loading.workers.worker_side import WorkerStart, receive, run_worker, socket_of, unpickled
 
 _GRACE_SECONDS = 0.5
 """How long finished batches may still arrive before the other workers are ended too."""
@@ -65,7 +65,7 @@ class WorkerProcesses(WorkerPool):
         self._workers: list[_Worker] = []
         self._sent = 0
         self._turn: Iterator[int] = iter(())
-        self._asked_to_end: Any = None
+        self._end_flag: Any = None
         self._polls: list[select.poll] = []
 
     @property
@@ -85,7 +85,7 @@ class WorkerProcesses(WorkerPool):
         context: Any = self._options.get("multiprocessing_context")
         if not isinstance(context, multiprocessing.context.BaseContext):
             context = multiprocessing.get_context(context)
-        self._asked_to_end = context.RawValue("b", 0)
+        self._end_flag = context.RawValue("b", 0)
         # Without a generator, torch would draw the seed from the process-wide one.
         generator = self._options.get("generator") or torch.Generator()
         seed = int(torch.empty((), dtype=torch.int64).random_(generator=generator).item())
@@ -99,13 +99,13 @@ class WorkerProcesses(WorkerPool):
         self._polls = [_poll_of([worker.pipe.fileno(), *sentinels]) for worker in self._workers]
 
     def _start_one(self, context: Any, number: int, seed: int) -> None:
-        pipe, given = context.Pipe()
+        pipe, worker_end = context.Pipe()
         init = self._options.get("worker_init_fn")
-        start = WorkerStart(self._maker, init, seed, number, self._number, given, self._asked_to_end)
+        start = WorkerStart(self._maker, init, seed, number, self._number, worker_end, self._end_flag)
         process = context.Process(target=run_worker, args=(start,), daemon=True)
         self._workers.append(_Worker(process, pipe))
         process.start()
-        given.close()  # the pipe ends with the worker, which alone has this end
+        worker_end.close()  # the pipe ends with the worker, which alone has this end
 
     def submit(self, request: Request) -> _Task:
         """Sends a request to the workers that make its batch."""
@@ -158,13 +158,13 @@ class WorkerProcesses(WorkerPool):
                     hint=_hint(dead.values()),
                 ) from error
             # Not raised as another error: it may come from a signal handler.
-            what = f"{task.request.some_ids} of {task.request.where}"
-            note_once(error, f"samplerkit: while receiving {what}, which came from a worker process")
+            batch = f"{task.request.some_ids} of {task.request.where}"
+            note_once(error, f"samplerkit: while receiving {batch}, which came from a worker process")
             raise
         if isinstance(answer, ExceptionWrapper):
             answer.reraise()  # type: ignore[no-untyped-call]
-        made: Answer = answer
-        return made
+        result: Answer = answer
+        return result
 
     def _message(self, worker: int) -> tuple[int, memoryview, list[torch.UntypedStorage]]:
         """Waits for what a worker sends next: the number of a task, and its answer.
@@ -177,7 +177,7 @@ class WorkerProcesses(WorkerPool):
             raise timed_out("a worker process", self.timeout)
         if pipe.fileno() not in ready and not pipe.poll(_GRACE_SECONDS):
             raise EOFError
-        return received(pipe)
+        return receive(pipe)
 
     def _dead_workers(self, *, seconds: float) -> dict[int, int]:
         """The exit codes of the workers that died, by process id; one that is dying is waited for."""
@@ -191,8 +191,8 @@ class WorkerProcesses(WorkerPool):
     def stop(self) -> None:
         """Asks the workers to end, when they are done with the batch that they are at."""
         self.can_be_reused = False
-        if self._asked_to_end is not None:
-            self._asked_to_end.value = 1
+        if self._end_flag is not None:
+            self._end_flag.value = 1
         for worker in self._workers:
             # Its end for the worker. The pipe stays, for another thread may be about to write to it.
             with contextlib.suppress(OSError), socket_of(worker.pipe) as peer:
@@ -210,7 +210,7 @@ class WorkerProcesses(WorkerPool):
     def forget(self) -> None:
         """Forgets the workers in a fork: they belong to the parent, and pipes end with their owners."""
         self.can_be_reused = False
-        self._asked_to_end = None  # which all processes share
+        self._end_flag = None  # which all processes share
         for worker in self._workers:
             worker.pipe.close()
         self._workers = []

@@ -103,8 +103,8 @@ def run_worker(start: WorkerStart) -> None:
     end_with_parent()
     stack_small_tensors()
     messages: SimpleQueue[Message] = SimpleQueue()
-    ours = (start.pipe, messages)
-    threading.Thread(target=_send, args=ours, name="samplerkit-answers", daemon=True).start()
+    args = (start.pipe, messages)
+    threading.Thread(target=_send, args=args, name="samplerkit-answers", daemon=True).start()
     where, failure = f"in worker process {start.number}", None
     with suppress(KeyboardInterrupt):  # the loop gets one too
         try:
@@ -188,7 +188,7 @@ def pickled(value: Any) -> Message:
     for storage in shared:
         storage.share_memory_()
     if storages:
-        sizes = (_bytes_of(one).tobytes() if _is_small(one) else one.nbytes() for one in storages)
+        sizes = (_bytes_of(item).tobytes() if _is_small(item) else item.nbytes() for item in storages)
         ForkingPickler(file).dump([*sizes])
     file.write(end.to_bytes(_END_BYTES, "little"))
     return Message(file, shared)
@@ -200,8 +200,8 @@ def _is_small(storage: torch.UntypedStorage) -> bool:
 
 
 def _bytes_of(storage: torch.UntypedStorage) -> np.ndarray[Any, Any]:
-    found: np.ndarray[Any, Any] = torch.empty(0, dtype=torch.uint8).set_(storage).numpy()
-    return found
+    data: np.ndarray[Any, Any] = torch.empty(0, dtype=torch.uint8).set_(storage).numpy()
+    return data
 
 
 def _without_storages(value: Any) -> tuple[io.BytesIO, list[torch.UntypedStorage]]:
@@ -211,7 +211,7 @@ def _without_storages(value: Any) -> tuple[io.BytesIO, list[torch.UntypedStorage
     """
     file, storages = io.BytesIO(), list[torch.UntypedStorage]()
 
-    def left_out(storage: torch.UntypedStorage) -> Any:
+    def reduced(storage: torch.UntypedStorage) -> Any:
         strategy: str = torch.multiprocessing.get_sharing_strategy()  # type: ignore[no-untyped-call]
         by_name = strategy == "file_system" and not _is_small(storage)
         if by_name or storage.device.type != "cpu":
@@ -221,7 +221,7 @@ def _without_storages(value: Any) -> tuple[io.BytesIO, list[torch.UntypedStorage
 
     pickler = ForkingPickler(file)
     reducers: Any = pickler.dispatch_table
-    reducers[torch.UntypedStorage] = left_out
+    reducers[torch.UntypedStorage] = reduced
     pickler.dump(value)
     return file, storages
 
@@ -231,8 +231,8 @@ _received = threading.local()
 
 
 def _storage_at(number: int) -> torch.UntypedStorage:
-    found: torch.UntypedStorage = _received.storages[number]
-    return found
+    storage: torch.UntypedStorage = _received.storages[number]
+    return storage
 
 
 def send(pipe: Connection, peer: socket.socket, message: Message) -> None:
@@ -248,12 +248,12 @@ def send(pipe: Connection, peer: socket.socket, message: Message) -> None:
 
 def socket_of(pipe: Connection) -> socket.socket:
     """Returns the socket that a pipe of two directions is, for what a pipe cannot do."""
-    found = socket.socket(fileno=os.dup(pipe.fileno()))
-    found.settimeout(None)  # whatever the default is
-    return found
+    peer = socket.socket(fileno=os.dup(pipe.fileno()))
+    peer.settimeout(None)  # whatever the default is
+    return peer
 
 
-def received(pipe: Connection) -> tuple[int, memoryview, list[torch.UntypedStorage]]:
+def receive(pipe: Connection) -> tuple[int, memoryview, list[torch.UntypedStorage]]:
     """Receives the number of a task, and its answer: what `unpickled` takes.
 
     Raises:
@@ -261,28 +261,28 @@ def received(pipe: Connection) -> tuple[int, memoryview, list[torch.UntypedStora
     """
     message = memoryview(pipe.recv_bytes())
     number, message = int.from_bytes(message[-NUMBER_BYTES:], "little"), message[:-NUMBER_BYTES]
-    storages = message[int.from_bytes(message[-_END_BYTES:], "little") : -_END_BYTES]
-    contents = ForkingPickler.loads(storages) if storages else ()
-    found = [_storage_of(one) if isinstance(one, bytes) else _shared(pipe, one) for one in contents]
-    return number, message, found
+    data = message[int.from_bytes(message[-_END_BYTES:], "little") : -_END_BYTES]
+    contents = ForkingPickler.loads(data) if data else ()
+    storages = [_storage_of(item) if isinstance(item, bytes) else _shared(pipe, item) for item in contents]
+    return number, message, storages
 
 
 def _shared(pipe: Connection, size: int) -> torch.UntypedStorage:
     with socket_of(pipe) as peer:
-        what, descriptors, *_ = socket.recv_fds(peer, 1, 1)
-    if what == _COPY:
+        kind, descriptors, *_ = socket.recv_fds(peer, 1, 1)
+    if kind == _COPY:
         return _storage_of(pipe.recv_bytes())
     if not descriptors:
         raise OSError(errno.EMFILE, "the descriptor of a tensor did not come: too many files are open")
-    given = SimpleNamespace(detach=descriptors.pop)
-    found: torch.UntypedStorage = reductions.rebuild_storage_fd(torch.UntypedStorage, given, size)  # type: ignore[no-untyped-call]
-    return found
+    descriptor = SimpleNamespace(detach=descriptors.pop)
+    storage: torch.UntypedStorage = reductions.rebuild_storage_fd(torch.UntypedStorage, descriptor, size)  # type: ignore[no-untyped-call]
+    return storage
 
 
 def _storage_of(data: bytes) -> torch.UntypedStorage:
-    found = torch.empty(len(data), dtype=torch.uint8)
-    found.numpy()[:] = np.frombuffer(data, dtype=np.uint8)
-    return found.untyped_storage()
+    content = torch.empty(len(data), dtype=torch.uint8)
+    content.numpy()[:] = np.frombuffer(data, dtype=np.uint8)
+    return content.untyped_storage()
 
 
 def unpickled(message: memoryview, storages: list[torch.UntypedStorage]) -> Any:
@@ -333,8 +333,8 @@ def _stacked(
     first = batch[0]
     is_small = len(batch) * first.numel() * first.element_size() <= SMALL
     if is_small and type(first) is torch.Tensor and first.layout == torch.strided and not first.is_nested:
-        found = torch.stack(tuple(batch))
-        if found.dtype == first.dtype and not found.requires_grad:
-            return found
+        stacked = torch.stack(tuple(batch))
+        if stacked.dtype == first.dtype and not stacked.requires_grad:
+            return stacked
     in_shared_memory: torch.Tensor = collate_tensor_fn(batch, collate_fn_map=collate_fn_map)
     return in_shared_memory

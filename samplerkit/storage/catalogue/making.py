@@ -93,7 +93,7 @@ def _shard(path: str, storage: RemoteStorage) -> FileCatalogue:
     stored = Stored.of(path, storage)
     options = TarOptions("raise", None, False, Cache.of(None, storage.options), "shards", 1, 0)
     shards = Shards((path,), (shown(path),), storage, options)
-    index = shards.known_index(0)
+    index = shards.lookup_index(0)
     if index is None:
         index, copy = shards.open_shard(0, refuses_stale=False)
         if copy is not None:
@@ -102,7 +102,7 @@ def _shard(path: str, storage: RemoteStorage) -> FileCatalogue:
 
 
 def _parquet(path: str, storage: RemoteStorage) -> FileCatalogue:
-    file = ParquetFile.of(path, storage, Footers()).chosen(None, None)
+    file = ParquetFile.of(path, storage, Footers()).select(None, None)
     about = file.rows, file.columns, file.footer[1:], file.check
     return FileCatalogue.of_file("parquet", path, file.stored.size, file.stored.version, *about)
 

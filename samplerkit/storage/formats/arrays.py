@@ -76,18 +76,18 @@ class Hdf5Dataset(FormatOfFiles):
         gather = gather_of(batches)
         super().__init__(files, limits, gather, progress=False, options=None, paths=local_paths)
 
-    def _look(self, number: int) -> ChunkFile:
+    def _inspect(self, number: int) -> ChunkFile:
         path = self.files[number]
         h5py, stored = extra("h5py", "hdf5"), Stored.of(path)
         with h5py.File(path, "r") as file:
             links = {name: file.get(name, getlink=True) for name in file}
-            chosen = self._arrays or [n for n, link in links.items() if isinstance(link, h5py.HardLink)]
-            arrays = ((name, _hdf5_array(h5py, path, file, name, self._arrays)) for name in chosen)
-            there = [(name, array) for name, array in arrays if array is not None]
-            return Hdf5Rows.of(path, there, self._chunk_rows, stored)
+            names = self._arrays or [n for n, link in links.items() if isinstance(link, h5py.HardLink)]
+            arrays = ((name, _hdf5_array(h5py, path, file, name, self._arrays)) for name in names)
+            existing = [(name, array) for name, array in arrays if array is not None]
+            return Hdf5Rows.of(path, existing, self._chunk_rows, stored)
 
 
-def _hdf5_array(h5py: Any, path: str, file: Any, name: str, wanted: Sequence[str] | None) -> Any:
+def _hdf5_array(h5py: Any, path: str, file: Any, name: str, required: Sequence[str] | None) -> Any:
     """Returns an array of a file, unless it leads to another file; None for a group that was not named.
 
     Raises:
@@ -104,7 +104,7 @@ def _hdf5_array(h5py: Any, path: str, file: Any, name: str, wanted: Sequence[str
     if other is not None:
         raise DatasetError(path, f"array {name!r} is in another file", other, hint="name that file")
     if not isinstance(array, h5py.Dataset):
-        if wanted is None:
+        if required is None:
             return None
         raise DatasetError(path, f"holds no array {name!r}, but at its top", sorted(file))
     if array.external or array.is_virtual:
@@ -170,7 +170,7 @@ class ZarrDataset(FormatOfFiles):
     def __repr__(self) -> str:
         return f"ZarrDataset({self.folder!r}, {self._shown_size})"
 
-    def _look(self, number: int) -> ChunkFile:
+    def _inspect(self, number: int) -> ChunkFile:
         group = _zarr_group(self.folder)
         names = self._arrays or tuple(sorted(group.array_keys()))
         arrays = [(name, _zarr_array(self.folder, group, name)) for name in names]
@@ -197,10 +197,10 @@ def _missing(folder: Path, array: Any, span: slice) -> Iterator[Path]:
 
 
 def _zarr_group(folder: str) -> Any:
-    found = extra("zarr", "zarr").open(folder, mode="r")
-    if not hasattr(found, "array_keys"):
+    group = extra("zarr", "zarr").open(folder, mode="r")
+    if not hasattr(group, "array_keys"):
         raise DatasetError(folder, "is an array alone", hint="put it into a group: its name is a column then")
-    return found
+    return group
 
 
 def _zarr_array(folder: str, group: Any, name: str) -> Any:
@@ -250,9 +250,9 @@ class RowRanges(ChunkFile):
         """
         if not arrays:
             raise DatasetError(path, "holds no arrays", hint="name those to read")
-        alone = next((name for name, array in arrays if not array.shape), None)
-        if alone is not None:
-            problem = f"array {alone!r} has no rows: it is a single value"
+        scalar = next((name for name, array in arrays if not array.shape), None)
+        if scalar is not None:
+            problem = f"array {scalar!r} has no rows: it is a single value"
             raise DatasetError(path, problem, hint="name the others")
         lengths = {name: array.shape[0] for name, array in arrays}
         if len(set(lengths.values())) > 1:

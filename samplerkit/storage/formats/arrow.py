@@ -86,7 +86,7 @@ class ArrowDataset(FormatOfFiles):
         gather = gather_of(batches, has_arrow=True)
         super().__init__(files, limits, gather, progress=False, options=None, paths=_paths)
 
-    def _look(self, number: int) -> ChunkFile:
+    def _inspect(self, number: int) -> ChunkFile:
         return ArrowFile.of(self.files[number], self._columns)
 
 
@@ -100,8 +100,8 @@ def _paths(files: Any) -> tuple[str, ...]:
         return local_paths(files)
     folder = Path(files)
     try:
-        named = json.loads((folder / "state.json").read_bytes())["_data_files"]
-        return tuple(os.fspath(folder / Path(entry["filename"]).name) for entry in named)
+        entries = json.loads((folder / "state.json").read_bytes())["_data_files"]
+        return tuple(os.fspath(folder / Path(entry["filename"]).name) for entry in entries)
     except (OSError, ValueError, LookupError, TypeError) as error:
         hint = "give a folder from save_to_disk, of one split, or the files themselves"
         raise DatasetError(str(folder), "does not say in state.json which files it has", hint=hint) from error
@@ -143,20 +143,20 @@ class ArrowFile(ChunkFile):
 
     Args:
         stored: the file.
-        wanted: the columns to return.
+        selected: the columns to return.
         schema: the first message of the file.
         dictionaries: the messages with dictionaries.
         batches: the messages with record batches.
     """
 
     stored: Stored
-    wanted: Sequence[str]
+    selected: Sequence[str]
     schema: _Message
     dictionaries: tuple[_Message, ...]
     batches: tuple[_Message, ...]
 
     @classmethod
-    def of(cls, path: str, wanted: Sequence[str] | None = None) -> ArrowFile:
+    def of(cls, path: str, selected: Sequence[str] | None = None) -> ArrowFile:
         """Reads the headers of all messages of a file.
 
         Raises:
@@ -177,11 +177,11 @@ class ArrowFile(ChunkFile):
         schema = pa.ipc.read_schema(pa.BufferReader(_read(stored, messages[:1])))
         columns = tuple((field.name, str(field.type)) for field in schema)
         names = [name for name, _ in columns]
-        require_columns(stored.name, names, wanted or names)
+        require_columns(stored.name, names, selected or names)
         # A digest of the headers of all messages, not of their content.
         digest = np.array([message.check for message in (messages[0], *batches)], "<u4").tobytes()
-        about: dict[str, Any] = {"sizes": [batch.rows for batch in batches], "digest": digest}
-        return cls(stored, wanted or names, messages[0], dictionaries, batches, columns=columns, **about)
+        fields: dict[str, Any] = {"sizes": [batch.rows for batch in batches], "digest": digest}
+        return cls(stored, selected or names, messages[0], dictionaries, batches, columns=columns, **fields)
 
     def place(self, chunk: int) -> str:
         """Returns the name of a record batch in error messages."""
@@ -198,13 +198,13 @@ class ArrowFile(ChunkFile):
         before = [message for message in self.dictionaries if message.span < batch.span]
         pa, data = extra("pyarrow", "parquet"), _read(self.stored, [self.schema, *before, batch])
         with pa.ipc.open_stream(pa.BufferReader(data)) as stream:
-            found = stream.read_next_batch()
+            record_batch = stream.read_next_batch()
         # Nothing else protects against offsets beyond the batch.
-        found.validate(full=True)
-        if found.num_rows != batch.rows:
-            problem = f"has {found.num_rows} rows, and its header said {batch.rows}"
+        record_batch.validate(full=True)
+        if record_batch.num_rows != batch.rows:
+            problem = f"has {record_batch.num_rows} rows, and its header said {batch.rows}"
             raise DatasetError(self.place(chunk), problem, hint=REWRITE)
-        return ArrowContent(self.place(chunk), found.select(list(self.wanted)))
+        return ArrowContent(self.place(chunk), record_batch.select(list(self.selected)))
 
 
 def _read(stored: Stored, messages: Sequence[_Message]) -> bytes:
@@ -259,19 +259,19 @@ class _Header(io.RawIOBase):
 
     Args:
         header: the header.
-        most: the largest size of the message in bytes.
+        max_bytes: the largest size of the message in bytes.
     """
 
-    def __init__(self, header: bytes, most: int) -> None:
-        self._header, self._left = io.BytesIO(header), most
+    def __init__(self, header: bytes, max_bytes: int) -> None:
+        self._header, self._remaining = io.BytesIO(header), max_bytes
 
     def read(self, length: int = -1) -> bytes:
         """Reads from the current position."""
-        self._left -= length
-        if self._left < 0:
+        self._remaining -= length
+        if self._remaining < 0:
             raise ValueError("a message that is longer than the file")
-        found = self._header.read(length)
-        return found + bytes(length - len(found))
+        data = self._header.read(length)
+        return data + bytes(length - len(data))
 
     def readable(self) -> bool:
         """Returns True."""
@@ -353,12 +353,12 @@ class HuggingFaceDataset:
             OutOfDatasetError: an id is out of range.
             DatasetError: a transform returns more or fewer samples than ids.
         """
-        wanted = checked_ids(ids, len(self))
+        rows = checked_ids(ids, len(self))
         if self._gives_columns:
-            return self.dataset[wanted.tolist()]
-        samples = self.dataset.__getitems__(wanted.tolist()) if wanted.size else []
-        if len(samples) != wanted.size:
-            problem = f"makes {len(samples)} samples of {wanted.size} rows"
+            return self.dataset[rows.tolist()]
+        samples = self.dataset.__getitems__(rows.tolist()) if rows.size else []
+        if len(samples) != rows.size:
+            problem = f"makes {len(samples)} samples of {rows.size} rows"
             hint = "let its transform give a row for each row, or take batches='columns'"
             raise DatasetError("dataset", problem, hint=hint)
         return samples

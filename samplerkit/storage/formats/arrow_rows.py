@@ -30,29 +30,29 @@ class ArrowContent:
 
     Args:
         path: the name in error messages.
-        whole: the record batch with all rows of the chunk.
-        kept: the rows that are samples; None for all.
+        records: the record batch with all rows of the chunk.
+        selected: the rows that are samples; None for all.
     """
 
     path: str
-    whole: Any
-    kept: Ids | None = None
+    records: Any
+    selected: Ids | None = None
     _arrays: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
     def length(self) -> int:
         """The number of samples."""
-        return int(self.whole.num_rows) if self.kept is None else self.kept.size
+        return int(self.records.num_rows) if self.selected is None else self.selected.size
 
     @property
     def num_bytes(self) -> int:
         """The size in memory, in bytes."""
-        return int(self.whole.nbytes)
+        return int(self.records.nbytes)
 
     def samples(self, rows: Ids, places: Ids, size: int) -> list[Any]:
         """Returns samples as dicts: numbers and lists of numbers as numpy values, others as Python values."""
-        rows = self._of_whole(rows)
-        names = self.whole.schema.names
+        rows = self._batch_rows(rows)
+        names = self.records.schema.names
         columns = [self._values(name, rows) for name in names]
         return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
@@ -62,42 +62,42 @@ class ArrowContent:
         Raises:
             DatasetError: a number is null: the type of a column must not differ between batches.
         """
-        rows = self._of_whole(rows)
-        return {name: self._array(name, rows) for name in self.whole.schema.names}
+        rows = self._batch_rows(rows)
+        return {name: self._array(name, rows) for name in self.records.schema.names}
 
     def batch(self, rows: Ids) -> Any:
         """Returns some rows as a record batch, without a copy if they are consecutive."""
-        rows = self._of_whole(rows)
+        rows = self._batch_rows(rows)
         if rows.size and (np.diff(rows) == 1).all():
-            return self.whole.slice(int(rows[0]), rows.size)
-        return _taken_apart(self.path, self.whole, rows)
+            return self.records.slice(int(rows[0]), rows.size)
+        return _guarded_take(self.path, self.records, rows)
 
     def _array(self, name: str, rows: Ids) -> Array:
         values = self._values(name, rows)
-        if not isinstance(values, np.ndarray) and _is_of_numbers(self.whole.schema.field(name).type):
+        if not isinstance(values, np.ndarray) and _is_of_numbers(self.records.schema.field(name).type):
             hint = "read it as samples or arrow, filter the nulls out, or leave the column out"
             raise DatasetError(
                 self.path, f"column {name!r} holds a null, which no array of numbers can", hint=hint
             )
         return _as_array(values)
 
-    def _of_whole(self, rows: Ids) -> Ids:
-        return rows if self.kept is None else self.kept[rows]
+    def _batch_rows(self, rows: Ids) -> Ids:
+        return rows if self.selected is None else self.selected[rows]
 
     def _values(self, name: str, rows: Ids) -> Any:
         """Returns some rows of a column: an array, or a list."""
-        known = self._arrays.get(name)
-        if known is None:
-            column = self.whole.column(name)
+        cached = self._arrays.get(name)
+        if cached is None:
+            column = self.records.column(name)
             if name not in self._arrays:
                 # A view if the column holds numbers, which costs nothing; kept for columns to be converted.
-                known = self._arrays[name] = as_numbers(column) if len(column) else None
-        if known is not None:
-            return known[rows]
+                cached = self._arrays[name] = as_numbers(column) if len(column) else None
+        if cached is not None:
+            return cached[rows]
         # Arrow has times after Python's last year, strings that were not validated, and types without `take`.
-        what = f"converted to Python values, column {name!r}"
+        action = f"converted to Python values, column {name!r}"
         hint = "read it as arrow, or leave the column out"
-        return guarded(self.path, what, lambda: _values_of(self.whole.select([name]), rows), hint)
+        return guarded(self.path, action, lambda: _values_of(self.records.select([name]), rows), hint)
 
 
 def _values_of(batch: Any, rows: Ids) -> Any:
@@ -106,20 +106,20 @@ def _values_of(batch: Any, rows: Ids) -> Any:
     if types.is_list(column.type) or types.is_large_list(column.type):
         values = as_numbers(column.values)
         if values is not None:
-            starts, there = column.offsets.to_numpy(), column.is_valid().to_numpy(zero_copy_only=False)
-            return [values[starts[r] : starts[r + 1]].copy() if there[r] else None for r in rows.tolist()]
-    taken = _taken(batch, rows).column(0)
+            starts, is_valid = column.offsets.to_numpy(), column.is_valid().to_numpy(zero_copy_only=False)
+            return [values[starts[r] : starts[r + 1]].copy() if is_valid[r] else None for r in rows.tolist()]
+    taken = _take(batch, rows).column(0)
     if not _is_of_numbers(taken.type):
         return taken.to_pylist()
     numbers = as_numbers(taken.drop_null())
     if numbers is None:  # some lists hold nulls: how a list is converted must not depend on the others
-        inner = (getattr(one, "values", None) for one in taken)  # a tensor has none
-        arrays = [None if each is None else as_numbers(each) for each in inner]
+        inner = (getattr(item, "values", None) for item in taken)  # a tensor has none
+        arrays = [None if part is None else as_numbers(part) for part in inner]
         return [
-            one.as_py() if array is None else array.copy() for one, array in zip(taken, arrays, strict=True)
+            item.as_py() if array is None else array.copy() for item, array in zip(taken, arrays, strict=True)
         ]
-    there, rest = taken.is_valid().to_numpy(zero_copy_only=False), iter(numbers.copy())
-    return [next(rest) if is_there else None for is_there in there] if taken.null_count else numbers.copy()
+    is_valid, rest = taken.is_valid().to_numpy(zero_copy_only=False), iter(numbers.copy())
+    return [next(rest) if valid else None for valid in is_valid] if taken.null_count else numbers.copy()
 
 
 def gather_of(batches: Any, *, has_arrow: bool = False) -> Any:
@@ -141,29 +141,29 @@ def gathered_tensors(parts: Iterable[ContentPart], size: int) -> dict[Any, Any]:
 
 def gathered_arrow(parts: Iterable[ContentPart], _size: int) -> Any:
     """Returns a record batch: a slice without a copy if the batch is a slice of one chunk."""
-    found: list[Any] = []
+    batches: list[Any] = []
     places: list[Ids] = []
-    for content, rows, mine in parts:
+    for content, rows, positions in parts:
         if isinstance(content, ArrowContent):
-            found.append(content.batch(rows))
-            places.append(mine)
+            batches.append(content.batch(rows))
+            places.append(positions)
         del content  # frees it before the next one is read
-    if not found:
+    if not batches:
         return _arrow().record_batch({})
     order = np.concatenate(places)
     is_in_order = bool((np.diff(order) > 0).all())
-    if len(found) == 1 and is_in_order:
-        return found[0]
-    batch = as_record_batch(_arrow().Table.from_batches(found))
-    return batch if is_in_order else _taken_apart("batch", batch, np.argsort(order))
+    if len(batches) == 1 and is_in_order:
+        return batches[0]
+    batch = as_record_batch(_arrow().Table.from_batches(batches))
+    return batch if is_in_order else _guarded_take("batch", batch, np.argsort(order))
 
 
-def _taken_apart(place: str, batch: Any, rows: Ids) -> Any:
+def _guarded_take(place: str, batch: Any, rows: Ids) -> Any:
     hint = "leave out columns of such types"
-    return guarded(place, "taken apart", lambda: _taken(batch, rows), hint)
+    return guarded(place, "taken apart", lambda: _take(batch, rows), hint)
 
 
-def _taken(batch: Any, rows: Ids) -> Any:
+def _take(batch: Any, rows: Ids) -> Any:
     pa = _arrow()
     try:
         return batch.take(pa.array(rows))
@@ -178,7 +178,7 @@ def as_record_batch(table: Any) -> Any:
         pyarrow.ArrowInvalid: a column is too large for one array.
     """
     pa = _arrow()
-    columns = [one.chunk(0) if one.num_chunks == 1 else one.combine_chunks() for one in table.columns]
+    columns = [c.chunk(0) if c.num_chunks == 1 else c.combine_chunks() for c in table.columns]
     return pa.RecordBatch.from_arrays(columns, schema=table.schema)
 
 

@@ -42,22 +42,22 @@ INDEX: Final = "index.json"
 
 @final
 @dataclass(frozen=True, eq=False)
-class FilesOfChunks:
+class ChunkPositions:
     """The positions in files of all chunks that have samples.
 
     Args:
-        look: returns a file by its number; a file of a catalogue is built when it is needed.
+        file_at: returns a file by its number; a file of a catalogue is built when it is needed.
         file: the number of the file of each chunk.
         chunk: the number of each chunk in its file.
     """
 
-    look: Callable[[int], ChunkFile]
+    file_at: Callable[[int], ChunkFile]
     file: Ids
     chunk: Ids
 
     def at(self, number: int) -> tuple[ChunkFile, int]:
         """Returns the file of a chunk, and the number of the chunk in it."""
-        return self.look(int(self.file[number])), int(self.chunk[number])
+        return self.file_at(int(self.file[number])), int(self.chunk[number])
 
     def read(self, number: int) -> Content:
         """Reads a chunk; errors name the chunk."""
@@ -73,21 +73,21 @@ def _file_of(files: Sequence[ChunkFile], number: int) -> ChunkFile:
 class FormatOfFiles(DatasetOfFiles):
     """A dataset over files that have several chunks each.
 
-    `_look` may raise any exception: it is turned into an error that names the file.
+    `_inspect` may raise any exception: it is turned into an error that names the file.
     """
 
-    _looking: ClassVar[str] = "headers read:"
+    _progress_label: ClassVar[str] = "headers read:"
 
     @abstractmethod
-    def _look(self, number: int) -> ChunkFile:
+    def _inspect(self, number: int) -> ChunkFile:
         """Examines a file by its number; called from several threads."""
 
     def _find(self) -> Chunks:
-        def look(number: int) -> ChunkFile:
-            return guarded(shown(self.files[number]), "read", lambda: self._look(number))
+        def inspect(number: int) -> ChunkFile:
+            return guarded(shown(self.files[number]), "read", lambda: self._inspect(number))
 
-        report = partial(self._progress, self._looking)
-        files = all_in_threads(look, len(self.files), COUNTING_THREADS, "samplerkit-look", report)
+        report = partial(self._progress, self._progress_label)
+        files = all_in_threads(inspect, len(self.files), COUNTING_THREADS, "samplerkit-scan", report)
         columns = files[0].columns if files else ()
         for place, file in zip(self.files, files, strict=True):
             if file.columns != columns:
@@ -100,21 +100,21 @@ class FormatOfFiles(DatasetOfFiles):
             partial(_file_of, files), starts, sizes, b"".join(file.digest for file in files)
         )
 
-    def _chunks_of(self, look: Callable[[int], ChunkFile], starts: Ids, sizes: Ids, digests: bytes) -> Chunks:
+    def _chunks_of(self, get: Callable[[int], ChunkFile], starts: Ids, sizes: Ids, digests: bytes) -> Chunks:
         """Makes the chunks of all files.
 
         Args:
-            look: returns a file by its number.
+            get: returns a file by its number.
             starts: the number of the first chunk of each file.
             sizes: the number of samples in each chunk.
             digests: the digests of all files, joined.
         """
         numbers = np.flatnonzero(sizes)
         file = np.searchsorted(starts, numbers, side="right") - 1
-        found = FilesOfChunks(look, file, numbers - starts[file])
-        pairs = zip(file.tolist(), found.chunk.tolist(), strict=True)
+        chunks = ChunkPositions(get, file, numbers - starts[file])
+        pairs = zip(file.tolist(), chunks.chunk.tolist(), strict=True)
         layout = Layout(sizes[numbers], [f"{self._names[at]}:{chunk}" for at, chunk in pairs])
-        return Chunks(layout, found.read, digest_of(digests) if digests else None, found)
+        return Chunks(layout, chunks.read, digest_of(digests) if digests else None, chunks)
 
 
 class FolderDataset(ChunkedDataset):
@@ -159,20 +159,20 @@ class FolderDataset(ChunkedDataset):
         )
 
     @abstractmethod
-    def _found_in(self, index: bytes, place: str) -> FoundShards:
+    def _parse_index(self, index: bytes, place: str) -> ParsedIndex:
         """Finds the files that an index lists; may raise any exception. `place` is the index's name."""
 
     def _find(self) -> Chunks:
         index = Stored.of(self._inside(INDEX), self._storage)
         (data,) = index.read([(0, index.size)])
 
-        def found() -> Chunks:
-            shards, rows = self._found_in(data, index.name)
+        def parse() -> Chunks:
+            shards, rows = self._parse_index(data, index.name)
             layout = Layout([shard.samples for shard in shards], [shard.name for shard in shards])
             files = [self._stored(shard) for shard in shards]
             return Chunks(layout, partial(_read_shard, files, rows), digest_of(data))
 
-        return guarded(index.name, "read", found)
+        return guarded(index.name, "read", parse)
 
     def _inside(self, name: str) -> str:
         if not self.is_remote:
@@ -216,7 +216,7 @@ class FolderShard:
 Rows = tuple[Sequence[Any], int, Callable[[Any], Any]]
 """The rows of a chunk, their size in memory, and the function that makes a sample from a row."""
 
-FoundShards = tuple[Sequence[FolderShard], Callable[[int, str, bytes], Rows]]
+ParsedIndex = tuple[Sequence[FolderShard], Callable[[int, str, bytes], Rows]]
 """Shards, and the function that splits the bytes of one into rows, given its number and name in errors."""
 
 
@@ -225,8 +225,8 @@ def _read_shard(files: Sequence[Stored], rows: Callable[[int, str, bytes], Rows]
     if stored.size == UNKNOWN_SIZE:
         stored = Stored.of(stored.path, stored.storage)
     (data,) = stored.read([(0, stored.size)])
-    found = guarded(stored.name, "read", lambda: rows(number, stored.name, data))
-    return content_of(stored.name, *found)
+    content = guarded(stored.name, "read", lambda: rows(number, stored.name, data))
+    return content_of(stored.name, *content)
 
 
 def require_inside(name: str) -> None:

@@ -21,7 +21,7 @@ from samplerkit.storage.files.content import FileContent, gathered_samples, name
 from samplerkit.storage.files.lines import LineDecoder, LineKind, Lines, LinesRead, lines_of, unpacked
 from samplerkit.storage.files.stored import ByteFiles, Stored
 from samplerkit.storage.formats.base import content_of, digest_of
-from samplerkit.storage.formats.kept_index import IndexedFiles, IndexKind
+from samplerkit.storage.formats.file_index import IndexedFiles, IndexKind
 from samplerkit.storage.ids import checked_ids, checked_index
 from samplerkit.storage.lengths import COUNTING_THREADS
 from samplerkit.storage.opening import REWRITE
@@ -96,10 +96,10 @@ class JsonlDataset(IndexedFiles):
         remote: RemoteOptions | Mapping[str, Any] | None = None,
     ) -> None:
         self._decoder: Final = LineDecoder.of(decode, names_of(columns))
-        self._most: Final = arguments.limit("max_unpacked_bytes", max_unpacked_bytes)
+        self._max_unpacked: Final = arguments.limit("max_unpacked_bytes", max_unpacked_bytes)
         limits = ChunkLimits(max_chunks, max_bytes, read_ahead, threads)
         super().__init__(files, limits, gathered_samples, progress, RemoteOptions.of(remote))
-        self._indexes = IndexKind("jsonl", Lines, partial(lines_of, most=self._most))
+        self._indexes = IndexKind("jsonl", Lines, partial(lines_of, most=self._max_unpacked))
 
     def __getitem__(self, index: int) -> Any:
         """Returns a sample."""
@@ -112,32 +112,32 @@ class JsonlDataset(IndexedFiles):
             OutOfDatasetError: an id is out of range.
             DatasetError: a line cannot be read, has changed, or cannot be decoded.
         """
-        wanted = checked_ids(ids, len(self))
+        checked = checked_ids(ids, len(self))
         indexed, is_packed, data = self._found.files
-        files = self.layout.file_of(wanted)
-        rows = wanted - self.layout.starts[files]
-        lines, sums = [b""] * wanted.size, np.empty(wanted.size, np.uint8)
+        files = self.layout.file_of(checked)
+        rows = checked - self.layout.starts[files]
+        lines, sums = [b""] * checked.size, np.empty(checked.size, np.uint8)
         remote: list[tuple[int, Span]] = []
         for file in sorted({*files.tolist()}):
-            known, stored, places = indexed[file].lines, indexed[file].stored, np.flatnonzero(files == file)
-            mine = rows[places]
-            sums[places] = known.sums[mine]  # the byte sum that each line must have
+            index, stored, places = indexed[file].lines, indexed[file].stored, np.flatnonzero(files == file)
+            own_rows = rows[places]
+            sums[places] = index.sums[own_rows]  # the byte sum that each line must have
             if is_packed[file]:
                 continue
-            begins = known.starts[mine]
-            spans = [*zip(begins.tolist(), (known.starts[mine + 1] - begins).tolist(), strict=True)]
+            begins = index.starts[own_rows]
+            spans = [*zip(begins.tolist(), (index.starts[own_rows + 1] - begins).tolist(), strict=True)]
             if stored.storage is None:
                 for at, line in zip(places.tolist(), data.read(file, spans), strict=True):
                     lines[at] = line
             else:
-                spans_there = (Span(stored.path, *span) for span in spans)
-                remote += zip(places.tolist(), spans_there, strict=True)
+                remote_spans = (Span(stored.path, *span) for span in spans)
+                remote += zip(places.tolist(), remote_spans, strict=True)
         if remote and self._storage is not None:
             for (at, _), line in zip(remote, self._storage.read([span for _, span in remote]), strict=True):
                 lines[at] = line
         packed = np.flatnonzero(is_packed[files])
         if packed.size:
-            for at, line in zip(packed.tolist(), super().__getitems__(wanted[packed]), strict=True):
+            for at, line in zip(packed.tolist(), super().__getitems__(checked[packed]), strict=True):
                 lines[at] = line
 
         def place(at: int) -> str:
@@ -168,18 +168,18 @@ class JsonlDataset(IndexedFiles):
         return limits if is_packed.any() else replace(limits, max_files=max(1, len(self.files)))
 
     def _find(self) -> Chunks:
-        def look(number: int) -> IndexedFile:
+        def inspect(number: int) -> IndexedFile:
             file = IndexedFile(Stored.of(self.files[number], self._storage), self._indexes)
             _ = file.lines
             return file
 
         report = partial(self._progress, "files indexed:")
-        found = tuple(all_in_threads(look, len(self.files), COUNTING_THREADS, "samplerkit-look", report))
-        is_packed = np.array([bool(file.lines.packing) for file in found])
-        data = ByteFiles([file.stored for file in found], self._storage)
-        layout = Layout([len(file.lines) for file in found], self._names)
-        digest = digest_of(b"".join(file.lines.check() for file in found))
-        return Chunks(layout, partial(_unpacked, found, self._most), digest, (found, is_packed, data))
+        files = tuple(all_in_threads(inspect, len(self.files), COUNTING_THREADS, "samplerkit-scan", report))
+        is_packed = np.array([bool(file.lines.packing) for file in files])
+        data = ByteFiles([file.stored for file in files], self._storage)
+        layout = Layout([len(file.lines) for file in files], self._names)
+        digest = digest_of(b"".join(file.lines.check() for file in files))
+        return Chunks(layout, partial(_unpacked, files, self._max_unpacked), digest, (files, is_packed, data))
 
 
 @final
@@ -204,7 +204,7 @@ class IndexedFile:
         """Returns the name of a line in error messages."""
         return f"{self.stored.name}, line {self.lines.number(row)}"
 
-    def unpacked(self, most: int | None) -> FileContent:
+    def unpacked(self, max_bytes: int | None) -> FileContent:
         """Reads a compressed file as a whole.
 
         Raises:
@@ -212,7 +212,7 @@ class IndexedFile:
         """
         stored, starts = self.stored, self.lines.starts
         with stored.here() as path:
-            data = b"".join(unpacked(path, most))
+            data = b"".join(unpacked(path, max_bytes))
         if len(data) != starts[-1]:
             problem = f"does not unpack to the {starts[-1]} bytes that it did before"
             raise DatasetError(stored.name, problem, len(data), hint=REWRITE)
@@ -223,5 +223,5 @@ class IndexedFile:
         return IndexedFile, (self.stored, self.indexes)
 
 
-def _unpacked(files: Sequence[IndexedFile], most: int | None, number: int) -> FileContent:
-    return files[number].unpacked(most)
+def _unpacked(files: Sequence[IndexedFile], max_bytes: int | None, number: int) -> FileContent:
+    return files[number].unpacked(max_bytes)

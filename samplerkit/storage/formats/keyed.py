@@ -59,7 +59,7 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
         super().__init__()
         self.path: Final = arguments.text("path", os.fspath(path) if isinstance(path, os.PathLike) else path)
         self._decode: Final = checked_decode(decode, "a value")
-        self._known: tuple[Stored, Any] | None = None
+        self._cached_index: tuple[Stored, Any] | None = None
 
     def _file(self) -> str:
         """Returns the path of the file that holds the data."""
@@ -70,23 +70,23 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
         """Finds the keys of all samples, in order: an object with a length that can be sent to workers."""
 
     @abstractmethod
-    def _opened(self, stored: Stored) -> OpenStore:
+    def _open(self, stored: Stored) -> OpenStore:
         """Opens the store in this process."""
 
     @property
-    def _found(self) -> tuple[Stored, Any]:
+    def _index(self) -> tuple[Stored, Any]:
         """The file as it was when its keys were found, and the keys; found at the first access."""
-        if self._known is None:
+        if self._cached_index is None:
             with self._processes.here().lock:
-                if self._known is None:
+                if self._cached_index is None:
                     stored = Stored.of(self._file())
-                    self._known = stored, guarded(stored.name, "read", lambda: self._keys(stored))
-        return self._known
+                    self._cached_index = stored, guarded(stored.name, "read", lambda: self._keys(stored))
+        return self._cached_index
 
     @property
     def keys(self) -> Any:
         """The keys of all samples, in the order of their ids; found at the first access."""
-        return self._found[1]
+        return self._index[1]
 
     @property
     def layout(self) -> Layout:
@@ -107,23 +107,23 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
             OutOfDatasetError: an id is out of range.
             DatasetError: the store cannot be read or has changed, or a value cannot be decoded.
         """
-        wanted = checked_ids(ids, len(self))
-        process, (stored, keys) = self._processes.here(), self._found
+        checked = checked_ids(ids, len(self))
+        process, (stored, keys) = self._processes.here(), self._index
         if process.held is None:
             stored.require_same()
         values = None
         while values is None:
-            store = process.opened(self, lambda _: guarded(stored.name, "read", lambda: self._opened(stored)))
+            store = process.opened(self, lambda _: guarded(stored.name, "read", lambda: self._open(stored)))
             with process.lock:
                 if process.held is store:  # the store was not closed meanwhile
-                    values = guarded(stored.name, "read", partial(store.read, keys, wanted))
+                    values = guarded(stored.name, "read", partial(store.read, keys, checked))
         decode = self._decode
         if decode is None:
             return values
         numbers = list(range(len(values)))
 
         def decoded(at: int) -> Any:
-            return guarded(f"{self.path}, sample {wanted[at]}", "decoded", partial(decode, values[at]), "")
+            return guarded(f"{self.path}, sample {checked[at]}", "decoded", partial(decode, values[at]), "")
 
         return in_draws(decoded, numbers, numbers, len(values))
 
@@ -132,12 +132,12 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
         self._processes.here().close()
 
     def __repr__(self) -> str:
-        samples = "not looked at" if self._known is None else f"{len(self)} samples"
+        samples = "not looked at" if self._cached_index is None else f"{len(self)} samples"
         return f"{type(self).__name__}({self.path!r}, {samples})"
 
 
 _META_BYTES: Final = 152
-_PAGE_SIZE, _LAST_PAGE, _CHANGE = slice(40, 44), slice(136, 144), slice(144, 152)
+_PAGE_SIZE, _LAST_PAGE, _TXN_ID = slice(40, 44), slice(136, 144), slice(144, 152)
 """Fields of the two meta pages, one of which has the newest state: page size, last page, transaction."""
 
 _DATABASE_BYTES: Final = 48
@@ -196,9 +196,9 @@ class LmdbDataset(KeyedDataset):
         if missing:
             raise DatasetError(self.path, "holds no key to leave out", min(missing))
         keys = [key for key in keys if key not in self._left_out]
-        return _Keys(store.change, b"".join(keys), np.cumsum([0, *map(len, keys)], dtype=np.int64))
+        return _Keys(store.txn_id, b"".join(keys), np.cumsum([0, *map(len, keys)], dtype=np.int64))
 
-    def _opened(self, stored: Stored) -> OpenStore:
+    def _open(self, stored: Stored) -> OpenStore:
         return _Store(stored, self._database)
 
 
@@ -207,7 +207,7 @@ class LmdbDataset(KeyedDataset):
 class _Keys:
     """The keys of all samples, concatenated, and the number of the transaction that wrote their state."""
 
-    change: int
+    txn_id: int
     joined: bytes
     ends: Ids
 
@@ -226,14 +226,14 @@ class _Store(OpenStore):
     """A database that is open in one process.
 
     Attributes:
-        change: the number of the newest transaction when the database was opened.
+        txn_id: the number of the newest transaction when the database was opened.
     """
 
     def __init__(self, stored: Stored, name: str | None) -> None:
-        self._stored, self._name, self.change = stored, name, _require_whole(stored)
+        self._stored, self._name, self.txn_id = stored, name, _require_complete(stored)
         self._environment = _environment(stored)
         # Before the read transaction, which does not know databases that are opened later.
-        base = self._environment.open_db(None if name is None else self._existing(name), create=False)
+        base = self._environment.open_db(None if name is None else self._database_key(name), create=False)
         self._transaction = self._environment.begin(db=base)
         if base.flags(self._transaction)["dupsort"]:
             hint = "write each value under a key of its own"
@@ -253,10 +253,10 @@ class _Store(OpenStore):
         keys = list(self._transaction.cursor().iternext(values=False))
         entries = self._transaction.stat()["entries"]
         if self._name is None:
-            named = min(set(_databases(self._environment)).difference(left_out), default=None)
-            if named is not None:
+            database = min(set(_databases(self._environment)).difference(left_out), default=None)
+            if database is not None:
                 hint = "name one, or leave its name out"
-                text = named.decode(errors="replace")
+                text = database.decode(errors="replace")
                 raise DatasetError(self._stored.name, "holds databases by name", text, hint=hint)
         if len(keys) != entries:
             raise ValueError(f"{len(keys)} keys, and says {entries}")
@@ -267,17 +267,17 @@ class _Store(OpenStore):
         # Reading a mapped file beyond its end, if it was cut, would end the process.
         self._stored.require_same()
         get = self._transaction.get
-        found = [{"key": key, "value": get(key)} for key in keys.at(ids)]
+        items = [{"key": key, "value": get(key)} for key in keys.at(ids)]
         # A transaction frees pages that the next one may overwrite: data read before the first one is sound.
-        if self._environment.info()["last_txnid"] != keys.change:
+        if self._environment.info()["last_txnid"] != keys.txn_id:
             raise DatasetError(self._stored.name, "was changed while it was read", hint=CHANGED)
-        missing = next((item["key"] for item in found if item["value"] is None), None)
+        missing = next((item["key"] for item in items if item["value"] is None), None)
         if missing is not None:
             raise DatasetError(self._stored.name, "has no such key any more", missing, hint=REWRITE)
-        return found
+        return items
 
-    def _existing(self, name: str) -> bytes:
-        names = [known.decode(errors="replace") for known in _databases(self._environment)]
+    def _database_key(self, name: str) -> bytes:
+        names = [key.decode(errors="replace") for key in _databases(self._environment)]
         if name not in names:
             raise DatasetError(self._stored.name, f"holds no database {name!r}, but only", names)
         return name.encode()
@@ -288,33 +288,33 @@ def _environment(stored: Stored) -> Any:
     status = os.stat(stored.path)  # noqa: PTH116  # Path's own is slow
     file = (status.st_dev, status.st_ino)
     with _OPENING.here().lock:
-        found = _ENVIRONMENTS.get(file)
-        if found is None:
+        environment = _ENVIRONMENTS.get(file)
+        if environment is None:
             options = {"subdir": False, "readonly": True, "lock": False, "readahead": False}
             lmdb = extra("lmdb", "lmdb")
             try:
-                found = lmdb.open(stored.path, max_dbs=_MOST_DATABASES, max_spare_txns=1, **options)
+                environment = lmdb.open(stored.path, max_dbs=_MOST_DATABASES, max_spare_txns=1, **options)
             except lmdb.Error as error:
                 if "already open" not in str(error):
                     raise
                 hint = "close it, or read it in another process: lmdb opens a file once a process"
                 raise DatasetError(stored.name, "is open in this process", hint=hint) from error
-            _ENVIRONMENTS[file] = found
-        return found
+            _ENVIRONMENTS[file] = environment
+        return environment
 
 
 def _databases(environment: Any) -> Iterator[bytes]:
     """Yields the keys of the unnamed database that are names of other databases."""
     lmdb = extra("lmdb", "lmdb")
     with environment.begin(buffers=True) as transaction:
-        found = [bytes(key) for key, value in transaction.cursor() if len(value) == _DATABASE_BYTES]
-    for key in found:
+        keys = [bytes(key) for key, value in transaction.cursor() if len(value) == _DATABASE_BYTES]
+    for key in keys:
         with suppress(lmdb.IncompatibleError):
             environment.open_db(key, create=False)
             yield key
 
 
-def _require_whole(stored: Stored) -> int:
+def _require_complete(stored: Stored) -> int:
     """Checks that a file has all pages that it claims: reading beyond its end would end the process.
 
     Returns:
@@ -329,8 +329,8 @@ def _require_whole(stored: Stored) -> int:
     if page_bytes not in {1 << power for power in range(9, 17)}:
         raise ValueError(f"pages of {page_bytes} bytes")
     metas = [first, *stored.read([(page_bytes, _META_BYTES)])]
-    change, last = max(
-        (int.from_bytes(meta[_CHANGE], "little"), int.from_bytes(meta[_LAST_PAGE], "little"))
+    txn_id, last = max(
+        (int.from_bytes(meta[_TXN_ID], "little"), int.from_bytes(meta[_LAST_PAGE], "little"))
         for meta in metas
     )
     needed = (last + 1) * page_bytes
@@ -338,4 +338,4 @@ def _require_whole(stored: Stored) -> int:
         raise DatasetError(
             stored.name, f"was cut: it says {needed} bytes, and has", stored.size, hint=REWRITE
         )
-    return change
+    return txn_id

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Final, final
 
 from samplerkit.storage.files.packages import extra
-from samplerkit.storage.formats.base import FolderDataset, FolderShard, FoundShards, Rows, require_inside
+from samplerkit.storage.formats.base import FolderDataset, FolderShard, ParsedIndex, Rows, require_inside
 from samplerkit.storage.formats.values import Decoder, between, cutter, ends_in, sample_maker, value_decoder
 
 _HEAD_OF_FRAMES: Final = struct.Struct("<8sHHIII")
@@ -51,14 +51,14 @@ class LitDataset(FolderDataset):
         LitDataset('/data/optimized/train', not looked at)
     """
 
-    def _found_in(self, index: bytes, place: str) -> FoundShards:
-        found, chosen = LitIndex.of(index), self._columns
-        if found.chunks:
-            found.maker(chosen)  # raises if a column does not exist
+    def _parse_index(self, index: bytes, place: str) -> ParsedIndex:
+        parsed, columns = LitIndex.of(index), self._columns
+        if parsed.chunks:
+            parsed.maker(columns)  # raises if a column does not exist
         # For chunks that are compressed as a whole, the index has the uncompressed size.
-        is_packed = found.packing == "chunk"
-        files = [replace(chunk, sizes=()) for chunk in found.chunks] if is_packed else found.chunks
-        return files, partial(found.rows, chosen)
+        is_packed = parsed.packing == "chunk"
+        files = [replace(chunk, sizes=()) for chunk in parsed.chunks] if is_packed else parsed.chunks
+        return files, partial(parsed.rows, columns)
 
 
 def _chunk(parsed: Mapping[str, Any]) -> FolderShard:
@@ -152,24 +152,24 @@ class LitIndex:
         if len(raw) not in chunk.sizes:
             raise ValueError(f"it has {len(raw)} bytes, and index.json says {chunk.sizes[0]}")
         if self.packing == "batch":
-            found = _framed(raw, chunk.samples)
+            samples = _unpack_frames(raw, chunk.samples)
         else:
             ends = ends_in(raw, 4, chunk.samples)
             if int.from_bytes(raw[:4], "little") != chunk.samples or ends[0] != 4 * (chunk.samples + 2):
                 raise ValueError(f"it does not begin with {chunk.samples} samples, as index.json says")
             if ends[-1] != len(raw):
-                return _rows(raw, ends[-1], chunk.samples), len(raw), partial(_chosen, columns)
-            found = between(raw, ends)
+                return _rows(raw, ends[-1], chunk.samples), len(raw), partial(_select, columns)
+            samples = between(raw, ends)
             if self.packing == "sample":
-                found = [*map(_unpacked, found)]
-        return found, sum(map(len, found)), self.maker(columns)
+                samples = [*map(_unpacked, samples)]
+        return samples, sum(map(len, samples)), self.maker(columns)
 
 
-def _chosen(columns: Sequence[str] | None, row: Mapping[str, Any]) -> Any:
+def _select(columns: Sequence[str] | None, row: Mapping[str, Any]) -> Any:
     return row if columns is None else {name: row[name] for name in columns}
 
 
-def _framed(raw: bytes, samples: int) -> list[bytes]:
+def _unpack_frames(raw: bytes, samples: int) -> list[bytes]:
     """Decompresses batches of samples, each of which is a frame of its own."""
     mark, version, flags, count, _, frames = _HEAD_OF_FRAMES.unpack_from(raw)
     if (mark, version, flags, count) != (_MARK_OF_FRAMES, 1, 0, samples):
@@ -177,7 +177,7 @@ def _framed(raw: bytes, samples: int) -> list[bytes]:
     ends, at = ends_in(raw, _HEAD_OF_FRAMES.size, count), _HEAD_OF_FRAMES.size + 4 * (count + 1)
     parsed = [_FRAME.unpack_from(raw, at + number * _FRAME.size) for number in range(frames)]
     place, first = at + frames * _FRAME.size, 0
-    found: list[bytes] = []
+    values: list[bytes] = []
     for begins, items, offset, packed, size in parsed:
         last = first + items
         if (begins, offset) != (first, place) or last > count or size != ends[last] - ends[first]:
@@ -185,11 +185,11 @@ def _framed(raw: bytes, samples: int) -> list[bytes]:
         plain = _unpacked(raw[offset : offset + packed], size)
         if len(plain) != size:
             raise ValueError(f"a frame of {len(plain)} bytes, which says {size}")
-        found += between(plain, [end - ends[first] for end in ends[first : last + 1]])
+        values += between(plain, [end - ends[first] for end in ends[first : last + 1]])
         first, place = last, place + packed
     if (first, place, ends[0]) != (count, len(raw), 0):
         raise ValueError("its frames do not hold all samples")
-    return found
+    return values
 
 
 def _rows(raw: bytes, start: int, samples: int) -> list[dict[str, Any]]:
@@ -197,19 +197,19 @@ def _rows(raw: bytes, start: int, samples: int) -> list[dict[str, Any]]:
     length = int.from_bytes(raw[-12:-8], "little")
     if raw[-8:] != _MARK_OF_ROWS or start + length + 12 != len(raw):
         raise ValueError("its samples do not end where it does")
-    ipc, table = extra("pyarrow.ipc", "litdata"), raw[start:-12]
-    reader = ipc.open_file(table) if table.startswith(b"ARROW1") else ipc.open_stream(table)
-    found = reader.read_all()
-    found.validate(full=True)
-    if found.num_rows != samples:
-        raise ValueError(f"a table of {found.num_rows} rows, and index.json says {samples}")
-    rows: list[dict[str, Any]] = found.to_pylist()
+    ipc, data = extra("pyarrow.ipc", "litdata"), raw[start:-12]
+    reader = ipc.open_file(data) if data.startswith(b"ARROW1") else ipc.open_stream(data)
+    table = reader.read_all()
+    table.validate(full=True)
+    if table.num_rows != samples:
+        raise ValueError(f"a table of {table.num_rows} rows, and index.json says {samples}")
+    rows: list[dict[str, Any]] = table.to_pylist()
     return rows
 
 
-def _unpacked(data: bytes, most: int = _MOST_BYTES) -> bytes:
-    """Decompresses zstd, to at most `most` + 1 bytes."""
+def _unpacked(data: bytes, max_bytes: int = _MOST_BYTES) -> bytes:
+    """Decompresses zstd, to at most `max_bytes` + 1 bytes."""
     pa = extra("pyarrow", "litdata")
     stream: Any = pa.CompressedInputStream(pa.BufferReader(data), "zstd")
-    found: bytes = stream.read(most + 1)
-    return found
+    plain: bytes = stream.read(max_bytes + 1)
+    return plain

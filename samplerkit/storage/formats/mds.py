@@ -15,7 +15,7 @@ from typing import Any, Final, final
 from samplerkit.errors import DatasetError
 from samplerkit.storage.files.content import require_columns
 from samplerkit.storage.files.packages import extra
-from samplerkit.storage.formats.base import FolderDataset, FolderShard, FoundShards, Rows, require_inside
+from samplerkit.storage.formats.base import FolderDataset, FolderShard, ParsedIndex, Rows, require_inside
 from samplerkit.storage.formats.values import Decoder, UnsafeEncodingError, between, cutter, decoder, ends_in
 from samplerkit.storage.opening import REWRITE
 
@@ -55,8 +55,8 @@ class MdsDataset(FolderDataset):
         MdsDataset('/data/c4/train', not looked at)
     """
 
-    def _found_in(self, index: bytes, place: str) -> FoundShards:
-        shards = _shards_in(index, self._is_there)
+    def _parse_index(self, index: bytes, place: str) -> ParsedIndex:
+        shards = _shards_in(index, self._exists)
         # The index of an empty dataset has no columns.
         columns = shards[0].columns if shards else MdsColumns((), (), ())
         other = next((shard for shard in shards if shard.columns != columns), None)
@@ -64,10 +64,10 @@ class MdsDataset(FolderDataset):
             problem = f"says that {other.name} has other columns than {shards[0].name}"
             raise DatasetError(place, problem, list(other.columns.names))
         decoders = columns.decoders(place, (self._columns if shards else None) or columns.names)
-        files = [FolderShard(one.name, one.samples, one.file, (one.file_size,)) for one in shards]
+        files = [FolderShard(shard.name, shard.samples, shard.file, (shard.file_size,)) for shard in shards]
         return files, partial(_rows, shards, decoders)
 
-    def _is_there(self, name: str) -> bool:
+    def _exists(self, name: str) -> bool:
         """Whether the uncompressed shard is on this machine, because MDS's package decompressed it."""
         return not self.is_remote and Path(self._inside(name)).exists()
 
@@ -83,18 +83,18 @@ def _rows(
     shard = shards[number]
     samples, cut_sample = shard.samples_in(place, data), cutter(shard.columns.sizes)
 
-    def made(sample: bytes) -> dict[str, Any]:
+    def make_sample(sample: bytes) -> dict[str, Any]:
         values = cut_sample(sample)
         return {name: decode_value(values[at]) for name, at, decode_value in decoders}
 
-    return samples, sum(map(len, samples)), made
+    return samples, sum(map(len, samples)), make_sample
 
 
-def _shards_in(index: bytes, is_there: Callable[[str], bool]) -> list[MdsShard]:
+def _shards_in(index: bytes, exists: Callable[[str], bool]) -> list[MdsShard]:
     parsed = json.loads(index)
     if parsed["version"] != 2:
         raise ValueError(f"version {parsed['version']!r}, and only 2 is known")
-    return [MdsShard.of(shard, is_there) for shard in parsed["shards"]]
+    return [MdsShard.of(shard, exists) for shard in parsed["shards"]]
 
 
 @final
@@ -121,26 +121,26 @@ class MdsColumns:
             raise ValueError("columns of which some lack a name, an encoding or a size, or have one name")
         return cls(names, encodings, sizes)
 
-    def decoders(self, place: str, chosen: Sequence[str]) -> list[tuple[str, int, Decoder]]:
+    def decoders(self, place: str, selected: Sequence[str]) -> list[tuple[str, int, Decoder]]:
         """Returns the chosen columns: name, position among all, and the decoder of values.
 
         Raises:
             DatasetError: a column does not exist, or its encoding is not safe or not known.
         """
-        require_columns(place, self.names, chosen)
-        found = []
-        for name in chosen:
+        require_columns(place, self.names, selected)
+        decoders = []
+        for name in selected:
             at = self.names.index(name)
             encoding = self.encodings[at]
             try:
-                found.append((name, at, decoder(encoding)))
+                decoders.append((name, at, decoder(encoding)))
             except UnsafeEncodingError as error:
                 hint = "name the other columns, or write it again with another encoding"
                 problem = f"column {name!r} is pickled, which is never loaded"
                 raise DatasetError(place, problem, encoding, hint=hint) from error
             except ValueError as error:
                 raise DatasetError(place, f"column {name!r} cannot be read: {error}") from error
-        return found
+        return decoders
 
 
 @final
@@ -169,12 +169,12 @@ class MdsShard:
     columns: MdsColumns
 
     @classmethod
-    def of(cls, parsed: Mapping[str, Any], is_there: Callable[[str], bool]) -> MdsShard:
+    def of(cls, parsed: Mapping[str, Any], exists: Callable[[str], bool]) -> MdsShard:
         """Reads the index entry of a shard.
 
         Args:
             parsed: the entry.
-            is_there: whether an uncompressed shard exists; it is then read instead of the compressed one.
+            exists: whether an uncompressed shard exists; it is then read instead of the compressed one.
 
         Raises:
             ValueError: the version or format is not supported, or a value is not valid.
@@ -192,7 +192,7 @@ class MdsShard:
             raise ValueError(f"{samples!r} samples")
         name, size, digests = _file_of(parsed["raw_data"])
         columns = MdsColumns.of(parsed)
-        if not compression or is_there(name):
+        if not compression or exists(name):
             return cls(name, size, "", name, size, digests, samples, columns)
         return cls(name, size, compression, *_file_of(parsed["zip_data"]), samples, columns)
 
@@ -258,10 +258,10 @@ def _unpacked(compression: str, data: bytes, size: int) -> bytes:
         codec = extra("pyarrow", "mds").Codec(_CODECS[compression])
         return bytes(codec.decompress(data, size, asbytes=True))
     unpacker: Any = bz2.BZ2Decompressor() if compression == "bz2" else zlib.decompressobj(31)
-    found: bytes = unpacker.decompress(data, size + 1)
+    plain: bytes = unpacker.decompress(data, size + 1)
     if not unpacker.eof or unpacker.unused_data:
         raise ValueError("it does not end where its compression does")
-    return found
+    return plain
 
 
 def _xxhash(place: str, kind: str) -> Any:

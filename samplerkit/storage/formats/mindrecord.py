@@ -88,7 +88,7 @@ class MindRecordDataset(FormatOfFiles):
         limits = ChunkLimits(max_chunks, max_bytes, read_ahead, threads)
         super().__init__(files, limits, gathered_samples, progress, RemoteOptions.of(remote))
 
-    def _look(self, number: int) -> ChunkFile:
+    def _inspect(self, number: int) -> ChunkFile:
         stored = Stored.of(self.files[number], self._storage)
         return MindRecordFile.of(stored, self._columns)
 
@@ -104,7 +104,7 @@ class MindRecordFile(ChunkFile):
         shapes: the shapes of array columns by name; -1 is any size.
         blobs: the columns that are stored in pages of bytes and arrays, in their order.
         groups: for each row group, the parts of the file with numbers and strings, and with bytes and arrays.
-        wanted: the columns to return.
+        selected: the columns to return.
     """
 
     stored: Stored
@@ -112,10 +112,10 @@ class MindRecordFile(ChunkFile):
     shapes: Mapping[str, tuple[int, ...]]
     blobs: tuple[str, ...]
     groups: Sequence[tuple[ByteSpan, ByteSpan]]
-    wanted: Sequence[str]
+    selected: Sequence[str]
 
     @classmethod
-    def of(cls, stored: Stored, wanted: Sequence[str] | None) -> MindRecordFile:
+    def of(cls, stored: Stored, selected: Sequence[str] | None) -> MindRecordFile:
         """Reads the header of a file, which has the positions of all rows.
 
         Raises:
@@ -140,11 +140,11 @@ class MindRecordFile(ChunkFile):
         in_blob = sorted({name for name, kind in kinds.items() if kind == "bytes"} | shapes.keys())
         if sorted(blobs) != in_blob:
             raise ValueError(f"bytes and arrays in columns {in_blob}, and says {list(blobs)}")
-        require_columns(stored.name, [*kinds], wanted or ())
+        require_columns(stored.name, [*kinds], selected or ())
         sizes, groups = _groups(header, stored.size)
         digest = hashlib.blake2b(data, digest_size=16).digest()
-        about: dict[str, Any] = {"sizes": sizes, "columns": tuple(kinds), "digest": digest}
-        return cls(stored, kinds, shapes, blobs, groups, wanted or tuple(kinds), **about)
+        fields: dict[str, Any] = {"sizes": sizes, "columns": tuple(kinds), "digest": digest}
+        return cls(stored, kinds, shapes, blobs, groups, selected or tuple(kinds), **fields)
 
     def place(self, chunk: int) -> str:
         """Returns the name of a row group in error messages."""
@@ -167,21 +167,21 @@ class MindRecordFile(ChunkFile):
         # If a column of integers holds arrays, all integer columns are stored with variable sizes.
         is_short = any(kinds[name].startswith("int") for name in shapes)
 
-        def made(row: tuple[bytes, bytes]) -> dict[str, Any]:
-            plain, pieces, found = dict(unpack(row[0])), self._pieces(row[1]), {}
-            for name in self.wanted:
+        def make_sample(row: tuple[bytes, bytes]) -> dict[str, Any]:
+            plain, pieces, sample = dict(unpack(row[0])), self._pieces(row[1]), {}
+            for name in self.selected:
                 kind, data = kinds[name], pieces.get(name)
                 if data is None:
-                    found[name] = _scalar(name, kind, plain)
+                    sample[name] = _scalar(name, kind, plain)
                 elif kind == "bytes":
-                    found[name] = data
+                    sample[name] = data
                 else:
                     is_widened = is_short and kind.startswith("int")
                     values = _widened(data) if is_widened else np.frombuffer(data, _NUMBERS[kind])
-                    found[name] = values.astype(kind).reshape(shapes[name])  # a writable copy
-            return found
+                    sample[name] = values.astype(kind).reshape(shapes[name])  # a writable copy
+            return sample
 
-        return made
+        return make_sample
 
     def _pieces(self, blob: bytes) -> dict[str, bytes]:
         if len(self.blobs) == 1:
@@ -215,30 +215,30 @@ def _groups(header: Mapping[str, Any], size: int) -> tuple[list[int], list[tuple
             if id in raw or not 0 <= offset <= end:
                 raise ValueError(f"row group {id} is where it cannot be")
             raw[id] = (start + offset, end - offset)
-    row, sizes, found = 0, [], []
+    row, sizes, spans = 0, [], []
     for number, (id, first, last, blob) in enumerate(sorted(blobs)):
         if (id, first) != (number, row) or last < first:
             raise ValueError(f"row group {number} does not follow the one before it")
         sizes.append(last - first)
-        found.append((raw.pop(id), blob))
+        spans.append((raw.pop(id), blob))
         row = last
     if raw:
         raise ValueError(f"row groups {sorted(raw)} lack their bytes and arrays")
-    return sizes, found
+    return sizes, spans
 
 
 def _cut(data: bytes, count: int, order: Literal["big", "little"]) -> list[bytes]:
     """Splits a page into rows, or a row into its bytes and arrays; each part has its length before it."""
     if 8 * count > len(data):  # otherwise a damaged number could take forever
         raise ValueError(f"{count} parts in {len(data)} bytes")
-    at, found = 0, []
+    at, parts = 0, []
     for _ in range(count):
         size = int.from_bytes(data[at : at + 8], order)
-        found.append(data[at + 8 : at + 8 + size])
+        parts.append(data[at + 8 : at + 8 + size])
         at += 8 + size
     if at != len(data):
         raise ValueError(f"{count} parts that end at {at}, and there are {len(data)} bytes")
-    return found
+    return parts
 
 
 def _scalar(name: str, kind: str, plain: Mapping[str, Any]) -> Any:
@@ -247,11 +247,11 @@ def _scalar(name: str, kind: str, plain: Mapping[str, Any]) -> Any:
     value = plain[name]
     if kind == "string":
         return value if isinstance(value, str) else json.dumps(value)
-    made = np.dtype(kind).type(value)
-    if kind.startswith("int") and int(value) != made:
+    number = np.dtype(kind).type(value)
+    if kind.startswith("int") and int(value) != number:
         problem = f"column {name!r} holds {value!r}, which is no {kind}"
         raise ValueError(problem)
-    return made
+    return number
 
 
 def _widened(data: bytes) -> Any:
@@ -266,9 +266,9 @@ def _widened(data: bytes) -> Any:
     starts = at + np.cumsum(sizes) - sizes
     if at + int(sizes.sum()) != len(data):
         raise ValueError(f"{count} integers that do not end with their {len(data)} bytes")
-    found, source = np.empty(count, np.int64), np.frombuffer(data, np.uint8)
+    values, source = np.empty(count, np.int64), np.frombuffer(data, np.uint8)
     for size in (1, 2, 4, 8):
-        which = np.flatnonzero(sizes == size)
-        parts = np.ascontiguousarray(source[starts[which][:, None] + np.arange(size)])
-        found[which] = parts.view(f"<i{size}").reshape(-1)
-    return found
+        selected = np.flatnonzero(sizes == size)
+        parts = np.ascontiguousarray(source[starts[selected][:, None] + np.arange(size)])
+        values[selected] = parts.view(f"<i{size}").reshape(-1)
+    return values

@@ -65,7 +65,7 @@ class SqliteDataset(KeyedDataset):
         self._columns = names_of(columns)
 
     def _keys(self, stored: Stored) -> Ids:
-        with _asking(self.path), closing(_connected(self.path)) as database:
+        with _query_errors(self.path), closing(_connect(self.path)) as database:
             self._require_columns(database)
             number = _row_number(database, self._table)
             rows = database.execute(f"select {number} from {_quoted(self._table)} order by {number}")  # noqa: S608  # quoted
@@ -77,13 +77,13 @@ class SqliteDataset(KeyedDataset):
         tables = [name for (name,) in database.execute("select name from sqlite_master where type = 'table'")]
         if table.lower() not in map(str.lower, tables):
             raise DatasetError(self.path, f"holds no table {table!r}, but only", tables)
-        there = _columns(database, table)
-        known = {name.lower() for name in (*there, "rowid")}
+        columns = _columns(database, table)
+        names = {name.lower() for name in (*columns, "rowid")}
         for name in self._columns or ():
-            if name.lower() not in known:
-                raise DatasetError(self.path, f"table {table!r} holds no column {name!r}, but only", there)
+            if name.lower() not in names:
+                raise DatasetError(self.path, f"table {table!r} holds no column {name!r}, but only", columns)
 
-    def _opened(self, stored: Stored) -> OpenStore:
+    def _open(self, stored: Stored) -> OpenStore:
         columns = "*" if self._columns is None else ", ".join(map(_quoted, self._columns))
         return _Table(stored, self._table, columns)
 
@@ -94,33 +94,33 @@ class _Table(OpenStore):
 
     def __init__(self, stored: Stored, table: str, columns: str) -> None:
         self._stored = stored
-        with _asking(stored.path):
-            self._database = _connected(stored.path)
+        with _query_errors(stored.path):
+            self._database = _connect(stored.path)
             number = _row_number(self._database, table)
             self._query = f"select {number}, {columns} from {_quoted(table)} where {number} in "  # noqa: S608  # quoted
             self._version = self._data_version()
 
     def read(self, keys: Ids, ids: Ids) -> list[Any]:
         """Reads rows."""
-        with _asking(self._stored.path):
-            found = self._read(keys[ids].tolist())
+        with _query_errors(self._stored.path):
+            rows = self._read(keys[ids].tolist())
             self._stored.require_same()
             # A write-ahead log does not change the file itself, but the database's own counter.
             if self._data_version() != self._version:
                 raise DatasetError(self._stored.path, "was changed while it was read", hint=CHANGED)
-            return found
+            return rows
 
     def _read(self, keys: list[int]) -> list[Any]:
-        found: dict[int, dict[str, Any]] = {}
+        rows_by_key: dict[int, dict[str, Any]] = {}
         for start in range(0, len(keys), _AT_ONCE):
-            some = keys[start : start + _AT_ONCE]
-            cursor = self._database.execute(f"{self._query}({', '.join('?' * len(some))})", some)
+            batch = keys[start : start + _AT_ONCE]
+            cursor = self._database.execute(f"{self._query}({', '.join('?' * len(batch))})", batch)
             names = [entry[0] for entry in cursor.description][1:]
-            found.update((row[0], dict(zip(names, row[1:], strict=True))) for row in cursor)
-        missing = next((key for key in keys if key not in found), None)
+            rows_by_key.update((row[0], dict(zip(names, row[1:], strict=True))) for row in cursor)
+        missing = next((key for key in keys if key not in rows_by_key), None)
         if missing is not None:
             raise DatasetError(self._stored.path, "has no such row any more", missing, hint=CHANGED)
-        return [found[key] for key in keys]
+        return [rows_by_key[key] for key in keys]
 
     def _data_version(self) -> Any:
         """Returns a number that changes when another connection changes the database."""
@@ -137,14 +137,14 @@ def _columns(database: sqlite3.Connection, table: str) -> list[str]:
 
 def _row_number(database: sqlite3.Connection, table: str) -> str:
     """Returns a name of the rowid that no column has: the column would be read instead."""
-    left = {"rowid", "oid", "_rowid_"}.difference(map(str.lower, _columns(database, table)))
-    if not left:
+    unused = {"rowid", "oid", "_rowid_"}.difference(map(str.lower, _columns(database, table)))
+    if not unused:
         raise ValueError("columns have all names of the numbers of rows")
-    return max(left)
+    return max(unused)
 
 
 @contextmanager
-def _asking(path: str) -> Iterator[None]:
+def _query_errors(path: str) -> Iterator[None]:
     """Guards queries; a locked database and a table without rowids raise their own errors."""
     try:
         yield
@@ -158,14 +158,14 @@ def _asking(path: str) -> Iterator[None]:
         raise
 
 
-def _connected(path: str) -> sqlite3.Connection:
+def _connect(path: str) -> sqlite3.Connection:
     with opened(path) as file:
         header, size = file.read(100), os.fstat(file.fileno()).st_size
     # SQLite reads the missing part of a truncated page as zeros. Old versions do not store the page count.
     page, pages = int.from_bytes(header[16:18]), int.from_bytes(header[28:32])
-    is_known = pages and header[24:28] == header[92:96]
-    is_whole = not is_known or size == pages * (65536 if page == 1 else page)
-    if not header.startswith(b"SQLite format 3\0") or not is_whole:
+    has_page_count = pages and header[24:28] == header[92:96]
+    is_complete = not has_page_count or size == pages * (65536 if page == 1 else page)
+    if not header.startswith(b"SQLite format 3\0") or not is_complete:
         raise DatasetError(path, "is no whole database of SQLite", f"{size} bytes", hint=REWRITE)
     # Used by any thread that holds the lock of the dataset.
     return sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, check_same_thread=False)

@@ -27,7 +27,7 @@ from samplerkit.storage.files.content import (
 from samplerkit.storage.files.packages import extra
 from samplerkit.storage.files.stored import ByteSpan, Stored
 from samplerkit.storage.formats.base import FormatOfFiles, content_of
-from samplerkit.storage.formats.kept_index import IndexedFiles, IndexKind
+from samplerkit.storage.formats.file_index import IndexedFiles, IndexKind
 from samplerkit.storage.formats.tfrecord_example import example_of, scalars_of
 from samplerkit.storage.inflate import inflated
 from samplerkit.storage.opening import REWRITE, opened
@@ -79,7 +79,7 @@ class TfRecordDataset(IndexedFiles, FormatOfFiles):
         TfRecordDataset(2 files, not looked at)
     """
 
-    _looking = "files indexed:"
+    _progress_label = "files indexed:"
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class TfRecordDataset(IndexedFiles, FormatOfFiles):
         super().__init__(files, limits, gathered_samples, progress, RemoteOptions.of(remote))
         self._indexes = INDEXES
 
-    def _look(self, number: int) -> ChunkFile:
+    def _inspect(self, number: int) -> ChunkFile:
         stored = Stored.of(self.files[number], self._storage)
         return RecordFile.of(stored, self._indexes.of(stored), self._run_bytes, self._sample)
 
@@ -122,17 +122,17 @@ class _Sample:
     def of(cls, columns: Any, scalars: Any, records: Any) -> _Sample:
         """Checks the user's arguments."""
         arguments.choice("records", records, get_args(RecordKind))
-        named = names_of(columns)
+        selected = names_of(columns)
         single = frozenset(names_of(scalars or None, called="scalars") or ())
-        if records == "bytes" and (named is not None or single):
+        if records == "bytes" and (selected is not None or single):
             problem = "and scalars are of examples, and not of bytes"
             raise ArgumentValueError("columns", problem, columns or scalars)
-        missing = single - set(named) if named is not None else ()
+        missing = single - set(selected) if selected is not None else ()
         if missing:
             raise ArgumentValueError("scalars", "names what is not among the columns", sorted(missing))
-        return cls(named, single, records == "example")
+        return cls(selected, single, records == "example")
 
-    def made(self, record: bytes) -> Any:
+    def make(self, record: bytes) -> Any:
         """Makes a sample from a record.
 
         Raises:
@@ -140,19 +140,19 @@ class _Sample:
         """
         if not self.is_example:
             return record
-        found = example_of(record)
+        features = example_of(record)
         for name in self.columns or ():
-            if name not in found:
-                raise ValueError(f"no feature {name!r}, but {sorted(found)}")
-        chosen = found if self.columns is None else {name: found[name] for name in self.columns}
-        return scalars_of(chosen, self.scalars)
+            if name not in features:
+                raise ValueError(f"no feature {name!r}, but {sorted(features)}")
+        selected = features if self.columns is None else {name: features[name] for name in self.columns}
+        return scalars_of(selected, self.scalars)
 
 
-AROUND: Final = 16
+OVERHEAD: Final = 16
 """The bytes of a record besides its data: its length, the CRC of the length, and the CRC of the data."""
 
 _HEAD: Final = struct.Struct("<Q4s")
-_TAIL: Final = AROUND - _HEAD.size
+_TAIL: Final = OVERHEAD - _HEAD.size
 _MASK: Final = 0xA282EAD8
 _GZIP: Final = b"\x1f\x8b"
 _ZLIB: Final = {b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda"}
@@ -177,7 +177,7 @@ class Records:
     is_packed: bool = False
 
     @classmethod
-    def walked(cls, read: Read, size: int) -> Records:
+    def scan(cls, read: Read, size: int) -> Records:
         """Reads the headers of all records and skips their data.
 
         Args:
@@ -198,14 +198,14 @@ class Records:
                 break
             heads.append(head)
             length, _ = _HEAD.unpack(head)
-            at += AROUND + length
+            at += OVERHEAD + length
             if at > size:
                 problem = f"record {len(lengths)} ends at {at}, and there are {size} bytes"
                 break
-            found = read(at - 4, 4 + _HEAD.size)
+            data = read(at - 4, 4 + _HEAD.size)
             lengths.append(length)
-            crcs.append(found[:4])
-            head = found[4:]
+            crcs.append(data[:4])
+            head = data[4:]
         expected = np.frombuffer(b"".join(head[8:] for head in heads), "<u4")
         wrong = np.flatnonzero(masked_crc32c([head[:8] for head in heads]) != expected)
         if wrong.size:
@@ -220,12 +220,12 @@ class Records:
     @property
     def ends(self) -> Array:
         """The offset at which each record ends."""
-        return np.cumsum(self.lengths.astype(np.int64) + AROUND)
+        return np.cumsum(self.lengths.astype(np.int64) + OVERHEAD)
 
     def fits(self, size: int) -> bool:
         """Whether a file of `size` bytes can have these records."""
-        is_whole = self.is_packed or int(self.ends[-1]) == size
-        return is_whole and self.lengths.size == self.crcs.size and int(self.lengths.min()) >= 0
+        is_complete = self.is_packed or int(self.ends[-1]) == size
+        return is_complete and self.lengths.size == self.crcs.size and int(self.lengths.min()) >= 0
 
     def check(self, first: int, last: int) -> int:
         """Returns a checksum of the lengths and CRCs of some records."""
@@ -282,17 +282,17 @@ class RecordFile(ChunkFile):
         rows = self.sizes[chunk]
         (data,) = self.stored.read([(0, self.stored.size) if self.is_packed else self.spans[chunk]])
         plain = unpacked(data) if self.is_packed else data
-        records = Records.walked(lambda at, size: plain[at : at + size], len(plain))
+        records = Records.scan(lambda at, size: plain[at : at + size], len(plain))
         if records.lengths.size != rows or records.check(0, rows) != self.checks[chunk]:
             raise DatasetError(self.place(chunk), "are not those that were there before", hint=REWRITE)
         ends = [0, *records.ends.tolist()]
-        found = [plain[start + _HEAD.size : end - _TAIL] for start, end in pairwise(ends)]
-        wrong = np.flatnonzero(masked_crc32c(found) != records.crcs)
+        payloads = [plain[start + _HEAD.size : end - _TAIL] for start, end in pairwise(ends)]
+        wrong = np.flatnonzero(masked_crc32c(payloads) != records.crcs)
         if wrong.size:
             problem = f"record {self.firsts[chunk] + int(wrong[0])} does not fit its checksum"
             raise DatasetError(self.stored.name, problem, hint=REWRITE)
-        size = sum(map(len, found))
-        return content_of(self.place(chunk), found, size, self.sample.made)
+        size = sum(map(len, payloads))
+        return content_of(self.place(chunk), payloads, size, self.sample.make)
 
 
 def masked_crc32c(pieces: Sequence[bytes]) -> Array:
@@ -312,7 +312,7 @@ def unpacked(data: bytes) -> bytes:
     return b"".join(inflated(io.BytesIO(data).read))
 
 
-def _looked_through(path: str, size: int) -> Records:
+def _scan_file(path: str, size: int) -> Records:
     with opened(path) as file:
 
         def read(at: int, count: int) -> bytes:
@@ -321,16 +321,16 @@ def _looked_through(path: str, size: int) -> Records:
 
         start = read(0, _HEAD.size)
         if _is_head(start) or start[:2] not in {_GZIP, *_ZLIB}:
-            found = Records.walked(read, size)
+            records = Records.scan(read, size)
         elif start.startswith(_GZIP):
             data = unpacked(read(0, size))
-            inside = Records.walked(lambda at, count: data[at : at + count], len(data))
-            found = replace(inside, is_packed=True)
+            inner = Records.scan(lambda at, count: data[at : at + count], len(data))
+            records = replace(inner, is_packed=True)
         else:
             raise ValueError("it is compressed by zlib: pack it with gzip, or not at all")
-    if not found.lengths.size:
+    if not records.lengths.size:
         raise ValueError("it is empty: leave it out")
-    return found
+    return records
 
 
 def _is_head(start: bytes) -> bool:
@@ -338,5 +338,5 @@ def _is_head(start: bytes) -> bool:
     return len(start) == _HEAD.size and masked_crc32c([start[:8]]).tobytes() == start[8:]
 
 
-INDEXES: Final = IndexKind("tfrecord", Records, _looked_through)
+INDEXES: Final = IndexKind("tfrecord", Records, _scan_file)
 """The indexes of TFRecord files. They are not trusted: records have their own checksums."""

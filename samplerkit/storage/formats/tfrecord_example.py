@@ -1,18 +1,31 @@
-"""Parses the wire format of `tf.train.Example`: features by name, each a list of bytes, float32 or int64."""
+"""Parses `tf.train.Example` by protobuf: features by name, each a list of bytes, float32 or int64."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Final
 
 import numpy as np
 
-_VARINT, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5
-_OF_BYTES, _OF_FLOATS, _OF_INTEGERS = 1, 2, 3
-Bytes = bytes | memoryview
+from samplerkit.storage.files.packages import extra
+
+_BYTES, _FLOAT, _INT64, _STRING, _MESSAGE = 12, 2, 3, 9, 11
+"""Types of fields, as in protobuf's `FieldDescriptorProto`."""
+_ONE, _MANY = 1, 3
+_SCHEMA: Final[dict[str, tuple[tuple[str, int, int, str], ...]]] = {
+    "Example": (("features", _MESSAGE, _ONE, "Features"),),
+    "Features": (("entries", _MESSAGE, _MANY, "Entry"),),  # on the wire a map is a list of its entries
+    "Entry": (("key", _STRING, _ONE, ""), ("value", _MESSAGE, _ONE, "Feature")),
+    "Feature": tuple((name, _MESSAGE, _ONE, name) for name in ("Bytes", "Floats", "Integers")),
+    "Bytes": (("values", _BYTES, _MANY, ""),),
+    "Floats": (("values", _FLOAT, _MANY, ""),),
+    "Integers": (("values", _INT64, _MANY, ""),),
+}
+"""The fields of each message, in the order of their numbers: name, type, label, and type of a message."""
 
 
-def example_of(record: bytes | memoryview) -> dict[str, Any]:
+def example_of(record: bytes) -> dict[str, Any]:
     """Reads an Example.
 
     Returns:
@@ -20,22 +33,20 @@ def example_of(record: bytes | memoryview) -> dict[str, Any]:
         or a list of bytes; None if a feature holds no list.
 
     Raises:
-        ValueError: the record is not an Example.
+        ValueError: the record has other fields than an Example.
+        google.protobuf.message.DecodeError: it is no message.
 
     Example:
         >>> example_of(bytes([10, 13, 10, 11, 10, 1, 120, 18, 6, 26, 4, 10, 2, 7, 9]))
         {'x': array([7, 9])}
     """
-    found: dict[str, Any] = {}
-    for number, kind, value in _fields(memoryview(record)):
-        if number != 1 or kind != _BYTES:
-            # A SequenceExample begins the same way, and would lose its feature lists.
-            raise ValueError(f"field {number} of an Example, which has but one")
-        for entry, entry_kind, pair in _fields(value):
-            if entry == 1 and entry_kind == _BYTES:
-                parts = {part: data for part, part_kind, data in _fields(pair) if part_kind == _BYTES}
-                found[str(parts.get(1, b""), "utf-8")] = _feature(parts.get(2, b""))
-    return {name: found[name] for name in sorted(found)}
+    message_type, unknown_fields = _parser()
+    example = message_type.FromString(record)
+    for unknown in unknown_fields(example):
+        # A SequenceExample begins the same way, and would lose its feature lists.
+        raise ValueError(f"field {unknown.field_number} of an Example, which has but one")
+    features = {entry.key: entry.value for entry in example.features.entries}
+    return {name: _values_of(features[name]) for name in sorted(features)}
 
 
 def scalars_of(sample: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
@@ -54,86 +65,31 @@ def scalars_of(sample: Mapping[str, Any], names: frozenset[str]) -> dict[str, An
     return chosen
 
 
-def _feature(data: Bytes) -> Any:
-    """Reads a feature: of lists of several kinds, the last kind counts; lists of one kind are joined."""
-    known = 0
-    parts: list[Any] = []
-    for number, kind, part in _fields(data):
-        if kind == _BYTES and number <= _OF_INTEGERS:
-            if number != known:
-                known, parts = number, []
-            parts.append(part)
-    values = [entry for part in parts for entry in _fields(part) if entry[0] == 1]
-    if known == _OF_BYTES:
-        return [bytes(value) for _, kind, value in values if kind == _BYTES]
-    if known == _OF_FLOATS:
-        return _joined([_floats(kind, value) for _, kind, value in values], np.float32)
-    return _joined([_integers(kind, value) for _, kind, value in values], np.int64) if known else None
+def _values_of(feature: Any) -> Any:
+    kind = feature.WhichOneof("kind")
+    if kind is None:
+        return None
+    values = getattr(feature, kind).values
+    return list(values) if kind == "Bytes" else np.array(values, np.float32 if kind == "Floats" else np.int64)
 
 
-def _joined(parts: list[Any], dtype: Any) -> Any:
-    return np.concatenate(parts) if parts else np.zeros(0, dtype)
-
-
-def _floats(kind: int, value: Any) -> Any:
-    if kind not in {_FOUR, _BYTES}:
-        raise ValueError("a list of floats that holds something else")
-    return np.frombuffer(value, "<f4").astype(np.float32)
-
-
-def _integers(kind: int, value: Any) -> Any:
-    if kind == _VARINT:
-        return np.array([value], np.uint64).view(np.int64)
-    if kind != _BYTES:
-        raise ValueError("a list of integers that holds something else")
-    data = np.frombuffer(value, np.uint8)
-    ends = np.flatnonzero(data < 128)
-    if data.size and (not ends.size or ends[-1] != data.size - 1):
-        raise ValueError("an integer that does not end")
-    starts = np.concatenate([[0], ends[:-1] + 1]) if ends.size else ends
-    if ends.size == data.size:  # each below 128
-        return data.astype(np.int64)
-    if (ends - starts).max() > 9:
-        raise ValueError("an integer that is too large")
-    places = np.arange(data.size) - np.repeat(starts, ends - starts + 1)
-    bits = (data & 127).astype(np.uint64) << (7 * places).astype(np.uint64)
-    return np.bitwise_or.reduceat(bits, starts).view(np.int64)
-
-
-def _fields(data: Bytes) -> Iterator[tuple[int, int, Any]]:
-    """Iterates over the fields of a message: number, wire type and value of each.
-
-    Raises:
-        ValueError: the message ends early, or has a wire type that Examples do not use.
-    """
-    at, end = 0, len(data)
-    while at < end:
-        key, at = _varint(data, at)
-        number, kind = key >> 3, key & 7
-        if kind == _VARINT:
-            value, at = _varint(data, at)
-            yield number, kind, value
-            continue
-        if kind == _BYTES:
-            size, at = _varint(data, at)
-        elif kind in {_EIGHT, _FOUR}:
-            size = 8 if kind == _EIGHT else 4
-        else:
-            raise ValueError(f"a field of kind {kind}")
-        if not number or size > end - at:
-            raise ValueError("a field that is longer than its message")
-        yield number, kind, data[at : at + size]
-        at += size
-
-
-def _varint(data: Bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        if at >= len(data) or shift > 63:
-            raise ValueError("a number that does not end")
-        byte = data[at]
-        at += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value & 0xFFFFFFFFFFFFFFFF, at
-        shift += 7
+@cache
+def _parser() -> tuple[Any, Any]:
+    """Makes the message type in a pool of its own, since TensorFlow adds its own to the global one."""
+    file = extra("google.protobuf.descriptor_pb2", "tfrecord").FileDescriptorProto(
+        name="samplerkit/example.proto", package="samplerkit", syntax="proto3"
+    )
+    for name, fields in _SCHEMA.items():
+        message = file.message_type.add(name=name)
+        for number, (field, kind, label, of) in enumerate(fields, start=1):
+            of_type = {"type_name": f".samplerkit.{of}"} if of else {}
+            message.field.add(name=field, number=number, type=kind, label=label, **of_type)
+        if name == "Feature":  # of several lists, the last one counts
+            message.oneof_decl.add(name="kind")
+            for described in message.field:
+                described.oneof_index = 0
+    pool = extra("google.protobuf.descriptor_pool", "tfrecord").DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    descriptor = pool.FindMessageTypeByName("samplerkit.Example")
+    message_type = extra("google.protobuf.message_factory", "tfrecord").GetMessageClass(descriptor)
+    return message_type, extra("google.protobuf.unknown_fields", "tfrecord").UnknownFieldSet

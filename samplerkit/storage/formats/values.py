@@ -75,8 +75,8 @@ def cutter(sizes: Sequence[int | None]) -> Callable[[bytes], list[bytes]]:
 
     def cut_sample(sample: bytes) -> list[bytes]:
         rest = iter(sizes_head.unpack_from(sample))
-        found = [next(rest) if size is None else size for size in sizes]
-        return cut(sample, found, sizes_head.size, len(sample))
+        all_sizes = [next(rest) if size is None else size for size in sizes]
+        return cut(sample, all_sizes, sizes_head.size, len(sample))
 
     return cut_sample
 
@@ -106,10 +106,10 @@ def decoder(encoding: str) -> Decoder:
         return _array_decoder(options)
     if name in _SCALARS and not options:
         return partial(_scalar, np.dtype(name).newbyteorder("<"))
-    found = _MDS.get(encoding)
-    if found is None:
+    decode = _MDS.get(encoding)
+    if decode is None:
         raise ValueError(f"encoding {encoding!r} is not known")
-    return found
+    return decode
 
 
 def _array_decoder(options: str) -> Decoder:
@@ -126,9 +126,9 @@ def _array(dtype: Any, shape: tuple[int, ...] | None, data: bytes) -> Any:
     if dtype is None:
         dtype, at = np.dtype(_DTYPES[data[0]]), 1
     if shape is None:
-        number, of_sizes = data[at] >> 2, np.dtype(_SHAPE_DTYPES[data[at] % 4])
-        shape = tuple(np.frombuffer(data, of_sizes, number, at + 1).tolist())
-        at += 1 + number * of_sizes.itemsize
+        number, size_dtype = data[at] >> 2, np.dtype(_SHAPE_DTYPES[data[at] % 4])
+        shape = tuple(np.frombuffer(data, size_dtype, number, at + 1).tolist())
+        at += 1 + number * size_dtype.itemsize
     values = np.frombuffer(data, dtype, offset=at).reshape(shape)
     return values.astype(dtype.newbyteorder("="))  # a writable copy
 
@@ -139,11 +139,11 @@ def _scalar(dtype: Any, data: bytes) -> Any:
 
 
 def _raw_image(data: bytes) -> Any:
-    width, height, named = np.frombuffer(data, "<u4", 3).tolist()
-    mode = data[12 : 12 + named].decode()
+    width, height, length = np.frombuffer(data, "<u4", 3).tolist()
+    mode = data[12 : 12 + length].decode()
     if width * height > 8 * len(data):  # before Pillow allocates memory for it
         raise ValueError(f"an image of {width} by {height} in {len(data)} bytes")
-    return _pillow().frombytes(mode, (width, height), data[12 + named :])
+    return _pillow().frombytes(mode, (width, height), data[12 + length :])
 
 
 def _image(kind: str, data: bytes) -> Any:
@@ -229,16 +229,16 @@ def sample_maker(spec: Any, decoders: Sequence[Decoder], names: Sequence[str] | 
     version, root = spec
     if version != 1:
         raise ValueError(f"samples said in version {version!r}, and only 1 is known")
-    leaves = _leaves(root)
+    leaves = _count_leaves(root)
     if leaves != len(decoders):
         raise ValueError(f"samples of {leaves} values, and {len(decoders)} ways to write them")
     return _maker(root, enumerate(decoders), names)
 
 
-def _leaves(spec: Any) -> int:
+def _count_leaves(spec: Any) -> int:
     if spec["type"] not in {None, "builtins.dict", "builtins.list", "builtins.tuple"}:
         raise ValueError(f"samples with a {spec['type']}, which is not read")
-    return 1 if spec["type"] is None else sum(map(_leaves, spec["children_spec"]))
+    return 1 if spec["type"] is None else sum(map(_count_leaves, spec["children_spec"]))
 
 
 def _maker(spec: Any, decoders: Iterator[tuple[int, Decoder]], names: Sequence[str] | None = None) -> Make:
@@ -252,11 +252,11 @@ def _maker(spec: Any, decoders: Iterator[tuple[int, Decoder]], names: Sequence[s
         return lambda values: decode(values[at])
     makes = [_maker(child, decoders) for child in spec["children_spec"]]
     if kind == "builtins.dict":
-        known = dict(zip(keys, makes, strict=True))
-        if len(known) < len(keys):
+        makers = dict(zip(keys, makes, strict=True))
+        if len(makers) < len(keys):
             raise ValueError("a dict with one name for two values")
-        chosen = [(name, known[name]) for name in (keys if names is None else names)]
-        return lambda values: {name: make(values) for name, make in chosen}
+        selected = [(name, makers[name]) for name in (keys if names is None else names)]
+        return lambda values: {name: make(values) for name, make in selected}
     sequence = tuple if kind == "builtins.tuple" else list
     return lambda values: sequence([make(values) for make in makes])
 
@@ -271,15 +271,15 @@ def value_decoder(name: str) -> Decoder:
         >>> value_decoder("no_header_numpy:4")(b"ab").tolist(), value_decoder("str")(b"ab")
         ([97, 98], 'ab')
     """
-    kind, _, more = name.partition(":")
+    kind, _, number = name.partition(":")
     if kind == "pickle":
         return partial(_refused, "a value that is pickled, which is never loaded")
     if kind == "no_header_numpy":
-        return partial(_flat_array, np.dtype(_NUMPY[int(more)]))
+        return partial(_flat_array, np.dtype(_NUMPY[int(number)]))
     if kind == "no_header_tensor":
-        return partial(_tensor, _TORCH[int(more)], None)
-    found = _LITDATA.get(kind)
-    return partial(_refused, f"a value written by {name!r}, which is not read") if found is None else found
+        return partial(_tensor, _TORCH[int(number)], None)
+    decode = _LITDATA.get(kind)
+    return partial(_refused, f"a value written by {name!r}, which is not read") if decode is None else decode
 
 
 def _refused(problem: str, _data: bytes) -> Any:

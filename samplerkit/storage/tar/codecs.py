@@ -24,7 +24,7 @@ Handler = Callable[[str, bytes], Any]
 REFUSED = frozenset({"pkl", "pickle", "pyd", "pth", "pt"})
 """Extensions of files that can run code when they are loaded."""
 
-OTHERS = frozenset({"ten", "tb", "mp", "msg", "cbor"})
+UNSUPPORTED = frozenset({"ten", "tb", "mp", "msg", "cbor"})
 """Extensions that webdataset decodes with additional packages."""
 
 NUMBERS = frozenset({"cls", "cls2", "index", "inx", "id"})
@@ -57,9 +57,9 @@ IMAGE_EXTENSIONS = frozenset(
 
 def _npz(data: bytes) -> dict[str, Any]:
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-        most = most_in_memory(len(data))
-        if sum(each.file_size for each in arrays.zip.infolist()) > most:
-            raise TooLargeError(most)
+        max_bytes = most_in_memory(len(data))
+        if sum(member.file_size for member in arrays.zip.infolist()) > max_bytes:
+            raise TooLargeError(max_bytes)
         return dict(arrays)
 
 
@@ -106,8 +106,8 @@ class Decode:
         for handler in handlers:
             if isinstance(handler, str):
                 if handler not in IMAGE_SPECS:
-                    known = ", ".join(sorted(IMAGE_SPECS))
-                    raise ArgumentValueError("decode", "is no kind of image", handler, hint=f"known: {known}")
+                    kinds = ", ".join(sorted(IMAGE_SPECS))
+                    raise ArgumentValueError("decode", "is no kind of image", handler, hint=f"known: {kinds}")
             elif not callable(handler):
                 raise ArgumentTypeError("decode", "must be a short name or a function", handler)
         names = only.split() if isinstance(only, str) else only
@@ -156,7 +156,7 @@ class Decode:
                 "is a pickle, which runs code when it is loaded",
                 hint="give decode a function for it if you trust the data, or name the others in only=",
             )
-        if last in OTHERS:
+        if last in UNSUPPORTED:
             hint = "give decode a function for it, or name the others in only="
             raise DatasetError("decode", "has no decoder here", hint=hint)
         return data

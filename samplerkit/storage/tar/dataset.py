@@ -238,12 +238,12 @@ class TarDataset(View):
         # samplerkit's loaders pass an array; a plain DataLoader passes a list.
         if self._watch is not None and isinstance(ids, list):
             self._watch.see(numbers.tolist())
-        found = Present(self._samples(numbers))
-        if found.missing:
-            found.fill(numbers, self.layout, self._sample)
+        samples = Present(self._samples(numbers))
+        if samples.missing:
+            samples.fill(numbers, self.layout, self._sample)
             if logs:
-                log_missing(found.missing, self._source.logged)
-        return found
+                log_missing(samples.missing, self._source.logged)
+        return samples
 
     def __iter__(self) -> Iterator[Any]:
         if self._window is None:
@@ -367,8 +367,8 @@ class TarDataset(View):
         self._source.close()
 
     def _expect(self, upcoming: Iterable[Ids]) -> None:
-        in_source = upcoming if self._selection is None else map(self._source_ids, upcoming)
-        self._source.reading.expect(in_source, len(self))
+        source_ids = upcoming if self._selection is None else map(self._source_ids, upcoming)
+        self._source.reading.expect(source_ids, len(self))
 
 
 def source_of(urls: Any, options: TarOptions, progress: Progress, lengths: Any) -> Source:
@@ -380,11 +380,11 @@ def source_of(urls: Any, options: TarOptions, progress: Progress, lengths: Any) 
         DatasetError: a file does not exist.
     """
     remote = options.cache.options
-    known = opened_catalogue(urls, "tar", remote)
-    if known is not None:
+    catalogue = opened_catalogue(urls, "tar", remote)
+    if catalogue is not None:
         refuse_lengths(lengths)
-        names = public = known.files  # a catalogue has no credentials
-        storage, counts = storage_for(known.is_remote, None, remote), known.lengths.tolist()
+        names = public = catalogue.files  # a catalogue has no credentials
+        storage, counts = storage_for(catalogue.is_remote, None, remote), catalogue.lengths.tolist()
     else:
         # With lengths and on_error="skip", shards may be missing from the start.
         names = archive_names(urls, remote, keeps_absent=lengths is not None and options.skips)
@@ -396,4 +396,4 @@ def source_of(urls: Any, options: TarOptions, progress: Progress, lengths: Any) 
         storage, counts = storage_for(any(map(is_remote, names)), lengths, remote), None
         if lengths is not None:
             counts = given_lengths(lengths, names, short_names(names), storage)
-    return Source(Shards(names, public, storage, options, known), counts, progress)
+    return Source(Shards(names, public, storage, options, catalogue), counts, progress)

@@ -76,12 +76,12 @@ class Stretch:
     """A summary of the samples that are read next.
 
     Args:
-        is_whole: whether to fetch whole shards for them.
+        by_shards: whether to fetch whole shards for them.
         is_local: whether they stay in few shards for a while.
         is_short: whether the epoch ends before that can be decided.
     """
 
-    is_whole: bool
+    by_shards: bool
     is_local: bool
     is_short: bool = False
 
@@ -89,7 +89,7 @@ class Stretch:
 def stretch_of(
     upcoming: Iterable[Ids],
     lengths: Ids,
-    most_shards: int,
+    max_shards: int,
     sharers: int = 1,
     shard_bytes: int | None = None,
 ) -> Stretch:
@@ -111,7 +111,7 @@ def stretch_of(
         upcoming: the shards of the samples that this process reads next, batch by batch; iterated as far as
             needed, at most over `MOST_SAMPLES`.
         lengths: the number of samples of each shard.
-        most_shards: the number of shards that fit into the cache on disk.
+        max_shards: the number of shards that fit into the cache on disk.
         sharers: the number of processes that read an order together and share fetched shards, such as the
             workers of a loader.
         shard_bytes: the size of a shard; None if unknown, in which case only `GOOD_PART` counts.
@@ -120,17 +120,17 @@ def stretch_of(
         >>> lengths = np.full(100, 50)
         >>> in_order = np.repeat(np.arange(100), 50)
         >>> everywhere = np.random.default_rng(0).permutation(in_order)
-        >>> stretch_of([in_order], lengths, 100).is_whole, stretch_of([everywhere], lengths, 100).is_whole
+        >>> stretch_of([in_order], lengths, 100).by_shards, stretch_of([everywhere], lengths, 100).by_shards
         (True, False)
     """
     if lengths.size <= 1:
-        return Stretch(is_whole=True, is_local=True)
+        return Stretch(by_shards=True, is_local=True)
     total = int(lengths.sum())
     batches = iter(upcoming)
     seen = np.zeros(0, dtype=np.int64)
     length = total / lengths.size / 2
     is_local = is_over = False
-    while not is_over and length <= most_shards * total / lengths.size:
+    while not is_over and length <= max_shards * total / lengths.size:
         own = max(_LEAST_WINDOW, int(length / sharers))
         while seen.size < own and not is_over:
             batch = next(batches, None)
@@ -141,19 +141,19 @@ def stretch_of(
         if not window.size or own > MOST_SAMPLES:
             break
         if 2 * touched.size > lengths.size:
-            return Stretch(is_whole=False, is_local=is_local)
-        wanted = min(window.size * sharers, total)
-        is_local = is_local or wanted >= SEVERAL * touched.size
-        if wanted >= GOOD_PART * lengths[touched].sum():
-            return Stretch(is_whole=True, is_local=True)
-        if shard_bytes is not None and wanted >= SEVERAL * touched.size:
-            whole = touched.size * shard_bytes
-            single = round(wanted * shard_bytes * lengths.size / max(1, total))
-            if FetchCosts(touched.size, whole).cost <= FetchCosts(wanted, single).cost:
-                return Stretch(is_whole=True, is_local=True)
+            return Stretch(by_shards=False, is_local=is_local)
+        needed = min(window.size * sharers, total)
+        is_local = is_local or needed >= SEVERAL * touched.size
+        if needed >= GOOD_PART * lengths[touched].sum():
+            return Stretch(by_shards=True, is_local=True)
+        if shard_bytes is not None and needed >= SEVERAL * touched.size:
+            whole_bytes = touched.size * shard_bytes
+            single_bytes = round(needed * shard_bytes * lengths.size / max(1, total))
+            if FetchCosts(touched.size, whole_bytes).cost <= FetchCosts(needed, single_bytes).cost:
+                return Stretch(by_shards=True, is_local=True)
         length *= 2
     is_short = is_over and (not is_local or 2 * seen.size * sharers * lengths.size < total)
-    return Stretch(is_whole=False, is_local=is_local, is_short=is_short)
+    return Stretch(by_shards=False, is_local=is_local, is_short=is_short)
 
 
 def epoch_costs(
@@ -180,8 +180,8 @@ def epoch_costs(
         (2, 3)
     """
     sizes = np.zeros(layout.num_files, dtype=np.int64) if shard_bytes is None else np.asarray(shard_bytes)
-    of_a_sample = sizes / np.maximum(1, layout.sizes)
-    held: OrderedDict[int, None] = OrderedDict()
+    sample_bytes = sizes / np.maximum(1, layout.sizes)
+    cached: OrderedDict[int, None] = OrderedDict()
     fetched = fetched_bytes = requests = 0
     read_bytes = 0.0
     for batch in batches:
@@ -189,16 +189,16 @@ def epoch_costs(
         files = layout.file_of(ids)
         if ids.size:
             requests += 1 + int(((np.diff(ids) != 1) | (np.diff(files) != 0)).sum())
-            read_bytes += float(of_a_sample[files].sum())
+            read_bytes += float(sample_bytes[files].sum())
         for shard in np.unique(files).tolist():
-            if shard in held:
-                held.move_to_end(shard)
+            if shard in cached:
+                cached.move_to_end(shard)
                 continue
-            held[shard] = None
+            cached[shard] = None
             fetched += 1
             fetched_bytes += int(sizes[shard])
-            if cached_shards is not None and len(held) > cached_shards:
-                held.popitem(last=False)
+            if cached_shards is not None and len(cached) > cached_shards:
+                cached.popitem(last=False)
     return FetchCosts(fetched, fetched_bytes), FetchCosts(requests, round(read_bytes))
 
 

@@ -22,7 +22,7 @@ from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tar.format.flaws import Flaw
 from samplerkit.storage.tar.index.archive import INDEX_SUFFIX, Archive
-from samplerkit.storage.tar.index.finding import Cache, find_index, kept, make_index
+from samplerkit.storage.tar.index.finding import Cache, cache_index, find_index, make_index
 from samplerkit.storage.tar.index.index import Index, read_index
 from samplerkit.storage.tar.read.shards import archive_names
 from samplerkit.storage.threads import Progress, all_in_threads, silence
@@ -36,7 +36,7 @@ THREADS = 4
 
 
 @dataclass(frozen=True)
-class Indexed:
+class IndexResult:
     """The result of `index_shards`.
 
     Args:
@@ -68,7 +68,7 @@ def index_shards(
     lengths: str | None = None,
     remote: RemoteOptions | None = None,
     progress: Progress = silence,
-) -> Indexed:
+) -> IndexResult:
     """Writes the index of each shard, and the lengths of all; keeps indexes that exist and are up to date.
 
     So an interrupted run can be resumed, on this machine or another one. Remote shards are fetched into the
@@ -96,27 +96,27 @@ def index_shards(
     targets = _targets(names, out, upload=upload)
     short = short_names(names)
     with closing(RemoteStorage(options)) as storage:
-        goal = lengths or _beside_all(names[0], short[0], out)
-        if is_remote(goal) and not upload:
-            raise ArgumentValueError("--lengths", "is remote", shown(goal), hint="say --upload as well")
-        before = _lengths_before(goal, set(short), storage)
+        json_path = lengths or _default_lengths(names[0], short[0], out)
+        if is_remote(json_path) and not upload:
+            raise ArgumentValueError("--lengths", "is remote", shown(json_path), hint="say --upload as well")
+        existing = _existing_lengths(json_path, set(short), storage)
 
         def work(number: int) -> tuple[Index, bool]:
-            return _indexed(names[number], targets[number], storage, checksums=checksums)
+            return _ensure_index(names[number], targets[number], storage, checksums=checksums)
 
         report = partial(progress, "indexing shard")
-        found = all_in_threads(work, len(names), threads, "samplerkit-index", report)
-        indexes = [index for index, _ in found]
+        results = all_in_threads(work, len(names), threads, "samplerkit-index", report)
+        indexes = [index for index, _ in results]
         sizes = {name: index.num_samples for name, index in zip(short, indexes, strict=True)}
-        write_small(goal, lengths_text({**before, **sizes}).encode(), options)
-    return Indexed(
+        write_small(json_path, lengths_text({**existing, **sizes}).encode(), options)
+    return IndexResult(
         len(names),
         sum(index.num_samples for index in indexes),
         sum(index.num_members for index in indexes),
-        sum(is_new for _, is_new in found),
+        sum(is_new for _, is_new in results),
         tuple(flaw for index in indexes for flaw in index.skipped.places),
         sum(len(index.skipped) for index in indexes),
-        shown(goal),
+        shown(json_path),
     )
 
 
@@ -143,36 +143,36 @@ def index_shard(
     """
     (target,) = _targets([url], out, upload=upload)
     with closing(RemoteStorage(remote or RemoteOptions())) as storage:
-        return _indexed(url, target, storage, checksums=checksums)[0]
+        return _ensure_index(url, target, storage, checksums=checksums)[0]
 
 
 def _targets(names: Sequence[str], out: Path | None, *, upload: bool) -> list[str]:
     """Returns the path or URL of the index of each shard."""
-    far = [name for name in names if is_remote(name)]
+    remote_names = [name for name in names if is_remote(name)]
     if upload and out is not None:
         hint = "leave one of them out"
         raise ArgumentValueError("--upload", "does not go with --out", str(out), hint=hint)
-    if upload and len(far) < len(names):
-        near = next(name for name in names if not is_remote(name))
+    if upload and len(remote_names) < len(names):
+        local_name = next(name for name in names if not is_remote(name))
         raise ArgumentValueError(
-            "--upload", "is for remote shards", near, hint="index shards on disk by themselves"
+            "--upload", "is for remote shards", local_name, hint="index shards on disk by themselves"
         )
-    if far and not upload and out is None:
+    if remote_names and not upload and out is None:
         problem = "is needed, for nothing is written beside a remote shard"
         hint = "say --out FOLDER and upload what is in it, or say --upload to have it put there"
-        raise ArgumentValueError("--out", problem, shown(far[0]), hint=hint)
+        raise ArgumentValueError("--out", problem, shown(remote_names[0]), hint=hint)
     if out is None:
         return [beside(name, INDEX_SUFFIX) for name in names]
     targets = [os.fspath(out / (shown(name).rpartition("/")[2] + INDEX_SUFFIX)) for name in names]
-    twice = [path for path, count in Counter(targets).items() if count > 1]
-    if twice:
+    duplicates = [path for path, count in Counter(targets).items() if count > 1]
+    if duplicates:
         hint = "index each folder of shards by itself"
-        value = twice[0].rpartition("/")[2]
+        value = duplicates[0].rpartition("/")[2]
         raise ArgumentValueError("--out", "would hold two indexes of one name", value, hint=hint)
     return targets
 
 
-def _beside_all(name: str, short: str, out: Path | None) -> str:
+def _default_lengths(name: str, short: str, out: Path | None) -> str:
     """Returns the path or URL of the lengths in the common folder of all shards, or in `out`."""
     if out is not None:
         return os.fspath(out / LENGTHS)
@@ -180,33 +180,33 @@ def _beside_all(name: str, short: str, out: Path | None) -> str:
     return first.removesuffix(short) + LENGTHS
 
 
-def _lengths_before(goal: str, names: set[str], storage: RemoteStorage) -> Mapping[str, Any]:
+def _existing_lengths(path: str, names: set[str], storage: RemoteStorage) -> Mapping[str, Any]:
     """Returns the lengths that exist already, to which new ones are added.
 
     Raises:
         ArgumentValueError: the existing lengths are of other shards.
     """
-    data = read_small(goal, storage.read_small)
+    data = read_small(path, storage.read_small)
     if data is None:
         return {}
-    before = lengths_in(data, shown(goal))
-    if not (names <= before.keys() or before.keys() <= names):
+    existing = lengths_in(data, shown(path))
+    if not (names <= existing.keys() or existing.keys() <= names):
         hint = "say --lengths FILE for those of these shards, a file of its own"
-        raise ArgumentValueError("--lengths", "is there already, and of other shards", shown(goal), hint=hint)
-    return before
+        raise ArgumentValueError("--lengths", "is there already, and of other shards", shown(path), hint=hint)
+    return existing
 
 
-def _indexed(name: str, target: str, storage: RemoteStorage, *, checksums: bool) -> tuple[Index, bool]:
+def _ensure_index(name: str, target: str, storage: RemoteStorage, *, checksums: bool) -> tuple[Index, bool]:
     """Returns the index of a shard, and whether it was built now."""
-    archive = Archive.found(name, storage)
+    archive = Archive.of_url(name, storage)
     data = None if archive.size == UNKNOWN_SIZE else read_small(target, storage.read_small)
     if data is not None:
         with on_disk(data) as path:
-            found = read_index(path, (archive,))
+            existing = read_index(path, (archive,))
         # Only an index of the current version of the shard is used.
-        if found is not None and found.is_certain and found.serves(checksums):
-            return found, False
-    index = _made(name, archive, storage, checksums=checksums)
+        if existing is not None and existing.is_certain and existing.serves(checksums):
+            return existing, False
+    index = _make(name, archive, storage, checksums=checksums)
     with TemporaryDirectory(prefix="samplerkit-") as folder:
         path = Path(folder) / "index"
         index.write(path)
@@ -214,14 +214,14 @@ def _indexed(name: str, target: str, storage: RemoteStorage, *, checksums: bool)
     return index, True
 
 
-def _made(name: str, archive: Archive, storage: RemoteStorage, *, checksums: bool) -> Index:
+def _make(name: str, archive: Archive, storage: RemoteStorage, *, checksums: bool) -> Index:
     cache = Cache.of(None)
     if not is_remote(name):
         return make_index(archive, cache, checksums=checksums)
     # None is found if the size of the shard is unknown.
-    known = find_index(archive, cache, checksums=checksums)
-    if known is not None and known.is_certain:
-        return known
+    existing = find_index(archive, cache, checksums=checksums)
+    if existing is not None and existing.is_certain:
+        return existing
     with storage.fetch(name) as copy:
         fetched = Archive.of(archive.url, copy.path, archive.tag)
-        return kept(make_index(fetched, cache, checksums=checksums), cache)
+        return cache_index(make_index(fetched, cache, checksums=checksums), cache)

@@ -16,7 +16,7 @@ from samplerkit.storage.threads import Progress, silence
 
 
 @dataclass(frozen=True)
-class Packed:
+class PackResult:
     """The result of `pack_folder`.
 
     Args:
@@ -42,7 +42,7 @@ def pack_folder(
     checksums: bool = False,
     overwrite: bool = False,
     progress: Progress = silence,
-) -> Packed:
+) -> PackResult:
     """Packs the files of a folder and of all folders below it into shards.
 
     Files of the same name up to the first dot are one sample; the folders belong to its key. Samples are
@@ -87,7 +87,7 @@ def pack_folder(
                 writer.next_shard()
             progress("packing sample", done, len(samples))
     num_files = sum(len(files) for files in samples.values())
-    return Packed(tuple(writer.paths), len(samples), num_files, tuple(left_out))
+    return PackResult(tuple(writer.paths), len(samples), num_files, tuple(left_out))
 
 
 def pack_shard(samples: Iterable[Mapping[str, Any]], shard: str, *, checksums: bool = False) -> str:
@@ -144,7 +144,7 @@ def samples_in(folder: Path) -> tuple[dict[str, list[tuple[str, str]]], list[str
     Raises:
         DatasetError: a folder cannot be read.
     """
-    found: list[tuple[bytes, bytes, str]] = []
+    entries: list[tuple[bytes, bytes, str]] = []
     left_out = []
     for root, _, files in os.walk(folder, onerror=_fail):
         for file in files:
@@ -155,9 +155,9 @@ def samples_in(folder: Path) -> tuple[dict[str, list[tuple[str, str]]], list[str
             if parts is None or not is_kept or not (folder / path).is_file():
                 left_out.append(path)
             else:
-                found.append((parts[0], parts[1], path))
+                entries.append((parts[0], parts[1], path))
     samples: dict[str, list[tuple[str, str]]] = {}
-    for key, extension, path in sorted(found):
+    for key, extension, path in sorted(entries):
         files_of = samples.setdefault(os.fsdecode(key), [])
         files_of.append((os.fsdecode(extension).lower(), path))
     return samples, sorted(left_out)

@@ -62,9 +62,9 @@ class Source(OpenPerProcess[Reader | ShardReading]):
         self.progress = progress
         self.logged: set[str] = set()
         self.is_indexed = lengths is None and shards.storage is None
-        self._known: Callable[[], Contents | Index] | None = None
+        self._load: Callable[[], Contents | Index] | None = None
         if lengths is not None:
-            self._known = partial(contents_of_lengths, shards.short_names, lengths)
+            self._load = partial(contents_of_lengths, shards.short_names, lengths)
 
     @cached_property
     def contents(self) -> Contents | Index:
@@ -74,15 +74,15 @@ class Source(OpenPerProcess[Reader | ShardReading]):
             DatasetError: a shard cannot be read, or has a flaw and flaws are errors; or another process
                 indexed the shards, and the index is not in the cache any more.
         """
-        if self._known is not None:
-            return self._known()
+        if self._load is not None:
+            return self._load()
         find = joint_contents if self.is_indexed else indexed_contents
         return find(self.shards, self.progress)
 
     @property
     def is_layout_known(self) -> bool:
         """Whether the layout is known without requests for remote shards."""
-        return self._known is not None or "contents" in self.__dict__ or not self.shards.is_remote
+        return self._load is not None or "contents" in self.__dict__ or not self.shards.is_remote
 
     @property
     def skipped(self) -> Skipped:
@@ -122,7 +122,7 @@ class Source(OpenPerProcess[Reader | ShardReading]):
         if isinstance(state.get("contents"), Index):
             # The index is mapped at its first use: an error while unpickling would end a spawned worker
             # before it can report it.
-            state["_known"] = state.pop("contents").load
+            state["_load"] = state.pop("contents").load
         return state
 
 
@@ -183,9 +183,9 @@ class View(Closing):
             if reading.is_large(self._source_ids(numbers)):
                 yield from map(self._sample, numbers.tolist())
             else:
-                found = Present(self._samples(numbers))
-                log_missing(found.missing, self._source.logged)
-                yield from found
+                samples = Present(self._samples(numbers))
+                log_missing(samples.missing, self._source.logged)
+                yield from samples
 
     def _source_ids(self, ids: Ids) -> Ids:
         """Returns the ids of samples in the source."""
@@ -204,15 +204,15 @@ class View(Closing):
         if not self._steps:
             return samples
         numbered = zip(samples, ids.tolist(), strict=True)
-        return in_draws(lambda pair: self._taken(*pair), numbered, range(ids.size), ids.size)
+        return in_draws(lambda pair: self._apply_steps(*pair), numbered, range(ids.size), ids.size)
 
     def _sample(self, id: int) -> Any:
         """Reads one sample and applies the steps, like `_samples`."""
         source_id = id if self._selection is None else int(self._selection.ids[id])
         sample = self._source.reading.read_one(source_id)
-        return self._taken(sample, id) if self._steps else sample
+        return self._apply_steps(sample, id) if self._steps else sample
 
-    def _taken(self, sample: Any, id: int) -> Any:
+    def _apply_steps(self, sample: Any, id: int) -> Any:
         if isinstance(sample, AbsentError):
             return sample
         value: Any = sample
@@ -220,7 +220,7 @@ class View(Closing):
             try:
                 value = step(value)
             except Exception as error:
-                raise failure(sample, id, _described(step), error) from error
+                raise failure(sample, id, _step_name(step), error) from error
         return value
 
 
@@ -243,7 +243,7 @@ class Selection:
     def ids(self) -> Ids:
         """The ids of the selected samples in the source, ascending."""
         view, source, total = self.view, self.view._source, len(self.view)
-        chosen = np.zeros(total, dtype=bool)
+        is_selected = np.zeros(total, dtype=bool)
 
         def chunks() -> Iterator[Ids]:
             return (np.arange(start, min(start + AT_ONCE, total)) for start in range(0, total, AT_ONCE))
@@ -253,23 +253,23 @@ class Selection:
         for ids in chunks():
             source.progress("selecting sample", int(ids[0]), total)
             keys = source.reading.keys(view._source_ids(ids))
-            asked = keys if self.by == "key" else view._samples(ids)
-            for id, key, given in zip(ids.tolist(), keys, asked, strict=True):
+            values = keys if self.by == "key" else view._samples(ids)
+            for id, key, value in zip(ids.tolist(), keys, values, strict=True):
                 if not key:  # a missing sample
                     continue
                 try:
-                    chosen[id] = bool(self.predicate(given))
+                    is_selected[id] = bool(self.predicate(value))
                 except Exception as error:
                     url = source.shards.names[int(view.layout.file_of(np.array([id]))[0])]
                     raise failure({"__url__": url, "__key__": key}, id, "select", error) from error
         source.progress("selecting sample", total, total)
-        return view._source_ids(np.flatnonzero(chosen))
+        return view._source_ids(np.flatnonzero(is_selected))
 
     @cached_property
     def layout(self) -> Layout:
         """The number of selected samples of each shard."""
-        below = self.view._source.contents.layout
-        return Layout(np.diff(np.searchsorted(self.ids, below.starts)), below.names)
+        base = self.view._source.contents.layout
+        return Layout(np.diff(np.searchsorted(self.ids, base.starts)), base.names)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -287,7 +287,7 @@ def failure(sample: dict[str, Any], id: int, step: str, error: Exception) -> Dat
     return DatasetError(place, f"{step} failed:{name} {text}", hint=hint)
 
 
-def _described(step: Step) -> str:
+def _step_name(step: Step) -> str:
     if isinstance(step, Map):
         return f"map({getattr(step.function, '__name__', type(step.function).__name__)})"
     return re.sub(r"\B(?=[A-Z])", "_", type(step).__name__).lower()  # the name of its method

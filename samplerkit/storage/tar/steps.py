@@ -47,7 +47,7 @@ class MapDict:
     def of(cls, functions: Mapping[str, Any]) -> MapDict:
         """Makes the step from a dict of functions by field."""
         _require("map_dict", functions)
-        return cls(tuple((name, checked_function(name, each)) for name, each in functions.items()))
+        return cls(tuple((name, checked_function(name, function)) for name, function in functions.items()))
 
     def __call__(self, sample: Any, /) -> Any:
         """Applies the step."""
@@ -130,6 +130,6 @@ def checked_function(place: str, function: Any) -> Callable[..., Any]:
     return called
 
 
-def _require(method: str, given: Any) -> None:
-    if not given:
+def _require(method: str, names: Any) -> None:
+    if not names:
         raise ArgumentValueError(method, "needs at least one field")

@@ -110,15 +110,15 @@ class TarWriter(Writing):
         self._first = arguments.at_least("start_shard", start_shard, 0)
         self._names = shard_names(shards, self._first)
         self._pattern = os.fspath(shards)
-        self._most_samples = arguments.limit("samples_per_shard", samples_per_shard)
-        self._most_bytes = arguments.limit("bytes_per_shard", bytes_per_shard)
+        self._max_samples = arguments.limit("samples_per_shard", samples_per_shard)
+        self._max_bytes = arguments.limit("bytes_per_shard", bytes_per_shard)
         if self._names == (self._pattern,):
-            if self._most_samples is not None or self._most_bytes not in {None, DEFAULT_BYTES}:
+            if self._max_samples is not None or self._max_bytes not in {None, DEFAULT_BYTES}:
                 hint = "give the shards a number, as in train-%06d.tar, or leave the limit out"
                 raise ArgumentValueError(
                     "shards", "is one tar, and no limit goes with it", self._pattern, hint=hint
                 )
-            self._most_bytes = None
+            self._max_bytes = None
         self._index = arguments.boolean("index", index)
         self._checksums = arguments.boolean("checksums", checksums)
         self._overwrite = arguments.boolean("overwrite", overwrite)
@@ -161,7 +161,7 @@ class TarWriter(Writing):
         if key in self._shard.keys or key == self._last_key:
             raise ArgumentValueError("__key__", "is there already", key, hint="keys differ within a shard")
         with self._writing(self._shard.path):
-            self._shard.begun.file.writelines(pieces)
+            self._shard.output.file.writelines(pieces)
         self._shard.size += size
         self._shard.keys.add(key)
         self._last_key = key
@@ -189,11 +189,11 @@ class TarWriter(Writing):
         """Deletes the current shard."""
         shard, self._shard = self._shard, None
         if shard is not None:
-            shard.begun.drop()
+            shard.output.drop()
 
     def _is_full(self, shard: _Shard, size: int) -> bool:
-        return (self._most_samples is not None and len(shard.keys) >= self._most_samples) or (
-            self._most_bytes is not None and _closed(shard.size + size) > self._most_bytes
+        return (self._max_samples is not None and len(shard.keys) >= self._max_samples) or (
+            self._max_bytes is not None and _padded_size(shard.size + size) > self._max_bytes
         )
 
     def _begin(self) -> _Shard:
@@ -216,8 +216,8 @@ class TarWriter(Writing):
 
     def _finish(self, shard: _Shard) -> None:
         with self._writing(shard.path):
-            shard.begun.file.write(bytes(_closed(shard.size) - shard.size))
-            shard.begun.finish()
+            shard.output.file.write(bytes(_padded_size(shard.size) - shard.size))
+            shard.output.finish()
         self._shard = None
         path = str(shard.path)
         self.paths.append(path)
@@ -248,7 +248,7 @@ class _Shard:
     """A shard that is being written under a temporary name."""
 
     path: Path
-    begun: BegunFile
+    output: BegunFile
     keys: set[str] = field(default_factory=set)
     size: int = 0
 
@@ -262,7 +262,7 @@ def _member(name: str, data: bytes) -> tuple[bytes, bytes, bytes]:
     return header, data, bytes(padded(len(data)) - len(data))
 
 
-def _closed(size: int) -> int:
+def _padded_size(size: int) -> int:
     """Returns the size of an archive with its end mark of two blocks, padded to whole records as by tar."""
     return -(-(size + 2 * BLOCK) // tarfile.RECORDSIZE) * tarfile.RECORDSIZE
 

@@ -26,7 +26,7 @@ Dtype = np.dtype[Any]
 KINDS: Final = ("u1", "i1", "u2", "i2", "i4", "u4", "i8")
 """The types that tokens may have."""
 
-KNOWN: Final = "tokens are u1, i1, u2, i2, i4, u4 or i8, little-endian"
+KINDS_HINT: Final = "tokens are u1, i1, u2, i2, i4, u4 or i8, little-endian"
 
 Extent = tuple[float, float]
 """The begin and the end of a part, as shares of the whole."""
@@ -85,7 +85,7 @@ Documents = Literal["idx"] | int | None
 
 @final
 @dataclass(frozen=True)
-class WantedWindows:
+class WindowSpec:
     """The checked arguments of `TokenDataset` of the same names."""
 
     seq_len: int
@@ -108,7 +108,7 @@ class WantedWindows:
         split: Any,
         part: Any,
         documents: Any,
-    ) -> WantedWindows:
+    ) -> WindowSpec:
         """Checks the arguments.
 
         Raises:
@@ -178,9 +178,9 @@ def token_dtype(place: str, value: Any) -> Dtype:
     try:
         dtype: Dtype = np.dtype(value)
     except TypeError:
-        raise ArgumentTypeError(place, "must be a type of numpy's", value, hint=KNOWN) from None
+        raise ArgumentTypeError(place, "must be a type of numpy's", value, hint=KINDS_HINT) from None
     if dtype.newbyteorder("<") != dtype or dtype.str[1:] not in KINDS:
-        raise ArgumentValueError(place, "is no type of tokens", dtype.str, hint=KNOWN)
+        raise ArgumentValueError(place, "is no type of tokens", dtype.str, hint=KINDS_HINT)
     return dtype
 
 
@@ -215,10 +215,10 @@ def corpora_of(files: Any, options: RemoteOptions, path: tuple[str, ...] = ()) -
     """
     if not isinstance(files, Mapping):
         paths = file_paths(files, options)
-        read = tuple(map(TokenPaths.of, paths))
+        token_paths = tuple(map(TokenPaths.of, paths))
         # A prefix and its `.idx` are two names of one file.
-        distinct_names(tuple(each.data for each in read))
-        yield Corpus(path, distinct_names(paths), read)
+        distinct_names(tuple(file.data for file in token_paths))
+        yield Corpus(path, distinct_names(paths), token_paths)
         return
     for name, part in files.items():
         named_parts({name: None})

@@ -20,8 +20,8 @@ from samplerkit.storage.ids import checked_ids, checked_index
 from samplerkit.storage.per_process import OpenPerProcess, storage_for, with_requests
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.threads import weakly
-from samplerkit.storage.tokens.arguments import Documents, SplitPart, WantedWindows, corpora_of
-from samplerkit.storage.tokens.outputs import TokenDocuments, WantedOutputs
+from samplerkit.storage.tokens.arguments import Documents, SplitPart, WindowSpec, corpora_of
+from samplerkit.storage.tokens.outputs import OutputSpec, TokenDocuments
 from samplerkit.storage.tokens.source import DocumentSpan, Rows, TokenSource
 from samplerkit.storage.urls import is_remote
 
@@ -111,13 +111,13 @@ class TokenDataset(OpenPerProcess[Any]):
         remote: RemoteOptions | Mapping[str, Any] | None = None,
         fetch: Fetch = "ranges",
     ) -> None:
-        self._wanted: Final = WantedWindows.of(seq_len, block_len, dtype, phase, seed, split, part, documents)
-        self.seq_len: Final = self._wanted.seq_len
-        self.block_len: Final = self._wanted.block_len
+        self._spec: Final = WindowSpec.of(seq_len, block_len, dtype, phase, seed, split, part, documents)
+        self.seq_len: Final = self._spec.seq_len
+        self.block_len: Final = self._spec.block_len
         self.windows_per_block: Final = self.block_len // self.seq_len
-        self._handed_out: Final = WantedOutputs.of(outputs, as_dtype, vocab_size)
-        self.outputs: Final = self._handed_out.names
-        self.vocab_size: Final = self._handed_out.vocab_size
+        self._output_spec: Final = OutputSpec.of(outputs, as_dtype, vocab_size)
+        self.outputs: Final = self._output_spec.names
+        self.vocab_size: Final = self._output_spec.vocab_size
         options = RemoteOptions.of(remote)
         self._fetch: Final = arguments.choice("fetch", fetch, get_args(Fetch))
         self._corpora: Final = tuple(corpora_of(files, options))
@@ -134,7 +134,7 @@ class TokenDataset(OpenPerProcess[Any]):
         So a source that a mixture reads repeatedly has another phase in each pass, and keeps it if a pass
         continues in the next epoch.
         """
-        return self._wanted.phase
+        return self._spec.phase
 
     @property
     def layout(self) -> Layout:
@@ -205,8 +205,8 @@ class TokenDataset(OpenPerProcess[Any]):
             the sequence, as Megatron calls it), the first token in that document, and the number of tokens.
             Without an index the document is None, and tokens are counted from the beginning of the file.
         """
-        (wanted,) = checked_ids([arguments.integer("id", id)], len(self)).tolist()
-        return self._source.spans(wanted, self.epoch if epoch is None else arguments.epoch(epoch))
+        (window,) = checked_ids([arguments.integer("id", id)], len(self)).tolist()
+        return self._source.spans(window, self.epoch if epoch is None else arguments.epoch(epoch))
 
     def windows_of(self, document: int, *, file: int | str = 0) -> Ids:
         """Returns the windows that may hold a document: the inverse of `spans`.
@@ -267,10 +267,10 @@ class TokenDataset(OpenPerProcess[Any]):
         if not isinstance(documents, Mapping) or not all(map(arguments.is_iterable, documents.values())):
             raise ArgumentTypeError("documents", "must be a mapping of files to numbers", documents)
         ids, others = [np.zeros(0, np.int64)], {}
-        for file, wanted in documents.items():
-            numbers = [arguments.integer("document", document) for document in wanted]
-            found, others[file] = self._source.windows_shared(file_number(self.layout, file), numbers)
-            ids.append(found)
+        for file, group in documents.items():
+            numbers = [arguments.integer("document", document) for document in group]
+            windows, others[file] = self._source.windows_shared(file_number(self.layout, file), numbers)
+            ids.append(windows)
         return np.unique(np.concatenate(ids)), others
 
     def as_documents(self) -> TokenDocuments:
@@ -279,7 +279,7 @@ class TokenDataset(OpenPerProcess[Any]):
         Raises:
             DatasetError: a file has no index, and `documents` is not the token that ends documents.
         """
-        return TokenDocuments(self._source, self._handed_out.dtype)
+        return TokenDocuments(self._source, self._output_spec.dtype)
 
     def __len__(self) -> int:
         return len(self.layout)
@@ -304,11 +304,11 @@ class TokenDataset(OpenPerProcess[Any]):
             DatasetError: a file cannot be read, or was cut or changed; or it holds a token outside
                 [0, vocab_size).
         """
-        wanted = checked_ids(ids, len(self))
+        windows = checked_ids(ids, len(self))
         checked = None if epochs is None else arguments.integers("epochs", epochs)
-        if checked is not None and (checked.shape != wanted.shape or (checked < 0).any()):
+        if checked is not None and (checked.shape != windows.shape or (checked < 0).any()):
             raise ArgumentValueError("epochs", "must be one for each id, and not negative", epochs)
-        return self._read(wanted, checked)
+        return self._read(windows, checked)
 
     def close(self) -> None:
         """Closes files and connections. The dataset can be used again."""
@@ -323,9 +323,9 @@ class TokenDataset(OpenPerProcess[Any]):
     @cached_property
     def _source(self) -> TokenSource:
         """The source; the first access opens the files."""
-        found = TokenSource.of(self._corpora, self._wanted, self._storage, whole=self._fetch == "shards")
-        self._handed_out.require_room(found.dtype, found.files[0].name)
-        return found
+        source = TokenSource.of(self._corpora, self._spec, self._storage, whole=self._fetch == "shards")
+        self._output_spec.require_castable(source.dtype, source.files[0].name)
+        return source
 
     def _expect(self, upcoming: Iterable[Ids]) -> None:
         ahead = self._processes.here().opened(self, partial(WindowsAhead, self._source))
@@ -333,11 +333,11 @@ class TokenDataset(OpenPerProcess[Any]):
 
     def _read(self, ids: Ids, epochs: Ids | None, *, is_alone: bool = False) -> Any:
         ahead = self._processes.here().held if self.is_remote else None
-        found = (ahead or self._source).rows(ids, self.epoch if epochs is None else epochs)
+        rows = (ahead or self._source).rows(ids, self.epoch if epochs is None else epochs)
         if self.vocab_size is not None:
-            self._source.require_below(self.vocab_size, *found)
-        borders = self._source.borders(*found) if self._handed_out.need_borders else None
-        return self._handed_out.made(found[0], borders, is_alone=is_alone)
+            self._source.require_below(self.vocab_size, *rows)
+        borders = self._source.borders(*rows) if self._output_spec.need_borders else None
+        return self._output_spec.build(rows[0], borders, is_alone=is_alone)
 
 
 @final
@@ -368,9 +368,9 @@ class WindowsAhead:
             return self._source.rows(ids, epochs)
         # Before the next batch is begun, which may happen while this one is awaited.
         corpora = self._source.rings.corpora_of(ids)
-        known = self._epochs.copy()
-        known[corpora] = epochs
-        self._epochs = known
+        updated = self._epochs.copy()
+        updated[corpora] = epochs
+        self._epochs = updated
         ((guessed, (rows, files, begins)),) = batches.read(ids)
         wrong = np.flatnonzero(guessed != epochs) if self._source.rings.phase else np.zeros(0, dtype=np.int64)
         if wrong.size:

@@ -47,7 +47,7 @@ def _output_names(outputs: Any) -> tuple[str, ...]:
 
 @final
 @dataclass(frozen=True)
-class WantedOutputs:
+class OutputSpec:
     """The checked arguments of `TokenDataset` for its outputs.
 
     Args:
@@ -61,7 +61,7 @@ class WantedOutputs:
     vocab_size: int | None
 
     @classmethod
-    def of(cls, outputs: Any, as_dtype: Any, vocab_size: Any) -> WantedOutputs:
+    def of(cls, outputs: Any, as_dtype: Any, vocab_size: Any) -> OutputSpec:
         """Checks the arguments.
 
         Raises:
@@ -80,7 +80,7 @@ class WantedOutputs:
         """Whether an output depends on the borders of documents."""
         return not OF_BORDERS.isdisjoint(self.names)
 
-    def require_room(self, stored: Dtype, name: str) -> None:
+    def require_castable(self, stored: Dtype, name: str) -> None:
         """Checks that the output type can hold all tokens of the files.
 
         Args:
@@ -94,12 +94,12 @@ class WantedOutputs:
             problem = f"cannot hold all tokens of {name}, which are {stored}"
             raise ArgumentValueError("as_dtype", problem, self.dtype.name, hint="say int64")
 
-    def made(self, rows: Array, borders: Array | None, *, is_alone: bool) -> Any:
+    def build(self, rows: Array, borders: Array | None, *, is_alone: bool) -> Any:
         """Makes the outputs of windows that were read.
 
         Args:
             rows: the tokens in their stored type, shape (batch, S + 1).
-            borders: as for `made_outputs`.
+            borders: as for `outputs_of`.
             is_alone: whether a single window is returned instead of a batch.
 
         Returns:
@@ -108,13 +108,13 @@ class WantedOutputs:
         if self.names == ("tokens",):
             tokens = rows.astype(self.dtype, copy=False)
             return tokens[0] if is_alone else tokens
-        made = made_outputs(self.names, rows, self.dtype, borders)
+        arrays = outputs_of(self.names, rows, self.dtype, borders)
         if is_alone:
-            made = {name: values if name == "cu_seqlens" else values[0] for name, values in made.items()}
-        return made if len(made) > 1 else made[self.names[0]]
+            arrays = {name: values if name == "cu_seqlens" else values[0] for name, values in arrays.items()}
+        return arrays if len(arrays) > 1 else arrays[self.names[0]]
 
 
-def made_outputs(names: tuple[str, ...], rows: Array, dtype: Any, borders: Array | None) -> dict[str, Array]:
+def outputs_of(names: tuple[str, ...], rows: Array, dtype: Any, borders: Array | None) -> dict[str, Array]:
     """Makes the outputs of a batch.
 
     The arrays share one block of memory: the C library returns several large blocks to the system when they
@@ -134,48 +134,48 @@ def made_outputs(names: tuple[str, ...], rows: Array, dtype: Any, borders: Array
         document in the row, from 0. `cu_seqlens` are int32 positions in the flattened batch: the begin of
         each document and, last, the end of the batch.
     """
-    size, places = _in_one_block(names, rows.shape, rows.dtype, dtype)
+    size, specs = _block_layout(names, rows.shape, rows.dtype, dtype)
     block = np.empty(size, dtype=np.uint8)
-    made = {name: np.ndarray(shape, held, block, at) for name, shape, held, at in places}
-    made.setdefault("tokens", rows)
+    outputs = {name: np.ndarray(shape, array_dtype, block, at) for name, shape, array_dtype, at in specs}
+    outputs.setdefault("tokens", rows)
     if dtype != rows.dtype:
-        np.copyto(made["tokens"], rows)
+        np.copyto(outputs["tokens"], rows)
     if "labels" in names:
-        made |= {"tokens": made["tokens"][:, :-1], "labels": made["tokens"][:, 1:]}
+        outputs |= {"tokens": outputs["tokens"][:, :-1], "labels": outputs["tokens"][:, 1:]}
     if borders is not None:
         inputs = borders[:, :-1]
         if "loss_mask" in names:
-            np.copyto(made["loss_mask"], ~borders[:, 1:])
+            np.copyto(outputs["loss_mask"], ~borders[:, 1:])
         if "documents" in names:
-            np.cumsum(inputs, axis=1, dtype=np.int32, out=made["documents"])
-            made["documents"] -= np.int32(1)
+            np.cumsum(inputs, axis=1, dtype=np.int32, out=outputs["documents"])
+            outputs["documents"] -= np.int32(1)
         if "position_ids" in names or "cu_seqlens" in names:
             starts = np.flatnonzero(inputs)
-            made["cu_seqlens"] = np.empty(starts.size + 1, dtype=np.int32)
-            made["cu_seqlens"][:-1], made["cu_seqlens"][-1] = starts, inputs.size
+            outputs["cu_seqlens"] = np.empty(starts.size + 1, dtype=np.int32)
+            outputs["cu_seqlens"][:-1], outputs["cu_seqlens"][-1] = starts, inputs.size
             if "position_ids" in names:
-                _count_from(starts, made["position_ids"])
-    return {name: made[name] for name in names}
+                _count_from(starts, outputs["position_ids"])
+    return {name: outputs[name] for name in names}
 
 
 @lru_cache(maxsize=64)
-def _in_one_block(
-    names: tuple[str, ...], shape: tuple[int, int], stored: Any, dtype: Any
+def _block_layout(
+    names: tuple[str, ...], shape: tuple[int, int], stored: Any, as_dtype: Any
 ) -> tuple[int, tuple[tuple[str, tuple[int, int], Any, int], ...]]:
     """Returns the size of a block in bytes, and the name, shape, dtype and offset of each array in it."""
-    wanted = {name: ((shape[0], shape[1] - 1), held) for name, held in _DTYPES.items() if name in names}
-    if dtype != stored:
-        wanted["tokens"] = (shape, dtype)
-    places, at = [], 0
-    for name, (of, held) in wanted.items():
-        places.append((name, of, held, at))
-        at += -(-prod(of) * np.dtype(held).itemsize // _ALIGNED) * _ALIGNED
-    return at, tuple(places)
+    arrays = {name: ((shape[0], shape[1] - 1), dtype) for name, dtype in _DTYPES.items() if name in names}
+    if as_dtype != stored:
+        arrays["tokens"] = (shape, as_dtype)
+    specs, offset = [], 0
+    for name, (array_shape, dtype) in arrays.items():
+        specs.append((name, array_shape, dtype, offset))
+        offset += -(-prod(array_shape) * np.dtype(dtype).itemsize // _ALIGNED) * _ALIGNED
+    return offset, tuple(specs)
 
 
-def _count_from(starts: Ids, found: Ids) -> None:
+def _count_from(starts: Ids, positions: Ids) -> None:
     """Fills positions in the flattened batch, counted from 0 at each of `starts`."""
-    flat, places = found.reshape(-1), np.arange(found.shape[1])
+    flat, places = positions.reshape(-1), np.arange(positions.shape[1])
     for begin, end in pairwise([*starts.tolist(), flat.size]):
         flat[begin:end] = places[: end - begin]
 
@@ -244,8 +244,8 @@ class TokenDocuments:
 
     def __getitems__(self, ids: Iterable[int]) -> list[Array]:
         """Returns documents, in the order of the ids."""
-        wanted = checked_ids(ids, len(self))
-        places = [self._place(id) for id in wanted.tolist()]
+        documents = checked_ids(ids, len(self))
+        places = [self._place(id) for id in documents.tolist()]
         return self._read(places)
 
     def __getsegments__(self, segments: Any) -> list[Array]:
@@ -286,20 +286,20 @@ class TokenDocuments:
     def _ends(self) -> tuple[Array | None, ...]:
         """The ends of the documents of files without an index, relative to the first token of the part."""
         return tuple(
-            self._scanned(number) if isinstance(self._source.documents, int) else None
+            self._scan_ends(number) if isinstance(self._source.documents, int) else None
             for number in range(len(self._source.files))
         )
 
-    def _scanned(self, file: int) -> Array:
+    def _scan_ends(self, file: int) -> Array:
         source = self._source
         size, total = source.dtype.itemsize, int(source.rings.tokens[file])
-        found: list[Array] = []
+        chunks: list[Array] = []
         for begin in range(0, total, _CHUNK):
             tokens = np.empty(min(_CHUNK, total - begin), dtype=source.dtype)
-            at = source.files[file].begin + begin * size
-            source.opened.data.fill([(file, at, tokens)])
-            found.append(np.flatnonzero(tokens == source.documents) + (begin + 1))
-        ends = np.concatenate([*found, np.zeros(0, dtype=np.int64)])
+            offset = source.files[file].begin + begin * size
+            source.opened.data.fill([(file, offset, tokens)])
+            chunks.append(np.flatnonzero(tokens == source.documents) + (begin + 1))
+        ends = np.concatenate([*chunks, np.zeros(0, dtype=np.int64)])
         # Tokens after the last end are a document without an end token.
         return ends if not total or (ends.size and ends[-1] == total) else np.append(ends, total)
 
@@ -307,8 +307,8 @@ class TokenDocuments:
         ends, total = self._ends[file], int(self._source.rings.tokens[file])
         if ends is not None:
             return np.diff(ends, prepend=0)
-        here = self._source.files[file]
-        return here.index.lengths_of(here.sequences, total)
+        token_file = self._source.files[file]
+        return token_file.index.lengths_of(token_file.sequences, total)
 
     def _place(self, id: int) -> tuple[int, int, int]:
         """Returns the file, the first token in its part, and the number of tokens of a document."""
@@ -318,9 +318,9 @@ class TokenDocuments:
         if ends is not None:
             begin, end = int(ends[number - 1]) if number else 0, int(ends[number])
             return file, begin, end - begin
-        here = self._source.files[file]
-        first, end = here.index.bounds(here.sequences[0] + number)
-        return file, first - here.first, end - first
+        token_file = self._source.files[file]
+        first, end = token_file.index.bounds(token_file.sequences[0] + number)
+        return file, first - token_file.first, end - first
 
     def _read(self, places: Sequence[tuple[int, int, int]]) -> list[Array]:
         source = self._source

@@ -77,22 +77,22 @@ class Rings:
         """
         if not self.phase or not files.size:
             return np.zeros(files.size, dtype=np.int64)
-        of_all, known, of_files = self._last_read[0]
-        if (isinstance(epochs, int) and epochs == of_all) or not np.count_nonzero(known[files] != epochs):
-            return of_files[files]
+        common, epoch_of, phase_of = self._last_read[0]
+        if (isinstance(epochs, int) and epochs == common) or not np.count_nonzero(epoch_of[files] != epochs):
+            return phase_of[files]
         corpora, epochs = self.corpus_of[files], np.broadcast_to(epochs, files.shape)
-        read = {*zip(epochs.tolist(), corpora.tolist(), strict=True)}
-        found = np.empty(files.size, dtype=np.int64)
-        for epoch, corpus in read:
-            mine = (epochs == epoch) & (corpora == corpus)
-            found[mine] = self._computed(epoch, corpus, files[mine])
-        if self.tokens.size <= _MOST_FILES and len(read) == len({corpus for _, corpus in read}):
-            known, of_files = known.copy(), of_files.copy()
-            for epoch, corpus in read:
+        pairs = {*zip(epochs.tolist(), corpora.tolist(), strict=True)}
+        phases = np.empty(files.size, dtype=np.int64)
+        for epoch, corpus in pairs:
+            selected = (epochs == epoch) & (corpora == corpus)
+            phases[selected] = self._compute(epoch, corpus, files[selected])
+        if self.tokens.size <= _MOST_FILES and len(pairs) == len({corpus for _, corpus in pairs}):
+            epoch_of, phase_of = epoch_of.copy(), phase_of.copy()
+            for epoch, corpus in pairs:
                 all_files = np.flatnonzero(self.corpus_of == corpus)
-                known[all_files], of_files[all_files] = epoch, self._computed(epoch, corpus, all_files)
-            self._last_read[0] = (epoch if (known == epoch).all() else -1), known, of_files
-        return found
+                epoch_of[all_files], phase_of[all_files] = epoch, self._compute(epoch, corpus, all_files)
+            self._last_read[0] = (epoch if (epoch_of == epoch).all() else -1), epoch_of, phase_of
+        return phases
 
     def at(self, ids: Ids, epochs: Ids | int) -> tuple[Ids, Ids]:
         """Returns the file and the first token of each window; after the last token follows token 0.
@@ -123,13 +123,13 @@ class Rings:
         The label of a window's last token counts, since it is read with the window.
         """
         size, last = self.seq_len, (self.block_len - 1) * self.phase
-        found = []
+        ranges = []
         # On the ring, a window continues at the first token after the last one.
         for turn in (0, int(self.tokens[file])) if self.phase else (0,):
             low = max(0, (first + turn - last - size - 1) // size + 1)
             high = min(int(self.windows[file]), -(-(end + turn) // size))
-            found.append(np.arange(low, max(low, high)))
-        windows: Ids = np.unique(np.concatenate(found)) + self.starts[file]
+            ranges.append(np.arange(low, max(low, high)))
+        windows: Ids = np.unique(np.concatenate(ranges)) + self.starts[file]
         return windows
 
     @cached_property
@@ -143,7 +143,7 @@ class Rings:
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_last_read"}
 
-    def _computed(self, epoch: int, corpus: int, files: Ids) -> Ids:
+    def _compute(self, epoch: int, corpus: int, files: Ids) -> Ids:
         """Returns the phases of files of a corpus."""
         number, epoch = divmod(epoch, PASS)
         key = Key(self.seed, epoch, 0, "token-phase")

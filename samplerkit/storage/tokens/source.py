@@ -21,13 +21,13 @@ from samplerkit.storage.tokens.arguments import (
     Corpus,
     Documents,
     Dtype,
-    WantedWindows,
+    WindowSpec,
     layout_of,
     range_of,
     shares_of,
 )
 from samplerkit.storage.tokens.rings import RULE, Rings
-from samplerkit.storage.tokens.token_files import Opened, TokenFile
+from samplerkit.storage.tokens.token_files import OpenedFiles, TokenFile
 
 Array = np.ndarray[Any, Any]
 
@@ -60,14 +60,14 @@ class TokenSource:
     """
 
     corpora: tuple[Corpus, ...]
-    opened: Opened
+    opened: OpenedFiles
     files: tuple[TokenFile, ...]
     rings: Rings
     documents: Documents
 
     @classmethod
     def of(
-        cls, corpora: Sequence[Corpus], wanted: WantedWindows, storage: RemoteStorage | None, *, whole: bool
+        cls, corpora: Sequence[Corpus], spec: WindowSpec, storage: RemoteStorage | None, *, whole: bool
     ) -> TokenSource:
         """Opens files and computes their windows.
 
@@ -76,32 +76,32 @@ class TokenSource:
             ArgumentValueError: raw files need a dtype, or no token can be the given end of documents.
         """
         paths = [path for corpus in corpora for path in corpus.files]
-        opened = Opened(paths, wanted.dtype, storage, whole=whole)
+        opened = OpenedFiles(paths, spec.dtype, storage, whole=whole)
         dtype = opened.files[0].dtype
-        if isinstance(wanted.documents, int) and not (
-            np.iinfo(dtype).min <= wanted.documents <= np.iinfo(dtype).max
+        if isinstance(spec.documents, int) and not (
+            np.iinfo(dtype).min <= spec.documents <= np.iinfo(dtype).max
         ):
             problem = f"is the end of documents, and no {dtype} token can be it"
-            raise ArgumentValueError("documents", problem, wanted.documents)
+            raise ArgumentValueError("documents", problem, spec.documents)
         for file in opened.files:
-            if wanted.documents == "idx" and file.pointers is None:
+            if spec.documents == "idx" and file.pointers is None:
                 hint = "give the prefix of a .bin and an .idx, or the token that ends documents"
                 raise DatasetError(file.name, "has no index that says where documents begin", hint=hint)
-        parts = tuple(_part(file, wanted) for file in opened.files)
+        parts = tuple(_part(file, spec) for file in opened.files)
         counts = [len(corpus.files) for corpus in corpora]
         rings = Rings(
             np.array([file.tokens for file in parts], dtype=np.int64),
             tuple(corpus.path for corpus in corpora),
             np.repeat(np.arange(len(counts)), counts),
             np.concatenate([np.arange(count) for count in counts]),
-            wanted.seq_len,
-            wanted.block_len,
-            wanted.phase,
-            wanted.seed,
+            spec.seq_len,
+            spec.block_len,
+            spec.phase,
+            spec.seed,
         )
-        source = cls(tuple(corpora), opened, parts, rings, wanted.documents)
+        source = cls(tuple(corpora), opened, parts, rings, spec.documents)
         for number, corpus in enumerate(corpora):
-            source._require_windows(number, corpus, wanted)
+            source._require_windows(number, corpus, spec)
         return source
 
     @cached_property
@@ -161,7 +161,7 @@ class TokenSource:
         """
         if not rows.size or (int(rows.max()) < vocab_size and int(rows.min()) >= 0):
             return
-        row, place = (int(each) for each in np.argwhere((rows < 0) | (rows >= vocab_size))[0])
+        row, place = (int(index) for index in np.argwhere((rows < 0) | (rows >= vocab_size))[0])
         file = self.files[int(files[row])]
         token = (int(begins[row]) + place) % int(self.rings.tokens[files[row]])
         at = file.begin + token * self.dtype.itemsize
@@ -177,49 +177,49 @@ class TokenSource:
 
         A document also begins with each row, and where a window continues at the first token of its file.
         """
-        found = np.zeros(rows.shape, dtype=bool)
+        borders = np.zeros(rows.shape, dtype=bool)
         if isinstance(self.documents, int):
-            np.equal(rows[:, :-1], self.documents, out=found[:, 1:])
-        found[:, 0] = True
+            np.equal(rows[:, :-1], self.documents, out=borders[:, 1:])
+        borders[:, 0] = True
         ends = self.rings.tokens[files] - begins
         seams = np.flatnonzero(ends < rows.shape[1])
-        found[seams, ends[seams]] = True
+        borders[seams, ends[seams]] = True
         if self.documents == "idx":
-            found.reshape(-1)[self._starts_in(files, begins, rows.shape[1])] = True
-        return found
+            borders.reshape(-1)[self._starts_in(files, begins, rows.shape[1])] = True
+        return borders
 
     def spans(self, id: int, epoch: int) -> list[DocumentSpan]:
         """Returns the parts of documents that make up a window, including its last label."""
         files, begins = self.rings.at(np.array([id]), np.array([epoch]))
         file = int(files[0])
-        found: list[DocumentSpan] = []
+        spans: list[DocumentSpan] = []
         pointers = self.files[file].pointers
         for _, first, count in self._pieces(file, int(begins[0])):
             if pointers is None:
-                found.append((file, None, first, count))
+                spans.append((file, None, first, count))
                 continue
             at, document = first, pointers.sequence_at(first)
             while at < first + count:
                 start, stop = pointers.bounds(document)
                 taken = min(stop, first + count) - at
                 if taken > 0:
-                    found.append((file, document, at - start, taken))
+                    spans.append((file, document, at - start, taken))
                     at += taken
                 document += 1
-        return found
+        return spans
 
     def windows_with(self, file: int, document: int) -> Ids:
         """Returns the windows that hold a token of a document in any epoch."""
         if not 0 <= file < len(self.files):
             raise OutOfDatasetError("file", f"must be in [0, {len(self.files)})", file)
         pointers = self.files[file].index
-        begin, behind = self.files[file].sequences
-        if not begin <= document < behind:
-            problem = f"must be in [{begin}, {behind}), the documents of {self.files[file].name}"
+        begin, stop = self.files[file].sequences
+        if not begin <= document < stop:
+            problem = f"must be in [{begin}, {stop}), the documents of {self.files[file].name}"
             raise OutOfDatasetError("document", problem, document)
         first, end = (token - self.files[file].first for token in pointers.bounds(document))
-        nothing = np.zeros(0, dtype=np.int64)
-        return nothing if first == end else self.rings.windows_over(file, first, end)
+        empty = np.zeros(0, dtype=np.int64)
+        return empty if first == end else self.rings.windows_over(file, first, end)
 
     def windows_shared(self, file: int, documents: Sequence[int]) -> tuple[Ids, Ids]:
         """Returns the windows that may hold tokens of documents, and the other documents in these windows."""
@@ -236,9 +236,9 @@ class TokenSource:
             begin, end = int(run[0]) * rings.seq_len, int(run[-1]) * rings.seq_len + width
             for low, high in ((begin, min(end, tokens)), (0, min(end - tokens, tokens))):
                 if low < high:
-                    at, behind = (pointers.sequence_at(first + token) for token in (low, high - 1))
-                    is_there = pointers.lengths(at, behind + 1) > 0
-                    others = np.union1d(others, at + np.flatnonzero(is_there))
+                    start, last = (pointers.sequence_at(first + token) for token in (low, high - 1))
+                    is_nonempty = pointers.lengths(start, last + 1) > 0
+                    others = np.union1d(others, start + np.flatnonzero(is_nonempty))
         return ids, np.setdiff1d(others, documents)
 
     def close(self) -> None:
@@ -247,18 +247,18 @@ class TokenSource:
 
     def _starts_in(self, files: Ids, begins: Ids, width: int) -> Ids:
         """Returns the positions in the flattened batch at which sequences of the index begin."""
-        found: list[Ids] = []
-        moved: list[int] = []
+        groups: list[Ids] = []
+        shifts: list[int] = []
         for row, (file, begin) in enumerate(zip(files.tolist(), begins.tolist(), strict=True)):
             pointers = self.files[file].pointers
             if pointers is None:
                 continue
             for at, first, count in self._pieces(file, begin):
-                found.append(pointers.between(first, first + count))
-                moved.append(row * width + at - first)
-        if not found:
+                groups.append(pointers.between(first, first + count))
+                shifts.append(row * width + at - first)
+        if not groups:
             return np.zeros(0, dtype=np.int64)
-        starts: Ids = np.concatenate(found) + np.repeat(moved, [each.size for each in found])
+        starts: Ids = np.concatenate(groups) + np.repeat(shifts, [group.size for group in groups])
         return starts
 
     def _pieces(self, file: int, begin: int) -> list[tuple[int, int, int]]:
@@ -292,19 +292,19 @@ class TokenSource:
                 yield number, start + place, flat[at:seam]
                 yield number, start, flat[seam : at + width]
 
-    def _require_windows(self, number: int, corpus: Corpus, wanted: WantedWindows) -> None:
+    def _require_windows(self, number: int, corpus: Corpus, spec: WindowSpec) -> None:
         """Raises an error if too few tokens of a corpus fill blocks."""
-        mine = self.rings.corpus_of == number
-        tokens, windows = self.rings.tokens[mine], self.rings.windows[mine]
+        selected = self.rings.corpus_of == number
+        tokens, windows = self.rings.tokens[selected], self.rings.windows[selected]
         total, lost = int(tokens.sum()), int(tokens[windows == 0].sum())
-        place = "/".join(corpus.path) or self.files[int(np.argmax(mine))].name
+        place = "/".join(corpus.path) or self.files[int(np.argmax(selected))].name
         if not total:
-            what = "no tokens" if wanted.split is None else f"nothing of split {wanted.split!r}"
+            content = "no tokens" if spec.split is None else f"nothing of split {spec.split!r}"
             hint = (
-                "a split is rounded to whole sequences, or tokens: give the part more" if wanted.split else ""
+                "a split is rounded to whole sequences, or tokens: give the part more" if spec.split else ""
             )
-            raise DatasetError(place, f"gives {what} for part {wanted.part!r}", hint=hint)
-        longest = wanted.block_len + (not wanted.phase)
+            raise DatasetError(place, f"gives {content} for part {spec.part!r}", hint=hint)
+        longest = spec.block_len + (not spec.phase)
         if lost > MOST_LOST * total:
             files = f"{int((windows == 0).sum())} of its {len(windows)} files"
             problem = f"loses {lost} of {total} tokens: {files} hold fewer than {longest}"
@@ -313,12 +313,12 @@ class TokenSource:
             _LOG.warning("%s: %d of %d tokens are in files shorter than a block", place, lost, total)
 
 
-def _part(file: TokenFile, wanted: WantedWindows) -> TokenFile:
+def _part(file: TokenFile, spec: WindowSpec) -> TokenFile:
     """Returns the part of a file that the dataset reads."""
     pointers = file.pointers
-    if wanted.split is None:
+    if spec.split is None:
         return file
-    share = shares_of(wanted.split)[PARTS.index(wanted.part)]
+    share = shares_of(spec.split)[PARTS.index(spec.part)]
     if pointers is None:
         return file.part(*range_of(share, file.tokens))
     first, last = range_of(share, pointers.count)

@@ -19,7 +19,7 @@ from samplerkit.storage.arrays import npy_header
 from samplerkit.storage.files.stored import ByteFiles, Stored, looked_at
 from samplerkit.storage.opening import AbsentError
 from samplerkit.storage.remote.access import RemoteAccess
-from samplerkit.storage.tokens.arguments import KINDS, KNOWN, Dtype, TokenPaths, url_end
+from samplerkit.storage.tokens.arguments import KINDS, KINDS_HINT, Dtype, TokenPaths, url_end
 from samplerkit.storage.urls import is_remote
 
 HEADER: Final = struct.Struct("<9sQBQQ")
@@ -98,15 +98,15 @@ class Pointers:
     def between(self, begin: int, end: int) -> Ids:
         """Returns the tokens in (begin, end) at which non-empty sequences begin."""
         page = self._page_of(begin)
-        found: list[Ids] = []
+        parts: list[Ids] = []
         while page + 1 < len(self._heads):
             firsts = self._page(page)
             low, high = int(firsts.searchsorted(begin + 1)), int(firsts.searchsorted(end))
-            found.append(firsts[low:high])
+            parts.append(firsts[low:high])
             if high < firsts.size:
                 break
             page += 1
-        return found[0] if len(found) == 1 else np.concatenate(found)
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def firsts(self) -> Ids:
         """Returns the first tokens of all sequences."""
@@ -124,9 +124,9 @@ class Pointers:
             DatasetError: they do not.
         """
         lengths = self.lengths(*sequences)
-        given_dtype = int(lengths.sum(dtype=np.int64))
-        if (lengths < 0).any() or given_dtype != tokens:
-            problem = f"says {given_dtype} tokens from byte 34 on, and {tokens} are there"
+        total = int(lengths.sum(dtype=np.int64))
+        if (lengths < 0).any() or total != tokens:
+            problem = f"says {total} tokens from byte 34 on, and {tokens} are there"
             raise DatasetError(self.name, problem, hint=_HINT)
         return lengths
 
@@ -223,7 +223,7 @@ class TokenFile:
 
 
 @final
-class Opened:
+class OpenedFiles:
     """The opened files of a dataset: their data and indexes, checked against each other.
 
     Args:
@@ -242,13 +242,13 @@ class Opened:
         self, paths: Sequence[TokenPaths], dtype: Dtype | None, storage: RemoteAccess | None, *, whole: bool
     ) -> None:
         for path in paths:
-            _require_known(path)
+            _require_exists(path)
         indexes = [path.index for path in paths if path.index is not None]
-        found = looked_at([*(path.data for path in paths), *indexes], storage)
-        self.data: Final = ByteFiles(found, None if whole else storage)
+        stored = looked_at([*(path.data for path in paths), *indexes], storage)
+        self.data: Final = ByteFiles(stored, None if whole else storage)
         self._place_of: Final = {path: place for place, path in enumerate(indexes, len(paths))}
         self._pages: Final = Latest[Ids](MOST_PAGES)
-        self.files: Final = tuple(self._opened(number, path, dtype) for number, path in enumerate(paths))
+        self.files: Final = tuple(self._open(number, path, dtype) for number, path in enumerate(paths))
         first = self.files[0]
         for file in self.files:
             if file.dtype != first.dtype:
@@ -259,12 +259,12 @@ class Opened:
         """Closes the open files."""
         self.data.close()
 
-    def _opened(self, number: int, path: TokenPaths, dtype: Dtype | None) -> TokenFile:
+    def _open(self, number: int, path: TokenPaths, dtype: Dtype | None) -> TokenFile:
         data = self.data.files[number]
         if path.index is not None:
-            return self._of_megatron(data, self._place_of[path.index], dtype)
+            return self._open_megatron(data, self._place_of[path.index], dtype)
         if url_end(path.data).endswith(".npy"):
-            return _of_npy(data, dtype)
+            return _open_npy(data, dtype)
         name, size = data.name, data.size
         if dtype is None:
             hint = f"for example dtype='uint16'; for Megatron's .bin and .idx, give the prefix, {name[:-4]!r}"
@@ -276,7 +276,7 @@ class Opened:
             )
         return TokenFile(name, dtype, 0, size // dtype.itemsize)
 
-    def _of_megatron(self, data: Stored, place: int, given_dtype: Dtype | None) -> TokenFile:
+    def _open_megatron(self, data: Stored, place: int, given_dtype: Dtype | None) -> TokenFile:
         stored = self.data.files[place]
         name, index, size = data.name, stored.name, stored.size
         if size < HEADER.size:
@@ -288,8 +288,8 @@ class Opened:
             problem = f"is no index of Megatron's: it begins with {magic!r}, version {version}"
             raise DatasetError(index, problem, hint="give the prefix of a .bin and an .idx")
         if code not in MEGATRON:
-            what = f"{_FLOATS[code]} numbers" if code in _FLOATS else f"a type of number {code}, at byte 17"
-            raise DatasetError(index, f"says {what}, which are no tokens", hint=KNOWN)
+            kind = f"{_FLOATS[code]} numbers" if code in _FLOATS else f"a type of number {code}, at byte 17"
+            raise DatasetError(index, f"says {kind}, which are no tokens", hint=KINDS_HINT)
         dtype = np.dtype("<" + MEGATRON[code])
         _require_dtype(name, dtype, given_dtype)
         rows = HEADER.size + 12 * n + 8 * m
@@ -315,7 +315,7 @@ class Opened:
         return TokenFile(name, dtype, 0, tokens, pointers, sequences=(0, n))
 
 
-def _of_npy(data: Stored, given_dtype: Dtype | None) -> TokenFile:
+def _open_npy(data: Stored, given_dtype: Dtype | None) -> TokenFile:
     name, size = data.name, data.size
     (head,) = data.read([(0, min(size, _MOST_HEADER))])
     file = io.BytesIO(head)
@@ -325,14 +325,14 @@ def _of_npy(data: Stored, given_dtype: Dtype | None) -> TokenFile:
         raise DatasetError(name, f"is no npy file ({error})", hint="fetch or make it again") from error
     if len(shape) != 1 or dtype.str[1:] not in KINDS or dtype.newbyteorder("<") != dtype:
         problem = f"holds {dtype.str} of shape {shape}"
-        raise DatasetError(name, problem, hint=f"{KNOWN}, in an array of one dimension")
+        raise DatasetError(name, problem, hint=f"{KINDS_HINT}, in an array of one dimension")
     _require_dtype(name, dtype, given_dtype)
     begin, tokens = file.tell(), int(shape[0])
     _require_size(name, size, begin + tokens * dtype.itemsize, "its header")
     return TokenFile(name, dtype, begin, tokens)
 
 
-def _require_known(path: TokenPaths) -> None:
+def _require_exists(path: TokenPaths) -> None:
     """Checks that a `.bin` or `.idx` of a prefix exists: every unknown name is taken for a prefix.
 
     Raises:

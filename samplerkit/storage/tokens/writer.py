@@ -80,7 +80,7 @@ class TokenWriter(Writing):
         self._require_free()
         self._lengths = array("i")
         self._file: BegunFile | None = None
-        self._is_over = False
+        self._is_closed = False
         self.num_tokens = 0
 
     @property
@@ -99,20 +99,20 @@ class TokenWriter(Writing):
             ArgumentRangeError: the type cannot hold a token, or there are 2^31 tokens or more.
             DatasetError: the file cannot be written, or was closed.
         """
-        found = arguments.integers("tokens", tokens)
-        if found.ndim != 1:
+        values = arguments.integers("tokens", tokens)
+        if values.ndim != 1:
             raise ArgumentTypeError("tokens", "must be a flat list of integers", tokens)
         limits = np.iinfo(self._dtype)
-        if found.size and not (limits.min <= int(found.min()) and int(found.max()) <= limits.max):
-            worst = int(found.max()) if int(found.max()) > limits.max else int(found.min())
+        if values.size and not (limits.min <= int(values.min()) and int(values.max()) <= limits.max):
+            worst = int(values.max()) if int(values.max()) > limits.max else int(values.min())
             problem = f"holds a token that {self._dtype} cannot hold, document {len(self._lengths)}"
             raise ArgumentRangeError("tokens", problem, worst, hint="take a larger dtype")
-        if found.size > _LONGEST:
-            raise ArgumentRangeError("tokens", "must be fewer than 2^31", found.size)
+        if values.size > _LONGEST:
+            raise ArgumentRangeError("tokens", "must be fewer than 2^31", values.size)
         with self._writing():
-            self._begun().file.write(found.astype(self._dtype, copy=False).tobytes())
-        self._lengths.append(found.size)
-        self.num_tokens += found.size
+            self._open_file().file.write(values.astype(self._dtype, copy=False).tobytes())
+        self._lengths.append(values.size)
+        self.num_tokens += values.size
         if self._total is not None:
             self._progress("documents written:", len(self._lengths), self._total)
 
@@ -122,7 +122,7 @@ class TokenWriter(Writing):
         Raises:
             DatasetError: they cannot be written; or another writer wrote them, and `overwrite` is False.
         """
-        if self._is_over:
+        if self._is_closed:
             return
         index = self.paths[1]
         try:
@@ -134,33 +134,33 @@ class TokenWriter(Writing):
                 str(error.value), problem, hint="give each writer a prefix of its own"
             ) from None
         with self._writing():
-            begun = self._begun()
+            data = self._open_file()
             # An index of other tokens must never be next to these.
             index.unlink(missing_ok=True)
-            begun.finish()
+            data.finish()
             with atomic(index) as file:
                 file.write(self._index())
-        self._is_over = True
+        self._is_closed = True
 
     def abort(self) -> None:
         """Discards the documents that were written."""
-        self._is_over = True
+        self._is_closed = True
         if self._file is not None:
             self._file.drop()
 
     def _require_free(self) -> None:
         # Path's own method raises if a name is too long.
-        there = next((path for path in self.paths if os.path.lexists(path)), None)
-        if there is not None and not self._is_overwritten:
+        existing = next((path for path in self.paths if os.path.lexists(path)), None)
+        if existing is not None and not self._is_overwritten:
             raise ArgumentValueError(
                 "prefix",
                 "is there already",
-                str(there),
+                str(existing),
                 hint="give another prefix, or replace it by overwrite=True",
             )
 
-    def _begun(self) -> BegunFile:
-        if self._is_over:
+    def _open_file(self) -> BegunFile:
+        if self._is_closed:
             problem = "was closed, or could not be written"
             raise DatasetError(str(self.paths[0]), problem, hint="begin another one")
         if self._file is None:

@@ -100,8 +100,8 @@ BUGS = [
     Bug(
         "a state behind other edits is let in",
         "EditHistory._require_past",
-        "agreed == past == here",
-        "past == here",
+        "agreed == past == current",
+        "past == current",
         RUNS,
     ),
     Bug(

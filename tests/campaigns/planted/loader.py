@@ -28,14 +28,14 @@ BUGS = [
     Bug(
         "a second iterator forgets the epoch that was set",
         "Cursor.upcoming",
-        "at, beyond = self.at, self._beyond()",
-        "at, beyond = self.at, None",
+        "current, following = self.current, self._following()",
+        "current, following = self.current, None",
         CURSOR,
     ),
     Bug(
         "a break forgets the epoch that was set",
-        "Cursor._beyond",
-        "self.next_epoch is not None and self.next_epoch != at.epoch",
+        "Cursor._following",
+        "self.next_epoch is not None and self.next_epoch != now.epoch",
         "False",
         LOADERS,
     ),
@@ -50,7 +50,7 @@ BUGS = [
         "what is prefetched counts",
         "Loader.state_dict",
         "self._cursor.state(step)",
-        "self._cursor.state(step or self._cursor.at.taken + 2 * self.num_workers)",
+        "self._cursor.state(step or self._cursor.current.taken + 2 * self.num_workers)",
         "tests/loading/test_loader_workers.py::test_a_resume_with_other_workers_goes_on_in_the_same_order",
     ),
     Bug(

@@ -14,7 +14,7 @@ BUGS = [
     Bug(
         "a state is loaded in the middle of an iteration",
         "Cursor.require_closed",
-        "self._waits and self.at.is_open",
+        "self._waits and self.current.is_open",
         "False",
         "tests/loading/test_loader_states.py::test_a_state_cannot_be_loaded_while_an_iteration_is_under_way",
     ),
@@ -43,7 +43,7 @@ BUGS = [
     Bug(
         "the end of an epoch is the beginning of the next",
         "Cursor.set_epoch",
-        "at.is_loaded and epoch == at.ended",
+        "now.is_loaded and epoch == now.ended",
         "False",
         "tests/loading/test_epoch_borders.py",
     ),
@@ -70,7 +70,7 @@ BUGS = [
     ),
     Bug(
         "padded ranks are uneven",
-        "Delivery._shared",
+        "Delivery._per_rank",
         "(least + (larger > 0), 0)",
         "(least, larger)",
         "tests/loading/test_uneven_ranks.py",
@@ -99,8 +99,8 @@ BUGS = [
     Bug(
         "a batch is pickled where no error of it is caught",
         "SendingMaker._sent",
-        "return pickled(made)",
-        "return made",
+        "return pickled(answer)",
+        "return answer",
         f"{SENDING}::test_what_cannot_be_read_and_what_cannot_be_sent_are_skipped_together_and_the_steps_stay",
     ),
     Bug(
@@ -120,7 +120,7 @@ BUGS = [
     Bug(
         "the error of a batch that cannot be unpickled names no ids",
         "WorkerProcesses._answer",
-        "note_once(error, f'samplerkit: while receiving {what}, which came from a worker process')",
+        "note_once(error, f'samplerkit: while receiving {batch}, which came from a worker process')",
         "None",
         f"{SENDING}::test_what_cannot_be_sent_or_made_is_an_error_at_its_place_that_names_its_samples",
     ),
@@ -175,7 +175,7 @@ BUGS = [
     ),
     Bug(
         "ids travel in 32 bits",
-        "EpochUnits._repeated",
+        "EpochUnits._wrapped",
         "as_array(draws) % max(1, self.num_draws)",
         "(as_array(draws) % max(1, self.num_draws)).astype(np.int32).astype(np.int64)",
         "tests/loading/test_huge_datasets.py",
@@ -252,14 +252,14 @@ BUGS = [
     ),
     Bug(
         "a read that comes short passes",
-        "Reader._exactly",
-        "raise self._short(shard, start, length, len(data))",
+        "Reader._read_exactly",
+        "raise self._truncated(shard, start, length, len(data))",
         "pass",
         "tests/storage/tar/test_errors.py::test_an_archive_that_became_shorter",
     ),
     Bug(
         "one sample too many counts as there",
-        "MetIndexes.present",
+        "LoadedIndexes.present",
         "rows >= begin",
         "rows > begin",
         "tests/storage/tar/test_missing_samples.py::test_the_good_samples_are_read_once_and_the_steps_stay",

@@ -28,8 +28,8 @@ BUGS = [
     Bug(
         "the end of an epoch is not seen",
         "Delivery.is_over_after",
-        "not self.is_of_the_job(steps)",
-        "not self.is_of_the_job(steps - 1)",
+        "not self.job_has(steps)",
+        "not self.job_has(steps - 1)",
         STATES,
     ),
     Bug(
@@ -55,8 +55,8 @@ BUGS = [
     ),
     Bug(
         "an epoch that stays is passed over",
-        "Cursor._beyond",
-        "end.epoch if self._advances else at.epoch",
+        "Cursor._following",
+        "end.epoch if self._advances else now.epoch",
         "end.epoch",
         CURSOR,
     ),
@@ -71,7 +71,7 @@ BUGS = [
         "draws are counted in their batch",
         "requests_of",
         "Request(reading.epoch, reading.start, step, ids, draws, columns, segments, cursor.edits)",
-        "Request(reading.epoch, reading.start, step, ids, range(len(ids)), known, segments, cursor.edits)",
+        "Request(reading.epoch, reading.start, step, ids, range(len(ids)), columns, segments, cursor.edits)",
         DRAWS,
     ),
     Bug(
@@ -90,7 +90,7 @@ BUGS = [
     ),
     Bug(
         "groups that wait are not listed",
-        "Agreement._look",
+        "Agreement._check_listed",
         "not lists",
         "True",
         AGREEMENT,
@@ -105,13 +105,13 @@ BUGS = [
     Bug(
         "nobody looks whether all shards are read",
         "Agreement._complete",
-        "problem = '' if reads_all else unread_shards(self._members(mine))",
+        "problem = '' if reads_all else unread_shards(self._members(own))",
         "problem = ''",
         AGREEMENT,
     ),
     Bug(
         "a sampler for torch compares nothing",
-        "TorchSampler._begun",
+        "TorchSampler._begin",
         "self._cursor.require_agreement(self._cursor.upcoming)",
         "pass",
         "tests/loading/test_ranks_of_a_job.py",
@@ -119,8 +119,8 @@ BUGS = [
     Bug(
         "the bridge passes over an epoch that is set again",
         "Cursor.set_epoch",
-        "epoch == at.epoch and not is_over and (at.is_spent or epoch != at.ended)",
-        "epoch == at.epoch and (at.is_spent or epoch != at.ended)",
+        "epoch == now.epoch and not is_over and (now.is_spent or epoch != now.ended)",
+        "epoch == now.epoch and (now.is_spent or epoch != now.ended)",
         CURSOR,
     ),
 ]

@@ -11,8 +11,8 @@ LOADER_WORKERS = "tests/loading/test_loader_workers.py"
 BUGS = [
     Bug(
         "a dataset receives an epoch while it is read for another one",
-        "ThreadPool._next",
-        "self._at_work and reader.sets_epoch(task.request)",
+        "ThreadPool._next_task",
+        "self._busy and reader.sets_epoch(task.request)",
         "False",
         f"{THREADS}::test_a_dataset_is_told_once_for_all_threads_and_never_while_it_is_read",
     ),

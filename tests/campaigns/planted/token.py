@@ -26,7 +26,7 @@ BUGS = [
     Bug(
         "another length is taken within a pool",
         "TokenWindowUnit.converted",
-        "state.position % of_pool and state.position != end",
+        "state.position % pool_size and state.position != end",
         "False",
         OTHER_LENGTHS,
     ),

@@ -18,7 +18,7 @@ BUGS = [
     ),
     Bug(
         "all passes of an epoch have one phase",
-        "Rings._computed",
+        "Rings._compute",
         "divmod(epoch, PASS)",
         "(0, epoch % PASS)",
         WINDOWS,

@@ -163,4 +163,4 @@ def test_what_was_read_is_let_go_when_nobody_has_it(tmp_path):
         assert [dataset[number]["id"] for number in range(400)] == [*range(400)]
     del dataset
     gc.collect()
-    assert [type(one) for one in gc.get_objects() if type(one).__name__ in {"_Reader", "_Parts"}] == []
+    assert [type(one) for one in gc.get_objects() if type(one).__name__ in {"_Reader", "_PartReader"}] == []

@@ -147,11 +147,11 @@ def test_from_shards_to_samples_and_back_nothing_stays_open(tmp_path, server):
             dataset.expect(iter(in_order()))
             reading = dataset._source._processes.here().held
             shards = reading._open
-            assert (reading._is_whole, reading._batches) == (True, None)
+            assert (reading._fetches_shards, reading._batches) == (True, None)
             wait_until(lambda shards=shards: len(shards._entries.contents) >= 2)
             assert keys(dataset, in_order()[0]) == list(range(6))
             dataset.expect(iter(everywhere))
-            assert not reading._is_whole
+            assert not reading._fetches_shards
             wait_until(lambda shards=shards: not any(thread.is_alive() for thread in shards._threads))
             assert shards._entries.contents == {}
             for ids in everywhere[:2]:

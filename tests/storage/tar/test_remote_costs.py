@@ -48,19 +48,19 @@ def test_orders_that_stay_in_few_shards_fetch_them_and_global_reads_samples(shar
     layout = sk.Layout([each] * number)
     batches = batches_of(layout, workers, **LOCAL[mode](each) if mode in LOCAL else {"shuffle": True})
     found = stretch_of(shards_of(layout, batches), layout.sizes, 1000, workers)
-    assert found.is_whole == (mode in LOCAL or shards == "one")
+    assert found.by_shards == (mode in LOCAL or shards == "one")
 
 
 def test_a_wide_window_fetches_shards_if_the_cache_can_hold_them():
     layout = sk.Layout([100] * 200)
     batches = batches_of(layout, 1, shuffle=sk.Shuffle.PARTIAL, partial_size=1600)
-    assert stretch_of(shards_of(layout, batches), layout.sizes, 64).is_whole
-    assert not stretch_of(shards_of(layout, batches), layout.sizes, 4).is_whole
+    assert stretch_of(shards_of(layout, batches), layout.sizes, 64).by_shards
+    assert not stretch_of(shards_of(layout, batches), layout.sizes, 4).by_shards
 
 
 def test_a_rest_of_an_epoch_that_wants_little_of_a_shard_reads_samples():
     layout = sk.Layout([1000] * 8)
-    assert not stretch_of([np.full(20, 7)], layout.sizes, 8).is_whole
+    assert not stretch_of([np.full(20, 7)], layout.sizes, 8).by_shards
 
 
 def test_no_more_is_looked_at_than_is_needed():
@@ -72,10 +72,10 @@ def test_no_more_is_looked_at_than_is_needed():
             taken.append(1)
             yield np.zeros(1 << 16, dtype=np.int64)
 
-    assert not stretch_of(endless(), layout.sizes, 8).is_whole
+    assert not stretch_of(endless(), layout.sizes, 8).by_shards
     assert len(taken) <= 1 + 2 * 4 * MOST_SAMPLES // (1 << 16)
     del taken[:]
-    assert stretch_of(endless(), np.array([1000] * 8), 8).is_whole
+    assert stretch_of(endless(), np.array([1000] * 8), 8).by_shards
     assert len(taken) == 1
 
 
@@ -151,5 +151,5 @@ def test_ranks_that_share_lanes_fetch_shards_or_read_large_samples_one_by_one(
         loader.load_state_dict(begun.state_dict(step=steps))
         shards = (layout.file_of(loader.ids(step)) for step in range(loader.steps_left))
         found = stretch_of(shards, layout.sizes, SHARDS, 1, EACH * sample_bytes)
-        assert (found.is_whole, found.is_short) == expected, rank
+        assert (found.by_shards, found.is_short) == expected, rank
         assert found.is_local or found.is_short

@@ -84,7 +84,7 @@ class ParquetDataset(FormatOfFiles):
     """
 
     _kind = "parquet"
-    _looking = "footers read:"
+    _progress_label = "footers read:"
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class ParquetDataset(FormatOfFiles):
     @property
     def column_names(self) -> tuple[str, ...]:
         """The columns that are read."""
-        return tuple(name for name, _ in self._found.files.look(0).columns)
+        return tuple(name for name, _ in self._found.files.file_at(0).columns)
 
     @property
     def lengths(self) -> Ids | None:
@@ -148,17 +148,17 @@ class ParquetDataset(FormatOfFiles):
             DatasetError: the column does not exist or cannot be read.
         """
         if name not in self._columns_read:
-            found, is_length = self._found.files, name == self._length_column
+            files, is_length = self._found.files, name == self._length_column
 
-            def values(number: int) -> Any:
-                file, chunk = found.at(number)
-                one = replace(file, columns=((name, ""),))
-                content = guarded(file.place(chunk), "read", lambda: one.read(chunk))
+            def read(number: int) -> Any:
+                file, chunk = files.at(number)
+                single = replace(file, columns=((name, ""),))
+                content = guarded(file.place(chunk), "read", lambda: single.read(chunk))
                 return _values_of(content, name, is_length)
 
-            parts = all_in_threads(values, self.layout.num_files, self._limits.threads, "samplerkit-column")
-            found = np.concatenate(parts or [np.zeros(0, dtype=np.int64)])
-            self._columns_read[name] = found if found.dtype.kind != "O" else found.tolist()
+            parts = all_in_threads(read, self.layout.num_files, self._limits.threads, "samplerkit-column")
+            column = np.concatenate(parts or [np.zeros(0, dtype=np.int64)])
+            self._columns_read[name] = column if column.dtype.kind != "O" else column.tolist()
         return self._columns_read[name]
 
     def __getitem__(self, index: int | str) -> Any:
@@ -174,15 +174,15 @@ class ParquetDataset(FormatOfFiles):
         super().close()
         self._footers.clear()
 
-    def _look(self, number: int) -> ChunkFile:
+    def _inspect(self, number: int) -> ChunkFile:
         if self._catalogue is None:
             file = ParquetFile.of(self.files[number], self._storage, self._footers)
         else:
-            known = self._catalogue
-            file = _known_file(known, self._storage, known.columns, self._footers, number)
+            catalogue = self._catalogue
+            file = _catalogued_file(catalogue, self._storage, catalogue.columns, self._footers, number)
         if self._has_keys:
             file = replace(file, keys=self._keys[number])
-        return file.chosen(self._columns, self._filter)
+        return file.select(self._columns, self._filter)
 
     @cached_property
     def _keys(self) -> list[Keys]:
@@ -190,28 +190,28 @@ class ParquetDataset(FormatOfFiles):
         return folder_keys(self.files)
 
     def _find(self) -> Chunks:
-        known = self._catalogue
-        if known is None or self._filter is not None:
+        catalogue = self._catalogue
+        if catalogue is None or self._filter is not None:
             return super()._find()
-        types = dict(known.columns)
-        require_columns(shown(known.path(0)), [*types], self._columns or ())
+        types = dict(catalogue.columns)
+        require_columns(shown(catalogue.path(0)), [*types], self._columns or ())
         columns = tuple((name, types[name]) for name in self._columns or types)
-        look = partial(_known_file, known, self._storage, columns, self._footers)
-        return self._chunks_of(look, known.starts, known.samples, known.digests)
+        file_at = partial(_catalogued_file, catalogue, self._storage, columns, self._footers)
+        return self._chunks_of(file_at, catalogue.starts, catalogue.samples, catalogue.digests)
 
 
-def _known_file(
-    known: FileCatalogue, storage: RemoteStorage | None, columns: Any, footers: Footers, number: int
+def _catalogued_file(
+    catalogue: FileCatalogue, storage: RemoteStorage | None, columns: Any, footers: Footers, number: int
 ) -> ParquetFile:
     """Makes a file from its catalogue entry, and registers the expected version with the storage."""
-    path, size, length = known.path(number), int(known.sizes[number]), int(known.footers[number])
+    path, size, length = catalogue.path(number), int(catalogue.sizes[number]), int(catalogue.footers[number])
     if is_remote(path):
-        known.require(number, storage)
+        catalogue.require(number, storage)
         stored = Stored(path, size, 0, storage)
     else:
-        stored = Stored(path, size, int(known.versions[number]))
-    rows = known.samples[known.starts[number] : known.starts[number + 1]].tolist()
-    digest = known.digests[number * DIGEST_BYTES : (number + 1) * DIGEST_BYTES]
+        stored = Stored(path, size, int(catalogue.versions[number]))
+    rows = catalogue.samples[catalogue.starts[number] : catalogue.starts[number + 1]].tolist()
+    digest = catalogue.digests[number * DIGEST_BYTES : (number + 1) * DIGEST_BYTES]
     footer = size - 8 - length, length
     return ParquetFile(stored, footer, digest, tuple(rows), footers, columns=columns)
 
@@ -222,6 +222,6 @@ def _values_of(content: Any, name: str, is_length: bool) -> Any:
         try:
             return np.array([len(value) for value in values], dtype=np.int64)
         except TypeError as error:
-            kind = str(content.whole.schema.field(name).type)
+            kind = str(content.records.schema.field(name).type)
             raise DatasetError(content.path, f"column {name!r} has no lengths, or a null", kind) from error
     return values

@@ -47,7 +47,7 @@ class ParquetFile(ChunkFile):
         check: a digest of the footer.
         rows: the number of rows of each row group.
         footers: the footers that this process keeps.
-        kept: for each row group, the rows that are samples, None for all; empty if all rows are samples.
+        filtered: for each row group, the rows that are samples, None for all; empty if all rows are samples.
         keys: the keys in folder names, which are columns of one value each.
     """
 
@@ -56,7 +56,7 @@ class ParquetFile(ChunkFile):
     check: bytes
     rows: tuple[int, ...]
     footers: Footers
-    kept: tuple[Ids | None, ...] = ()
+    filtered: tuple[Ids | None, ...] = ()
     keys: Keys = ()
 
     @classmethod
@@ -78,18 +78,18 @@ class ParquetFile(ChunkFile):
         length = int.from_bytes(end[-8:-4], "little")
         footer = (stored.size - 8 - length, length)
         data = end[-8 - length : -8] if length + 8 <= guess else stored.read([footer])[0]
-        metadata = _parsed(stored.name, data)
+        metadata = _parse_footer(stored.name, data)
         schema = guarded(stored.name, "read", metadata.schema.to_arrow_schema)
         columns = tuple((field.name, str(field.type)) for field in schema)
-        found = cls(stored, footer, _digest(data), _rows(metadata), footers, columns=columns)
-        footers.add(found, metadata)
-        return found
+        file = cls(stored, footer, _digest(data), _rows(metadata), footers, columns=columns)
+        footers.add(file, metadata)
+        return file
 
     def place(self, chunk: int) -> str:
         """Returns the name of a row group in error messages."""
         return f"{self.stored.name}, row group {chunk}"
 
-    def chosen(self, names: Sequence[str] | None, condition: RowFilter | None) -> ParquetFile:
+    def select(self, names: Sequence[str] | None, condition: RowFilter | None) -> ParquetFile:
         """Returns the file restricted to some columns and to the rows that meet a condition.
 
         Raises:
@@ -97,18 +97,18 @@ class ParquetFile(ChunkFile):
         """
         keys = tuple((name, str(value.type)) for name, value in self.keys)
         columns = (*self.columns, *keys)
-        there, types = [name for name, _ in columns], dict(columns)
-        wanted = tuple(there) if names is None else names
-        require_columns(self.stored.name, there, (*wanted, *(condition.names if condition else ())))
-        if not wanted:
+        available, types = [name for name, _ in columns], dict(columns)
+        selected = tuple(available) if names is None else names
+        require_columns(self.stored.name, available, (*selected, *(condition.names if condition else ())))
+        if not selected:
             raise DatasetError(self.stored.name, "has no columns")
-        kept = tuple(self._wanted_rows(group, condition) for group in range(len(self.rows)) if condition)
-        sizes = [n if rows is None else rows.size for n, rows in zip(self.rows, kept, strict=False)]
+        filtered = tuple(self._filter_rows(group, condition) for group in range(len(self.rows)) if condition)
+        sizes = [n if rows is None else rows.size for n, rows in zip(self.rows, filtered, strict=False)]
         digest = self.check + "".join(f"{name}={value.as_py()!r}/" for name, value in self.keys).encode()
-        columns = tuple((name, types[name]) for name in wanted)
-        return replace(self, columns=columns, kept=kept, sizes=sizes or self.rows, digest=digest)
+        columns = tuple((name, types[name]) for name in selected)
+        return replace(self, columns=columns, filtered=filtered, sizes=sizes or self.rows, digest=digest)
 
-    def _wanted_rows(self, group: int, condition: RowFilter) -> Ids | None:
+    def _filter_rows(self, group: int, condition: RowFilter) -> Ids | None:
         if not self.rows[group]:
             return _NO_ROWS
         metadata = self.footers.of(self)
@@ -142,7 +142,7 @@ class ParquetFile(ChunkFile):
         (data,) = self.stored.read([self.footer])
         if _digest(data) != self.check:
             raise DatasetError(self.stored.name, "has another footer than before", hint=REWRITE)
-        metadata = _parsed(self.stored.name, data)
+        metadata = _parse_footer(self.stored.name, data)
         if _rows(metadata) != self.rows:
             problem = "has other row groups than before"
             raise DatasetError(self.stored.name, problem, list(_rows(metadata))[:9], hint=REWRITE)
@@ -155,7 +155,7 @@ class ParquetFile(ChunkFile):
             DatasetError: the row group cannot be read, or does not match the footer.
         """
         batch = as_record_batch(self._table(chunk, [name for name, _ in self.columns]))
-        return ArrowContent(self.place(chunk), batch, self.kept[chunk] if self.kept else None)
+        return ArrowContent(self.place(chunk), batch, self.filtered[chunk] if self.filtered else None)
 
     def _table(self, group: int, columns: Sequence[str]) -> Any:
         own, footer = self._own(columns), self.footers.of(self)
@@ -182,28 +182,28 @@ class Footers:
     """The most recently used footers, shared by the threads of a process; not sent to other processes."""
 
     def __init__(self) -> None:
-        self._known: Latest[Metadata] = Latest(_FOOTERS)
-        self._reading: dict[tuple[int, str], Lock] = {}
+        self._cached: Latest[Metadata] = Latest(_FOOTERS)
+        self._locks: dict[tuple[int, str], Lock] = {}
 
     def __reduce__(self) -> Any:
         return Footers, ()
 
     def clear(self) -> None:
         """Drops all footers."""
-        self._known = Latest(_FOOTERS)
+        self._cached = Latest(_FOOTERS)
 
     def add(self, file: ParquetFile, footer: Metadata) -> None:
         """Adds a footer that was read."""
-        self._known.get(file.stored.path, lambda: footer)
+        self._cached.get(file.stored.path, lambda: footer)
 
     def of(self, file: ParquetFile) -> Metadata:
         """Returns the footer of a file, and reads it if it is not kept."""
         # Several threads that prefetch row groups of a new file need its footer; only one reads it. Locks are
         # per process: a lock that another thread held at a fork is never released in the child.
         place = (os.getpid(), file.stored.path)
-        with self._reading.setdefault(place, Lock()):
-            footer = self._known.get(file.stored.path, file.read_footer)
-            self._reading.pop(place, None)
+        with self._locks.setdefault(place, Lock()):
+            footer = self._cached.get(file.stored.path, file.read_footer)
+            self._locks.pop(place, None)
             return footer
 
 
@@ -217,8 +217,8 @@ class _Reader:
     """
 
     def __init__(self, stored: Stored, metadata: Metadata) -> None:
-        self._parts = _Parts(stored)
-        self._opened = extra("pyarrow.parquet", "parquet").ParquetFile(
+        self._parts = _PartReader(stored)
+        self._file = extra("pyarrow.parquet", "parquet").ParquetFile(
             extra("pyarrow", "parquet").PythonFile(self._parts, mode="r"),
             metadata=metadata,
             page_checksum_verification=True,
@@ -228,7 +228,7 @@ class _Reader:
     def table(self, group: int, columns: Sequence[str]) -> Any:
         """Reads columns of a row group into a table."""
         spans = self.spans(group, columns)
-        self._parts.known = dict(zip(spans, self._parts.stored.read(spans), strict=True))
+        self._parts.cached = dict(zip(spans, self._parts.stored.read(spans), strict=True))
         table = self._read(group, columns)
         table.validate()
         return table
@@ -244,44 +244,44 @@ class _Reader:
         Returns:
             The parts, in order.
         """
-        self._parts.known, self._parts.asked = None, []
+        self._parts.cached, self._parts.requested = None, []
         try:
             self._read(group, columns)
         except Exception:
-            if not self._parts.asked:
+            if not self._parts.requested:
                 raise
-        return sorted(self._parts.asked)
+        return sorted(self._parts.requested)
 
     def _read(self, group: int, columns: Sequence[str]) -> Any:
-        return self._opened.read_row_group(group, columns=list(columns), use_threads=False)
+        return self._file.read_row_group(group, columns=list(columns), use_threads=False)
 
 
 @final
-class _Parts(io.RawIOBase):
+class _PartReader(io.RawIOBase):
     """A file-like object that pyarrow reads from.
 
     It must not refer to its reader: pyarrow holds a reference that garbage collection cannot see, so both,
     and the bytes that were read, would never be freed.
 
     Attributes:
-        known: parts that were read already; None to return zeros and record the requested parts.
-        asked: the requested parts.
+        cached: parts that were read already; None to return zeros and record the requested parts.
+        requested: the requested parts.
     """
 
     def __init__(self, stored: Stored) -> None:
         self.stored = stored
-        self.known: dict[ByteSpan, bytes] | None = None
-        self.asked: list[ByteSpan] = []
+        self.cached: dict[ByteSpan, bytes] | None = None
+        self.requested: list[ByteSpan] = []
         self._at = 0
 
     def read(self, length: int = -1) -> bytes:
         """Reads from the current position."""
         span = (self._at, length)
         self._at += length
-        if self.known is not None:
-            return self.known.get(span) or self.stored.read([span])[0]
+        if self.cached is not None:
+            return self.cached.get(span) or self.stored.read([span])[0]
         self.stored.require_parts([span])
-        self.asked.append(span)
+        self.requested.append(span)
         return bytes(length)
 
     def seek(self, offset: int, whence: int = 0) -> int:
@@ -298,11 +298,11 @@ class _Parts(io.RawIOBase):
         return True
 
 
-def _parsed(name: str, footer: bytes) -> Metadata:
+def _parse_footer(name: str, footer: bytes) -> Metadata:
     # A file that consists of the footer only: pyarrow looks for the footer at the end.
-    alone = b"".join((b"PAR1", footer, len(footer).to_bytes(4, "little"), b"PAR1"))
+    footer_only = b"".join((b"PAR1", footer, len(footer).to_bytes(4, "little"), b"PAR1"))
     read, pa = extra("pyarrow.parquet", "parquet").read_metadata, extra("pyarrow", "parquet")
-    metadata = guarded(name, "read", lambda: read(pa.BufferReader(alone)))
+    metadata = guarded(name, "read", lambda: read(pa.BufferReader(footer_only)))
     rows = _rows(metadata)
     if min(rows, default=0) < 0:
         raise DatasetError(name, "says that a row group has rows below zero", list(rows), hint=REWRITE)

@@ -22,13 +22,13 @@ _NUMBER: Final = "\0number of the row"
 """The name of a column of row numbers that is added to a table while it is filtered."""
 
 _MAY: dict[str, Callable[[Bounds, Any], bool]] = {
-    "==": lambda there, value: there[0] <= value <= there[1],
-    "=": lambda there, value: there[0] <= value <= there[1],
-    "<": lambda there, value: there[0] < value,
-    "<=": lambda there, value: there[0] <= value,
-    ">": lambda there, value: there[1] > value,
-    ">=": lambda there, value: there[1] >= value,
-    "in": lambda there, values: any(there[0] <= value <= there[1] for value in values),
+    "==": lambda bounds, value: bounds[0] <= value <= bounds[1],
+    "=": lambda bounds, value: bounds[0] <= value <= bounds[1],
+    "<": lambda bounds, value: bounds[0] < value,
+    "<=": lambda bounds, value: bounds[0] <= value,
+    ">": lambda bounds, value: bounds[1] > value,
+    ">=": lambda bounds, value: bounds[1] >= value,
+    "in": lambda bounds, values: any(bounds[0] <= value <= bounds[1] for value in values),
 }
 """For each comparison, whether a value between a minimum and a maximum can meet it; others are not pruned.
 
@@ -63,15 +63,15 @@ class RowFilter:
             hint = "as in [('year', '>=', 2020), ('lang', 'in', ['en', 'de'])]"
             raise ArgumentTypeError("filters", "must be a list of conditions", filters, hint=hint)
         ways = [filters] if all(_is_condition(entry) for entry in filters) else filters
-        wrong = next((way for way in ways if not isinstance(way, list | tuple) or not way), None)
+        wrong = next((terms for terms in ways if not isinstance(terms, list | tuple) or not terms), None)
         if wrong is not None:
             raise ArgumentTypeError("filters", "holds what is no list of conditions", wrong)
-        return cls(tuple(tuple(map(_checked, way)) for way in ways))
+        return cls(tuple(tuple(map(_checked, terms)) for terms in ways))
 
     @property
     def names(self) -> tuple[str, ...]:
         """The columns in the conditions."""
-        return tuple(dict.fromkeys(name for way in self.ways for name, _, _ in way))
+        return tuple(dict.fromkeys(name for terms in self.ways for name, _, _ in terms))
 
     def may_hold(self, ranges: Mapping[str, Bounds]) -> bool:
         """Returns whether a row group can hold a row that meets the conditions.
@@ -79,7 +79,7 @@ class RowFilter:
         Args:
             ranges: the minimum and maximum of each column whose statistics have them.
         """
-        return any(all(_may(condition, ranges) for condition in way) for way in self.ways)
+        return any(all(_may(condition, ranges) for condition in terms) for terms in self.ways)
 
     def rows(self, table: Any) -> Ids:
         """Returns the rows of a table that meet the conditions.
@@ -88,12 +88,12 @@ class RowFilter:
             Exception: any error that pyarrow raises if a value cannot be compared.
         """
         numbers = extra("pyarrow", "parquet").array(np.arange(table.num_rows))
-        wanted = table.append_column(_NUMBER, numbers).filter(self._expression())
-        found: Ids = wanted.column(_NUMBER).to_numpy()
-        return found
+        matching = table.append_column(_NUMBER, numbers).filter(self._expression())
+        matches: Ids = matching.column(_NUMBER).to_numpy()
+        return matches
 
     def _expression(self) -> Any:
-        return extra("pyarrow.parquet", "parquet").filters_to_expression([list(way) for way in self.ways])
+        return extra("pyarrow.parquet", "parquet").filters_to_expression([list(terms) for terms in self.ways])
 
 
 def ranges_of(metadata: Any, group: int, names: Sequence[str]) -> dict[str, Bounds]:
@@ -104,33 +104,33 @@ def ranges_of(metadata: Any, group: int, names: Sequence[str]) -> dict[str, Boun
         group: the number of the row group.
         names: the names of the columns; their metadata was checked.
     """
-    found = {}
+    ranges = {}
     for number in range(metadata.num_columns):
-        described = metadata.schema.column(number)
-        if described.path not in names or described.name != described.path:  # a field of another column
+        field = metadata.schema.column(number)
+        if field.path not in names or field.name != field.path:  # a field of another column
             continue
         column = metadata.row_group(group).column(number)
         # Statistics of another type than that of the column would end the process.
-        if column.physical_type == described.physical_type:
+        if column.physical_type == field.physical_type:
             # There may be none, or values that Python cannot represent, such as a date after year 9999.
             with suppress(Exception):
                 if column.statistics.has_min_max:
                     bounds = (column.statistics.min, column.statistics.max)
                     kind = _FLOATS.get(column.physical_type)
-                    found[described.path] = bounds if kind is None else _widened(kind, *bounds)
-    return found
+                    ranges[field.path] = bounds if kind is None else _widened(kind, *bounds)
+    return ranges
 
 
 _FLOATS: Final = {"FLOAT": np.float32, "DOUBLE": np.float64}
 
 
-def _widened(kind: Any, least: float, most: float) -> Bounds:
+def _widened(kind: Any, low: float, high: float) -> Bounds:
     """Returns bounds that include all values that round to one of them: `in` rounds to float32 to compare."""
     ends = np.array([-np.inf, np.inf], kind)
     with np.errstate(over="ignore"):
-        found = np.nextafter(np.array([least, most], kind), ends)
+        widened = np.nextafter(np.array([low, high], kind), ends)
     # NaN, which some writers store, is no bound. A Python float would be rounded to the type of a value.
-    bounds = np.where(np.isnan(found), ends, found).astype(np.float64)
+    bounds = np.where(np.isnan(widened), ends, widened).astype(np.float64)
     return bounds[0], bounds[1]
 
 
@@ -141,23 +141,23 @@ def _is_condition(entry: Any) -> bool:
 def _checked(entry: Any) -> Condition:
     if not _is_condition(entry) or not isinstance(entry[0], str):
         raise ArgumentTypeError("filters", "holds what is no condition (column, comparison, value)", entry)
-    name, word, value = entry
-    if word not in _COMPARISONS:
+    name, comparison, value = entry
+    if comparison not in _COMPARISONS:
         hint = f"known: {', '.join(_COMPARISONS)}"
-        raise ArgumentValueError("filters", "holds a comparison that is not known", word, hint=hint)
-    if word in {"in", "not in"}:
+        raise ArgumentValueError("filters", "holds a comparison that is not known", comparison, hint=hint)
+    if comparison in {"in", "not in"}:
         if isinstance(value, str | bytes) or not hasattr(value, "__iter__"):
-            raise ArgumentTypeError("filters", f"must have a list of values after {word!r}", value)
+            raise ArgumentTypeError("filters", f"must have a list of values after {comparison!r}", value)
         value = tuple(value)
-    return name, word, value
+    return name, comparison, value
 
 
 def _may(condition: Condition, ranges: Mapping[str, Bounds]) -> bool:
-    name, word, value = condition
-    if name not in ranges or word not in _MAY:
+    name, comparison, value = condition
+    if name not in ranges or comparison not in _MAY:
         return True
     try:
-        return _MAY[word](ranges[name], value)
+        return _MAY[comparison](ranges[name], value)
     except TypeError:  # comparing the values themselves raises a better error
         return True
 
@@ -186,7 +186,7 @@ def folder_keys(paths: Sequence[str]) -> list[Keys]:
     names = list(dict.fromkeys(folder.partition("=")[0] for folder in folders if "=" in folder))
     schema = arrow.schema([(name, arrow.string()) for name in names])
     partitioning = dataset.HivePartitioning(schema)
-    found = []
+    keys_by_file = []
     for place in places:
         keys = dataset.get_partition_keys(partitioning.parse(place))
         if not names or keys.keys() != set(names) or place.count("=") != places[0].count("="):
@@ -194,9 +194,9 @@ def folder_keys(paths: Sequence[str]) -> list[Keys]:
             problem = others if names else "has no keys in the names of its folders"
             hint = "name files whose folders are called key=value alike, or leave partitioning out"
             raise DatasetError(place, problem, names, hint=hint)
-        found.append(keys)
-    columns = {name: _typed(arrow, [keys[name] for keys in found]) for name in names}
-    return [tuple((name, columns[name][at]) for name in names) for at in range(len(found))]
+        keys_by_file.append(keys)
+    columns = {name: _typed(arrow, [keys[name] for keys in keys_by_file]) for name in names}
+    return [tuple((name, columns[name][at]) for name in names) for at in range(len(keys_by_file))]
 
 
 def _typed(arrow: Any, texts: list[str | None]) -> Any:

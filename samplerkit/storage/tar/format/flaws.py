@@ -106,23 +106,23 @@ class Skipped:
             flaws: the flaws; `MOST_PLACES` of each reason and archive are kept.
             counts: the total numbers by reason; None to count `flaws`.
         """
-        met: Counter[tuple[str, str]] = Counter()
-        places, found = [], Counter[str]()
+        per_archive: Counter[tuple[str, str]] = Counter()
+        places, totals = [], Counter[str]()
         for flaw in flaws:
-            found[flaw.reason] += 1
-            met[flaw.archive, flaw.reason] += 1
-            if met[flaw.archive, flaw.reason] <= MOST_PLACES:
+            totals[flaw.reason] += 1
+            per_archive[flaw.archive, flaw.reason] += 1
+            if per_archive[flaw.archive, flaw.reason] <= MOST_PLACES:
                 places.append(flaw)
-        return cls(dict(found if counts is None else counts), tuple(places))
+        return cls(dict(totals if counts is None else counts), tuple(places))
 
     @classmethod
-    def joined(cls, several: Iterable[Skipped]) -> Skipped:
+    def joined(cls, parts: Iterable[Skipped]) -> Skipped:
         """Joins several counts."""
         places: list[Flaw] = []
         counts: Counter[str] = Counter()
-        for one in several:
-            places += one.places
-            counts.update(one.counts)
+        for part in parts:
+            places += part.places
+            counts.update(part.counts)
         return cls(dict(counts), tuple(places))
 
     def __len__(self) -> int:

@@ -46,8 +46,8 @@ _POWERS = 8 ** np.arange(10, -1, -1, dtype=np.int64)
 _HARMLESS = re.compile(rb"(?:[0-9]+ (?:[acm]time|[ug]id|[ug]name|LIBARCHIVE\.creationtime)=[^\n]*\n)+")
 
 # An octal digit is a byte 0x30 to 0x37. Eight bytes are tested at a time: all digits, or six and a known end.
-_OF_DIGIT, _DIGIT = 0xF8F8F8F8F8F8F8F8, 0x3030303030303030
-_OF_SIX_AND_END, _SIX_AND_END = 0xFFFFF8F8F8F8F8F8, 0x2000303030303030
+_DIGIT_MASK, _DIGIT = 0xF8F8F8F8F8F8F8F8, 0x3030303030303030
+_SIX_AND_END_MASK, _SIX_AND_END = 0xFFFFF8F8F8F8F8F8, 0x2000303030303030
 
 
 class HeaderError(Exception):
@@ -133,10 +133,10 @@ def _byte_sum(data: bytes) -> int:
     return (zlib.adler32(data) & 0xFFFF) - 1
 
 
-def _octal(field: bytes, what: str) -> int:
+def _octal(field: bytes, name: str) -> int:
     match = _OCTAL.match(field)
     if match is None:
-        raise HeaderError(f"the {what} is no number")
+        raise HeaderError(f"the {name} is no number")
     return int(match[1] or b"0", 8)
 
 
@@ -189,27 +189,27 @@ class Window:
         """
         index = (position - self.base) // BLOCK
         # Non-ASCII names are in pax headers: for each of these, following a run would be wasted work.
-        is_pax_here = self.part(position + 156, 1) == PAX_LOCAL
-        if is_pax_here and not self._are_harmless(np.array([index]))[0]:
+        starts_with_pax = self.part(position + 156, 1) == PAX_LOCAL
+        if starts_with_pax and not self._are_harmless(np.array([index]))[0]:
             return [], [], [], position
         heads = self._chain(index)
         if len(heads) < 2:
             return [], [], [], position
-        found = heads[:-1]
-        headers = self._blocks[found]
+        indices = heads[:-1]
+        headers = self._blocks[indices]
         # Only for the headers of the run: summing every block would cost more than everything else.
-        is_right = _sums_of(headers) == _numbers(headers[:, 148:154])
+        is_valid = _sums_of(headers) == _numbers(headers[:, 148:154])
         is_pax = headers[:, 156] == ord(PAX_LOCAL)
         if is_pax.any():
-            is_right[is_pax] &= self._are_harmless(found[is_pax])
+            is_valid[is_pax] &= self._are_harmless(indices[is_pax])
         # The run ends before the first wrong header, which `parse` reads again and reports.
-        count = int(np.argmin(is_right)) if not is_right.all() else len(found)
+        count = int(np.argmin(is_valid)) if not is_valid.all() else len(indices)
         while count and is_pax[count - 1]:
             # The header that follows this pax header is not in the run.
             count -= 1
         is_member = ~is_pax[:count]
-        found, headers = found[:count][is_member], headers[:count][is_member]
-        offsets = (self.base + (found + 1) * BLOCK).tolist()
+        indices, headers = indices[:count][is_member], headers[:count][is_member]
+        offsets = (self.base + (indices + 1) * BLOCK).tolist()
         sizes = _numbers(headers[:, 124:135]).tolist()
         return _names_of(headers), offsets, sizes, self.base + int(heads[count]) * BLOCK
 
@@ -223,10 +223,10 @@ class Window:
             return heads[:0]
         if np.array_equal(heads[1:], following[:-1]):  # no data look like a header, the usual case
             return np.append(heads, following[-1])
-        steps, walked = dict(zip(heads.tolist(), following.tolist(), strict=True)), [index]
-        while walked[-1] in steps:
-            walked.append(steps[walked[-1]])
-        return np.array(walked)
+        steps, chain = dict(zip(heads.tolist(), following.tolist(), strict=True)), [index]
+        while chain[-1] in steps:
+            chain.append(steps[chain[-1]])
+        return np.array(chain)
 
     def _are_harmless(self, heads: np.ndarray[Any, Any]) -> list[bool]:
         """Returns which pax headers have only times and owners, and are completely in this window."""
@@ -251,13 +251,13 @@ def _plain(
     magic, kind = words(257), blocks[:, 156]
     is_posix, is_gnu = (magic == np.frombuffer(text, dtype="<u8")[0] for text in (POSIX_MAGIC, GNU_MAGIC))
     is_candidate = ((kind == ord("0")) & (is_posix | is_gnu)) | ((kind == ord(PAX_LOCAL)) & is_posix)
-    found = np.flatnonzero(is_candidate)
-    is_plain = words(124)[found] & np.uint64(_OF_DIGIT) == np.uint64(_DIGIT)
-    is_plain &= words(127)[found] & np.uint64(_OF_DIGIT) == np.uint64(_DIGIT)
-    is_plain &= words(148)[found] & np.uint64(_OF_SIX_AND_END) == np.uint64(_SIX_AND_END)
-    end = blocks[found, 135]
-    found = found[is_plain & ((end == 0) | (end == ord(" ")))]
-    return found, found + 1 - (-_numbers(blocks[found, 124:135]) // BLOCK)
+    indices = np.flatnonzero(is_candidate)
+    is_plain = words(124)[indices] & np.uint64(_DIGIT_MASK) == np.uint64(_DIGIT)
+    is_plain &= words(127)[indices] & np.uint64(_DIGIT_MASK) == np.uint64(_DIGIT)
+    is_plain &= words(148)[indices] & np.uint64(_SIX_AND_END_MASK) == np.uint64(_SIX_AND_END)
+    end = blocks[indices, 135]
+    indices = indices[is_plain & ((end == 0) | (end == ord(" ")))]
+    return indices, indices + 1 - (-_numbers(blocks[indices, 124:135]) // BLOCK)
 
 
 def _sums_of(headers: np.ndarray[Any, np.dtype[np.uint8]]) -> np.ndarray[Any, np.dtype[np.int64]]:

@@ -129,9 +129,9 @@ class _Grouping:
             self._flaw(
                 last, self._first[last], "incomplete sample", "more of it may be lost with what follows"
             )
-        return self._kept()
+        return self._build()
 
-    def _kept(self) -> Samples:
+    def _build(self) -> Samples:
         keys, signatures, entries = self._keys, self._signatures, self._numbers
         if self._bad:
             is_kept = [at not in self._bad for at in range(len(keys))]
@@ -156,8 +156,8 @@ class _Grouping:
         """Assigns each member to a sample: the current one if the key is the same, else a new one."""
         names, bad = self._members.names, self._members.bad
         # One search over all names decides whether each name has to be checked for rare cases.
-        together = b"\0".join([b"", *names])
-        is_rare = bool(bad) or any(text in together for text in (b"\0/", b"..", b"\0__"))
+        joined = b"\0".join([b"", *names])
+        is_rare = bool(bad) or any(text in joined for text in (b"\0/", b"..", b"\0__"))
         lowered: dict[bytes, str] = {}
         for number, name in enumerate(names):
             parts = self._split(number, name) if is_rare else split_name(name)
@@ -172,9 +172,9 @@ class _Grouping:
             self._fields.append(lowered[extension])
             self._numbers.append(number)
             if number in bad:
-                reason, what = bad[number]
+                reason, detail = bad[number]
                 shown = name.decode("utf-8", "replace")
-                self._flaw(len(self._keys) - 1, len(self._fields) - 1, reason, f"{shown!r} is {what}")
+                self._flaw(len(self._keys) - 1, len(self._fields) - 1, reason, f"{shown!r} is {detail}")
 
     def _split(self, number: int, name: bytes) -> tuple[bytes, bytes] | None:
         """Splits a name; returns None if it belongs to no sample."""
@@ -202,10 +202,10 @@ class _Grouping:
             return
         places: dict[bytes, int] = {}
         for sample, key in enumerate(self._keys):
-            before = places.setdefault(key, sample)
-            if before != sample:
+            earlier = places.setdefault(key, sample)
+            if earlier != sample:
                 # Either may be a part of the other, so both are left out.
-                self._bad.add(before)
+                self._bad.add(earlier)
                 detail = f"{self._shown(sample)} is in two places of the shard"
                 self._flaw(sample, self._first[sample], "duplicate key", detail)
 

@@ -31,7 +31,7 @@ from samplerkit.storage.tar.format.headers import (
 Read = Callable[[int, int], bytes]
 """Reads bytes of an archive, given their number and position."""
 
-NO_FILES: dict[bytes, tuple[Reason, str]] = {
+NON_FILES: dict[bytes, tuple[Reason, str]] = {
     b"1": ("link", "a hard link"),
     b"2": ("link", "a symbolic link"),
     b"3": ("device", "a character device"),
@@ -90,7 +90,7 @@ def scan(descriptor: int, archive: str, size: int) -> Members:
     while walk.step():
         pass
     walk.drop_unfinished()
-    return walk.found
+    return walk.members
 
 
 @final
@@ -104,11 +104,11 @@ class Walk:
         size: the size of the archive in bytes, if known.
 
     Attributes:
-        found: the members found so far. The caller may remove members; they are not found again.
+        members: the members found so far. The caller may remove members; they are not found again.
     """
 
     def __init__(self, read: Read, ahead: Read, archive: str, size: int = sys.maxsize) -> None:
-        self.found = Members()
+        self.members = Members()
         self._read = read
         self._ahead = ahead
         self._archive = archive
@@ -132,12 +132,12 @@ class Walk:
         if self._window.is_long and self._local is None and not self._global:
             names, offsets, sizes, position = self._window.run(self._position)
             if names:
-                self.found.names += names
-                self.found.offsets += offsets
-                self.found.sizes += sizes
+                self.members.names += names
+                self.members.offsets += offsets
+                self.members.sizes += sizes
                 self._move(position, len(names))
                 return True
-        return self._one()
+        return self._parse_one()
 
     def _load(self) -> None:
         if not self._window.holds(self._position, BLOCK) and self._position < self._size:
@@ -154,10 +154,10 @@ class Walk:
     def _flaw(self, reason: Reason, detail: str, offset: int | None = None) -> bool:
         """Records the flaw that ends the scan."""
         place = self._position if offset is None else offset
-        self.found.flaws.append(Flaw(self._archive, place, reason, detail))
+        self.members.flaws.append(Flaw(self._archive, place, reason, detail))
         return False
 
-    def _one(self) -> bool:
+    def _parse_one(self) -> bool:
         """Parses one header of any kind; returns whether the scan continues."""
         if self._local is None:
             self._begin = self._position
@@ -166,7 +166,7 @@ class Walk:
             end = min(self._size, self._position + len(block))
             return self._flaw("truncated", f"the archive ends after {end} bytes, without an end mark")
         if block == ZERO:
-            return self._end()
+            return self._check_end()
         try:
             header = parse(block)
             return self._extension(header) if header.kind in EXTENSIONS else self._member(header)
@@ -177,16 +177,16 @@ class Walk:
         start, size = self._position + BLOCK, header.size
         if size > LONGEST_EXTENSION:
             raise HeaderError(f"an extended header of {size} bytes")
-        is_here = self._window.holds(start, size)
-        data = self._window.part(start, size) if is_here else self._read(size, start)
+        is_loaded = self._window.holds(start, size)
+        data = self._window.part(start, size) if is_loaded else self._read(size, start)
         if len(data) < size:
             return self._flaw("truncated", "the archive ends in an extended header")
         if header.kind == PAX_GLOBAL:
-            self._global.update(_used(pax_records(data)))
+            self._global.update(_relevant(pax_records(data)))
         else:
             self._local = self._local or {}
             if header.kind == PAX_LOCAL:
-                self._local.update(_used(pax_records(data)))
+                self._local.update(_relevant(pax_records(data)))
             elif header.kind == GNU_LONG_NAME:
                 self._local[b"path"] = data.split(b"\0", 1)[0]
         self._move(start + padded(size), 1)
@@ -197,24 +197,24 @@ class Walk:
         self._local = None
         name = records.get(b"path", header.name)
         size = _size(records[b"size"]) if b"size" in records else header.size
-        is_file, wrong = header.kind in REGULAR, NO_FILES.get(header.kind)
+        is_file, wrong = header.kind in REGULAR, NON_FILES.get(header.kind)
         if any(key.startswith(_SPARSE) for key in records):
             return self._flaw("unsupported member", "a sparse file", self._begin)
         if not is_file and wrong is None and header.kind != DIRECTORY:
-            what = f"of type {header.kind.decode('latin-1')!r}"
-            return self._flaw("unsupported member", what, self._begin)
+            kind = f"of type {header.kind.decode('latin-1')!r}"
+            return self._flaw("unsupported member", kind, self._begin)
         # Before POSIX, a directory was stored as a file whose name ends in a slash.
         if header.kind != DIRECTORY and not (is_file and name.endswith(b"/")):
             if wrong is not None:
-                self.found.bad[len(self.found.names)] = wrong
-            self.found.names.append(name)
-            self.found.offsets.append(self._position + BLOCK)
-            self.found.sizes.append(size if is_file else 0)
+                self.members.bad[len(self.members.names)] = wrong
+            self.members.names.append(name)
+            self.members.offsets.append(self._position + BLOCK)
+            self.members.sizes.append(size if is_file else 0)
         # Links, devices and directories have no data, whatever their size field says.
         self._move(self._position + BLOCK + (padded(size) if is_file else 0), 1)
         return True
 
-    def _end(self) -> bool:
+    def _check_end(self) -> bool:
         """Checks that the archive ends in two blocks of zeros, followed by nothing but zeros."""
         if self._local is not None:
             return self._flaw("damaged header", "an extended header without a member")
@@ -234,14 +234,14 @@ class Walk:
 
     def drop_unfinished(self) -> None:
         """Drops the last member if the archive ends within its data."""
-        found = self.found
+        members = self.members
         # `Window.run` does not check the end of the archive, beyond which only the last member can extend.
-        if found.names and found.offsets[-1] + found.sizes[-1] > self._size:
-            name, offset = found.names.pop(), found.offsets.pop()
-            found.bad.pop(len(found.names), None)
-            found.sizes.pop()
+        if members.names and members.offsets[-1] + members.sizes[-1] > self._size:
+            name, offset = members.names.pop(), members.offsets.pop()
+            members.bad.pop(len(members.names), None)
+            members.sizes.pop()
             shown = name.decode("utf-8", "replace")
-            found.flaws = []
+            members.flaws = []
             self._flaw("truncated", f"the archive ends in {shown!r}", offset - BLOCK)
 
 
@@ -251,7 +251,7 @@ def _size(record: bytes) -> int:
     return int(record)
 
 
-def _used(records: dict[bytes, bytes]) -> dict[bytes, bytes]:
+def _relevant(records: dict[bytes, bytes]) -> dict[bytes, bytes]:
     """Returns the records about the names and positions of data."""
     return {
         key: value for key, value in records.items() if key in {b"path", b"size"} or key.startswith(_SPARSE)

@@ -15,7 +15,7 @@ INDEX_SUFFIX = ".skidx"
 
 
 _GZIP = b"\x1f\x8b"
-_OTHERS = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstandard"}
+_UNSUPPORTED = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstandard"}
 """Unsupported compressions, which are distinguished from damage by their first bytes."""
 
 
@@ -49,7 +49,7 @@ class Archive:
         return cls(url, status.st_size, status.st_mtime_ns, copy, tag)
 
     @classmethod
-    def found(cls, url: str, storage: RemoteAccess | None) -> Archive:
+    def of_url(cls, url: str, storage: RemoteAccess | None) -> Archive:
         """Describes a local or remote file; the version of a remote file is requested.
 
         Raises:
@@ -106,7 +106,7 @@ def is_gzip(start: bytes, url: str) -> bool:
     Raises:
         DatasetError: the archive is compressed in another way.
     """
-    for magic, name in _OTHERS.items():
+    for magic, name in _UNSUPPORTED.items():
         if start.startswith(magic):
             hint = "unpack it, or pack it with gzip"
             raise DatasetError(url, f"is compressed by {name}, which is not supported", hint=hint)

@@ -32,7 +32,7 @@ from samplerkit.storage.tar.index.index import Index, read_index
 from samplerkit.storage.threads import Stop
 from samplerkit.storage.urls import is_remote
 
-Found = TypeVar("Found", bound=Index | None)
+T = TypeVar("T", bound=Index | None)
 
 REMOTE_FOLDER = "remote"
 """The subfolder for fetched and decompressed shards in a cache folder given by the user."""
@@ -139,11 +139,11 @@ def unpack(archive: Archive, cache: Cache) -> LocalFile | Flaw:
         DatasetError: the copy does not fit into the cache, exceeds its limit, or cannot be written; or the
             archive cannot be read.
     """
-    most = cache.options.max_unpacked_bytes
+    max_bytes = cache.options.max_unpacked_bytes
 
     def write(part: PartFile) -> None:
         with os.fdopen(archive.open(), "rb") as source:
-            for piece in inflated(partial(_read, source, archive.url), most):
+            for piece in inflated(partial(_read, source, archive.url), max_bytes):
                 part.write(piece)
 
     version = Version(UNKNOWN_SIZE, f"{archive.size} {archive.version}")
@@ -155,15 +155,15 @@ def unpack(archive: Archive, cache: Cache) -> LocalFile | Flaw:
         detail = f"{error}; the whole archive is in doubt"
         return Flaw(archive.url, error.offset, "damaged gzip", detail)
     except TooLargeError as error:
-        why = "200 times its size, or 1 GiB" if most is None else "max_unpacked_bytes"
-        problem = f"{error} ({why}), as a decompression bomb does"
+        limit = "200 times its size, or 1 GiB" if max_bytes is None else "max_unpacked_bytes"
+        problem = f"{error} ({limit}), as a decompression bomb does"
         hint = "if you trust it, say remote={'max_unpacked_bytes': ...}, or store it unpacked"
         raise DatasetError(archive.url, problem, hint=hint) from error
 
 
-def _read(source: IO[bytes], place: str, most: int) -> bytes:
+def _read(source: IO[bytes], place: str, size: int) -> bytes:
     try:
-        return source.read(most)
+        return source.read(size)
     except OSError as error:
         raise DatasetError(place, f"cannot be read ({error.strerror})") from error
 
@@ -173,15 +173,15 @@ def find_index(archive: Archive, cache: Cache, *, checksums: bool) -> Index | No
 
     Indexes next to remote archives are not looked up here.
     """
-    beside = [] if archive.is_remote else [Path(archive.url + INDEX_SUFFIX)]
-    for path in (*beside, cache.index_path(archive.url)):
+    sidecar = [] if archive.is_remote else [Path(archive.url + INDEX_SUFFIX)]
+    for path in (*sidecar, cache.index_path(archive.url)):
         index = read_index(path, (archive,))
         if index is not None and index.serves(checksums):
             return index
     return None
 
 
-def found_or(make: Callable[[], Found], archive: Archive, cache: Cache, *, checksums: bool) -> Index | Found:
+def find_or_make(make: Callable[[], T], archive: Archive, cache: Cache, *, checksums: bool) -> Index | T:
     """Finds the index of an archive; otherwise one process of the machine builds it, and caches it.
 
     Args:
@@ -190,19 +190,19 @@ def found_or(make: Callable[[], Found], archive: Archive, cache: Cache, *, check
         cache: the cache of indexes.
         checksums: whether a CRC-32 of each file is needed.
     """
-    found = find_index(archive, cache, checksums=checksums)
-    if found is not None:
-        return found
+    index = find_index(archive, cache, checksums=checksums)
+    if index is not None:
+        return index
     with cache.lock(cache.index_path(archive.url)):
         # Another process may have built it meanwhile.
-        found = find_index(archive, cache, checksums=checksums)
-        if found is not None:
-            return found
-        made = make()
-        return made if made is None else kept(made, cache)
+        index = find_index(archive, cache, checksums=checksums)
+        if index is not None:
+            return index
+        new_index = make()
+        return new_index if new_index is None else cache_index(new_index, cache)
 
 
-def kept(index: Index, cache: Cache) -> Index:
+def cache_index(index: Index, cache: Cache) -> Index:
     """Writes the index of an archive to the cache, if that is writable.
 
     Returns:
@@ -213,8 +213,8 @@ def kept(index: Index, cache: Cache) -> Index:
         index.write(path)
     except OSError:
         return index
-    again = read_index(path, index.archives, verify=False)
-    return index if again is None else replace(again, is_certain=index.is_certain)
+    mapped = read_index(path, index.archives, verify=False)
+    return index if mapped is None else replace(mapped, is_certain=index.is_certain)
 
 
 def make_index(archive: Archive, cache: Cache, *, checksums: bool) -> Index:
@@ -255,10 +255,10 @@ def _index_of(
 
 def _checksums(archive: Archive, descriptor: int, arrays: Mapping[str, Array]) -> Array:
     offsets, sizes = arrays["offset"].tolist(), arrays["size"].tolist()
-    found = np.zeros(len(offsets), dtype=np.uint32)
+    checksums = np.zeros(len(offsets), dtype=np.uint32)
     for number, (offset, size) in enumerate(zip(offsets, sizes, strict=True)):
         data = read_part(descriptor, offset, size)
         if len(data) < size:
             raise DatasetError(archive.url, f"became shorter than {offset + size} bytes while it was read")
-        found[number] = zlib.crc32(data)
-    return found
+        checksums[number] = zlib.crc32(data)
+    return checksums

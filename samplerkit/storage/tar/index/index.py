@@ -71,7 +71,7 @@ class Index:
         return self.arrays["offset"].size
 
     @property
-    def is_lost(self) -> bool:
+    def is_missing(self) -> bool:
         """Whether its archive is missing or may not be read."""
         return any(flaw.reason == "unreadable" for flaw in self.skipped.places)
 
@@ -101,12 +101,12 @@ class Index:
 
     def part(self, start: int, stop: int) -> dict[str, Array]:
         """Returns the arrays of the samples from `start` to `stop`, renumbered from 0."""
-        arrays, found = self.arrays, {"signature": self.arrays["signature"][start:stop]}
-        for name, counted in (("first", ("offset", "size", "crc")), ("key_end", ("keys",))):
+        arrays, part = self.arrays, {"signature": self.arrays["signature"][start:stop]}
+        for name, others in (("first", ("offset", "size", "crc")), ("key_end", ("keys",))):
             begins = arrays[name][start : stop + 1].astype(np.int64)
-            found |= {each: arrays[each][begins[0] : begins[-1]] for each in counted if each in arrays}
-            found[name] = begins - begins[0]
-        return found
+            part |= {other: arrays[other][begins[0] : begins[-1]] for other in others if other in arrays}
+            part[name] = begins - begins[0]
+        return part
 
     def is_like(self, other: Index) -> bool:
         """Returns whether another index has the same fields and all arrays of this one."""
@@ -162,11 +162,11 @@ def read_index(
         verify: whether to check its digest and its numbers; not needed if they were just checked.
         by_size: whether to compare only the sizes of the archives; the index is then not certain.
     """
-    of_state = 1 if by_size else 2
-    now = [[archive.size, archive.version][:of_state] for archive in archives]
+    num_values = 1 if by_size else 2
+    expected = [[archive.size, archive.version][:num_values] for archive in archives]
     try:
         meta, arrays = read_arrays(path, verify=verify)
-        if [state[:of_state] for state in meta["archives"]] != now:
+        if [state[:num_values] for state in meta["archives"]] != expected:
             return None
         flaws = (Flaw(archives[number].url, *flaw) for number, *flaw in meta["flaws"])
         index = Index(
@@ -195,23 +195,23 @@ def read_index(
 
 def reopened(path: Path, archives: tuple[Archive, ...]) -> Index:
     """Maps an index that was verified before, by this process or another one."""
-    found = read_index(path, archives, verify=False)
-    if found is None:
+    index = read_index(path, archives, verify=False)
+    if index is None:
         hint = "leave the cache alone while it is in use, and make the dataset again"
         raise DatasetError("cache", "has lost an index that is in use", str(path), hint=hint)
-    return found
+    return index
 
 
-def split_between(one: Index, other: Index) -> Flaw | None:
+def split_between(index: Index, later: Index) -> Flaw | None:
     """Returns the flaw if the last sample of an archive continues in the next one, else None."""
-    if not (one.num_samples and other.num_samples):
+    if not (index.num_samples and later.num_samples):
         return None
-    last = one.num_samples - 1
+    last = index.num_samples - 1
     # Each archive may number its keys from 0, so equal keys are one sample only if no field is in both.
-    if one.key(last) != other.key(0) or not set(one.fields_of(last)).isdisjoint(other.fields_of(0)):
+    if index.key(last) != later.key(0) or not set(index.fields_of(last)).isdisjoint(later.fields_of(0)):
         return None
-    place = int(other.arrays["offset"][0]) - BLOCK
-    return Flaw(other.archive.url, place, "split sample", f"{other.key(0)!r} begins in {one.archive.url}")
+    place = int(later.arrays["offset"][0]) - BLOCK
+    return Flaw(later.archive.url, place, "split sample", f"{later.key(0)!r} begins in {index.archive.url}")
 
 
 AT_ONCE = 1 << 20
@@ -249,10 +249,10 @@ def laws(index: Index) -> Iterator[bool]:
     yield _are_inside(arrays, first[starts].astype(np.int64), np.array([*plain], dtype=np.int64))
 
 
-def _fill(begins: Array, total: int, are_right: Callable[[Array, slice], Array]) -> bool:
+def _fill(begins: Array, total: int, is_valid: Callable[[Array, slice], Array]) -> bool:
     """Returns whether the starts of samples in another array are consecutive and cover it."""
     return (begins[0], begins[-1]) == (0, total) and all(
-        are_right(np.diff(begins[at : at + AT_ONCE + 1].astype(np.int64)), slice(at, at + AT_ONCE)).all()
+        is_valid(np.diff(begins[at : at + AT_ONCE + 1].astype(np.int64)), slice(at, at + AT_ONCE)).all()
         for at in range(0, begins.size - 1, AT_ONCE)
     )
 

@@ -20,7 +20,7 @@ from samplerkit.storage.tar.format.flaws import Flaw, Skipped
 from samplerkit.storage.tar.index.archive import Archive
 from samplerkit.storage.tar.index.index import Index, read_index, reopened, split_between
 from samplerkit.storage.tar.read.contents import Contents
-from samplerkit.storage.tar.read.shards import ASKED_AT_A_TIME, FETCHED_AT_A_TIME, Shards
+from samplerkit.storage.tar.read.shards import PARALLEL_FETCHES, PARALLEL_REQUESTS, Shards
 from samplerkit.storage.threads import Progress, in_threads
 
 _LOGGER = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ Load = Callable[[], Index]
 
 @final
 @dataclass(frozen=True)
-class Joint:
+class JointSummary:
     """A summary of several archives.
 
     Args:
@@ -49,28 +49,28 @@ class Joint:
     fingerprint: str
 
     @classmethod
-    def of(cls, loads: Sequence[Load], *, checksums: bool) -> Joint:
+    def of(cls, loads: Sequence[Load], *, checksums: bool) -> JointSummary:
         """Summarizes the archives; checksums enter the fingerprint only on request."""
         counts, cuts, skipped, digests = [], list[list[int]](), [], []
-        split, before = list[Flaw](), None
+        split, previous = list[Flaw](), None
         for load in loads:
             index = load()
             counts.append(index.num_samples)
             cuts.append([0, index.num_samples])
             skipped.append(index.skipped)
             digests.append(_digest(index, checksums=checksums))
-            if before is not None and (flaw := split_between(before, index)) is not None:
+            if previous is not None and (flaw := split_between(previous, index)) is not None:
                 split.append(flaw)
                 cuts[-2][1] -= 1
                 cuts[-1][0] = 1
-            before = index
+            previous = index
         # If the only sample of an archive is split at both ends, `stop` is less than `start`.
-        kept = tuple((start, max(start, stop)) for start, stop in cuts)
+        ranges = tuple((start, max(start, stop)) for start, stop in cuts)
         identity = hashlib.blake2b(digest_size=16, person=b"samplerkit")
-        for digest, cut in zip(digests, kept, strict=True):
+        for digest, cut in zip(digests, ranges, strict=True):
             identity.update(digest + repr(cut).encode())
         all_skipped = Skipped.joined([*skipped, Skipped.of(split)])
-        return cls(tuple(counts), kept, all_skipped, identity.hexdigest())
+        return cls(tuple(counts), ranges, all_skipped, identity.hexdigest())
 
 
 def _digest(index: Index, *, checksums: bool) -> bytes:
@@ -90,7 +90,7 @@ def joined(loads: Sequence[Load], *, checksums: bool) -> tuple[Index, dict[str, 
     Returns:
         The index without its arrays; and the arrays as columns, which are joined when they are written.
     """
-    joint = Joint.of(loads, checksums=checksums)
+    joint = JointSummary.of(loads, checksums=checksums)
     # Tuples of fields are renumbered over all archives, in order of appearance.
     fields: dict[tuple[str, ...], int] = {}
     archives: list[Archive] = []
@@ -104,24 +104,24 @@ def joined(loads: Sequence[Load], *, checksums: bool) -> tuple[Index, dict[str, 
             yield index, index.part(*cut)
 
     def column(name: str) -> Iterator[Array]:
-        before = 0
+        offset = 0
         for (_, part), renumbered in zip(parts(), numbers, strict=True):
             array = part[name]
             if name == "signature":
                 yield renumbered[array]
             elif name in {"first", "key_end"}:
-                yield array[:-1] + before
-                before += int(array[-1])
+                yield array[:-1] + offset
+                offset += int(array[-1])
             else:
                 yield array
         if name in {"first", "key_end"}:
             # The end of a sample is the start of the next one; only the end of the last one is added.
-            yield np.array([before])
+            yield np.array([offset])
 
     for index, part in parts():
         archives += index.archives
         unpacked += index.unpacked
-        numbers.append(np.array([fields.setdefault(each, len(fields)) for each in index.fields], np.int64))
+        numbers.append(np.array([fields.setdefault(names, len(fields)) for names in index.fields], np.int64))
         samples, members = samples + part["signature"].size, members + part["offset"].size
         keys, largest = keys + part["keys"].size, max(largest, int(part["size"].max(initial=0)))
     kinds = {
@@ -135,8 +135,8 @@ def joined(loads: Sequence[Load], *, checksums: bool) -> tuple[Index, dict[str, 
     }
     arrays = {name: Column(*kind, partial(column, name)) for name, kind in kinds.items()}
     arrays["samples"] = Column.of(np.array([stop - start for start, stop in joint.cuts], dtype=np.int64))
-    found = Index(tuple(archives), tuple(unpacked), tuple(fields), joint.skipped, {}, joint.fingerprint)
-    return found, arrays
+    index = Index(tuple(archives), tuple(unpacked), tuple(fields), joint.skipped, {}, joint.fingerprint)
+    return index, arrays
 
 
 def joint_contents(shards: Shards, progress: Progress) -> Index:
@@ -149,19 +149,19 @@ def joint_contents(shards: Shards, progress: Progress) -> Index:
     # The name depends on the paths only, so that the index of changed archives replaces the old one.
     paths = [os.path.realpath(archive.url) for archive in archives]
     path = options.cache.joint_path(json.dumps([options.checksums, paths]))
-    found = read_index(path, archives)
-    if found is None:
-        found, columns = joined(_indexes(shards, progress), checksums=options.checksums)
+    index = read_index(path, archives)
+    if index is None:
+        index, columns = joined(_indexes(shards, progress), checksums=options.checksums)
         try:
-            write_arrays(path, found.meta, columns)
-            found = reopened(path, found.archives)
+            write_arrays(path, index.meta, columns)
+            index = reopened(path, index.archives)
         except OSError as error:
             folder = options.cache.folder
             _LOGGER.warning("the index stays in memory: %s cannot be written to (%s)", folder, error)
             arrays = {name: np.concatenate([*column.parts()]) for name, column in columns.items()}
-            found = replace(found, arrays=arrays)
-    _check_skipped(found.skipped, shards)
-    return found
+            index = replace(index, arrays=arrays)
+    _check_skipped(index.skipped, shards)
+    return index
 
 
 def indexed_contents(shards: Shards, progress: Progress) -> Contents:
@@ -170,7 +170,7 @@ def indexed_contents(shards: Shards, progress: Progress) -> Contents:
     Raises:
         DatasetError: a shard cannot be read, or has a flaw and flaws are errors.
     """
-    joint = Joint.of(_indexes(shards, progress), checksums=shards.options.checksums)
+    joint = JointSummary.of(_indexes(shards, progress), checksums=shards.options.checksums)
     _check_skipped(joint.skipped, shards)
     firsts, stops = np.array(joint.cuts, dtype=np.int64).T
     layout = Layout(stops - firsts, short_names(shards.urls))
@@ -183,19 +183,19 @@ def _indexes(shards: Shards, progress: Progress) -> list[Load]:
     Raises:
         DatasetError: a shard cannot be read, or has a flaw and flaws are errors.
     """
-    number, found = len(shards.urls), dict[int, Load]()
+    num_shards, loads = len(shards.urls), dict[int, Load]()
 
     def fetch(shard: int) -> Index:
         return shards.open_shard(shard, refuses_stale=False)[0]
 
-    progress("indexing archive", 0, number)
-    for look, threads in ((shards.known_index, ASKED_AT_A_TIME), (fetch, FETCHED_AT_A_TIME)):
-        missing = [shard for shard in range(number) if shard not in found]
-        for shard, index in in_threads(look, missing, threads, "samplerkit-index"):
+    progress("indexing archive", 0, num_shards)
+    for find, threads in ((shards.lookup_index, PARALLEL_REQUESTS), (fetch, PARALLEL_FETCHES)):
+        missing = [shard for shard in range(num_shards) if shard not in loads]
+        for shard, index in in_threads(find, missing, threads, "samplerkit-index"):
             if index is not None:
-                found[shard] = index.load
-                progress("indexing archive", len(found), number)
-    return [found[shard] for shard in range(number)]
+                loads[shard] = index.load
+                progress("indexing archive", len(loads), num_shards)
+    return [loads[shard] for shard in range(num_shards)]
 
 
 def _check_skipped(skipped: Skipped, shards: Shards) -> None:

@@ -61,7 +61,7 @@ def contents_of_lengths(names: tuple[str, ...], lengths: list[int]) -> Contents:
 
 
 @final
-class MetIndexes:
+class LoadedIndexes:
     """The loaded indexes of shards by number; the least recently used ones are dropped.
 
     It is thread-safe. If flaws are skipped, a shard may have fewer samples than its given length: its samples
@@ -73,7 +73,7 @@ class MetIndexes:
         self._contents = contents
         self._skips = skips
         self._lock = threading.Lock()
-        self._most = open_at_most(MOST_INDEXES, 0.4)
+        self._max_indexes = open_at_most(MOST_INDEXES, 0.4)
         self._indexes: OrderedDict[int, Index] = OrderedDict()
         self._versions: dict[int, tuple[int, int | str]] = {}
         # For each shard, ranges of missing rows: by the first row, the end and the error.
@@ -84,16 +84,16 @@ class MetIndexes:
     def skipped(self) -> Skipped:
         """The skipped flaws of the shards whose indexes are loaded."""
         with self._lock:
-            met = [index.skipped for index in self._indexes.values()]
-            return Skipped.joined([*met, Skipped.of(self._split_flaws.values())])
+            skipped = [index.skipped for index in self._indexes.values()]
+            return Skipped.joined([*skipped, Skipped.of(self._split_flaws.values())])
 
     def get(self, number: int) -> Index | None:
         """Returns the index of a shard, or None if it is not loaded."""
         with self._lock:
-            found = self._indexes.get(number)
-            if found is not None:
+            index = self._indexes.get(number)
+            if index is not None:
                 self._indexes.move_to_end(number)
-            return found
+            return index
 
     def add(self, number: int, index: Index) -> Index:
         """Adds an index, and returns it.
@@ -103,15 +103,15 @@ class MetIndexes:
                 sample is split over it and a neighbour, and flaws are not skipped.
         """
         expected = int(self._contents.counts[number])
-        if not index.is_lost:
+        if not index.is_missing:
             self._check(number, index, expected)
         with self._lock:
             self._indexes[number] = index
             self._indexes.move_to_end(number)
             if index.num_samples < expected:
-                lacking = _lacking(self._names[number], index, expected)
-                self._missing.setdefault(number, {})[index.num_samples] = expected, lacking
-            if len(self._indexes) > self._most:
+                error = _missing_error(self._names[number], index, expected)
+                self._missing.setdefault(number, {})[index.num_samples] = expected, error
+            if len(self._indexes) > self._max_indexes:
                 self._indexes.popitem(last=False)
         if self._contents.is_given:
             self._check_neighbours(number)
@@ -130,16 +130,16 @@ class MetIndexes:
             missing = dict(self._missing.get(number, {}))
         if not missing:
             return rows, places
-        is_here = np.ones(rows.size, dtype=bool)
+        is_present = np.ones(rows.size, dtype=bool)
         for begin, (stop, error) in missing.items():
             for at in np.flatnonzero((rows >= begin) & (rows < stop)).tolist():
-                samples[int(places[at])], is_here[at] = error, False
-        return rows[is_here], places[is_here]
+                samples[int(places[at])], is_present[at] = error, False
+        return rows[is_present], places[is_present]
 
     def _check(self, number: int, index: Index, expected: int) -> None:
         version = (index.archive.size, index.archive.version)
-        is_other = self._versions.setdefault(number, version) != version
-        if is_other or (index.num_samples != expected and not self._contents.is_given):
+        is_changed = self._versions.setdefault(number, version) != version
+        if is_changed or (index.num_samples != expected and not self._contents.is_given):
             raise index.archive.changed()
         if index.num_samples > expected or (index.num_samples < expected and not self._skips):
             hint = "correct lengths, or leave them out to have the shards indexed"
@@ -150,26 +150,26 @@ class MetIndexes:
         """Looks for samples that are split over a shard and its neighbours, if their indexes are loaded."""
         for at in (number - 1, number):
             with self._lock:
-                one, other = self._indexes.get(at), self._indexes.get(at + 1)
-            if one is None or other is None or (flaw := split_between(one, other)) is None:
+                index, later = self._indexes.get(at), self._indexes.get(at + 1)
+            if index is None or later is None or (flaw := split_between(index, later)) is None:
                 continue
             if not self._skips:
                 raise flaw.error()
             with self._lock:
                 self._split_flaws[at] = flaw
-                for shard, row in ((at, one.num_samples - 1), (at + 1, 0)):
+                for shard, row in ((at, index.num_samples - 1), (at + 1, 0)):
                     error = AbsentError(self._names[shard], flaw.problem, hint=HINTS[flaw.reason])
                     self._missing.setdefault(shard, {}).setdefault(row, (row + 1, error))
 
 
-def _lacking(name: str, index: Index, expected: int) -> AbsentError:
+def _missing_error(name: str, index: Index, expected: int) -> AbsentError:
     """Returns the error for the samples that a shard lacks, with the reason."""
-    number = expected - index.num_samples
-    some = f"all {expected}" if number == expected else f"{number} of the {expected}"
+    num_missing = expected - index.num_samples
+    amount = f"all {expected}" if num_missing == expected else f"{num_missing} of the {expected}"
     # Without flaws, the lengths may be of other shards.
-    why = "it has no more"
+    reason = "it has no more"
     hint = "correct lengths, or leave them out to have the shards indexed"
     if index.skipped.places:
         flaw = index.skipped.places[0]
-        why, hint = flaw.problem, HINTS.get(flaw.reason, "fetch or make the archive again")
-    return AbsentError(name, f"lacks {some} samples that were given ({why})", hint=hint)
+        reason, hint = flaw.problem, HINTS.get(flaw.reason, "fetch or make the archive again")
+    return AbsentError(name, f"lacks {amount} samples that were given ({reason})", hint=hint)

@@ -33,7 +33,7 @@ IN_ONE_READ = 64
 """The most neighbours that one call reads."""
 
 _Reads = Iterator[tuple[int, int, int, int]]
-_Described = Iterator[tuple[int, int, tuple[str, ...]]]
+_Entries = Iterator[tuple[int, int, tuple[str, ...]]]
 
 
 @final
@@ -106,12 +106,12 @@ class Reader:
         start = begins[0]
         length = begins[-1] + sizes[-1] - start
         if length <= TOGETHER:
-            data = self._exactly(handle, shard, start, length)
+            data = self._read_exactly(handle, shard, start, length)
             for name, begin, size in zip(fields, begins, sizes, strict=True):
                 sample[name] = data[begin - start : begin - start + size]
         else:
             for name, begin, size in zip(fields, begins, sizes, strict=True):
-                sample[name] = self._exactly(handle, shard, begin, size)
+                sample[name] = self._read_exactly(handle, shard, begin, size)
         if self._has_crc:
             verify(self._index, id, sample)
         return sample
@@ -132,7 +132,7 @@ class Reader:
         """Closes the open archives."""
         self._handles.close()
 
-    def _plan(self, ids: Ids) -> tuple[_Reads, _Described, Iterator[tuple[int, int]]]:
+    def _plan(self, ids: Ids) -> tuple[_Reads, _Entries, Iterator[tuple[int, int]]]:
         """Plans the reading of samples in storage order, in which neighbours are read together.
 
         Returns:
@@ -165,7 +165,7 @@ class Reader:
         )
 
     def _follow(
-        self, reads: _Reads, described: _Described, extents: Iterator[tuple[int, int]]
+        self, reads: _Reads, entries: _Entries, extents: Iterator[tuple[int, int]]
     ) -> list[dict[str, Any]]:
         # The innermost loop of reading has no helper functions, since calls would cost as much as its work.
         # A separate view: without a GIL, threads must not slice one view at the same time.
@@ -179,9 +179,9 @@ class Reader:
             if length >= 0:
                 data = pread(handle.descriptor, length, start)
                 if len(data) != length:
-                    raise self._short(shard, start, length, len(data))
+                    raise self._truncated(shard, start, length, len(data))
             # In a shuffled order, most reads are for one sample.
-            for key_begin, key_end, fields in (next(described),) if count == 1 else islice(described, count):
+            for key_begin, key_end, fields in (next(entries),) if count == 1 else islice(entries, count):
                 sample: dict[str, Any] = {
                     "__key__": str(keys[key_begin:key_end], "utf-8", "surrogateescape"),
                     "__url__": url,
@@ -193,18 +193,18 @@ class Reader:
                 else:
                     for name in fields:
                         begin, end = next(extents)
-                        sample[name] = self._exactly(handle, shard, start + begin, end - begin)
+                        sample[name] = self._read_exactly(handle, shard, start + begin, end - begin)
                 samples.append(sample)
         return samples
 
-    def _exactly(self, handle: Handle, shard: int, start: int, length: int) -> bytes:
+    def _read_exactly(self, handle: Handle, shard: int, start: int, length: int) -> bytes:
         data = read_part(handle.descriptor, start, length)
         if len(data) < length:
-            raise self._short(shard, start, length, len(data))
+            raise self._truncated(shard, start, length, len(data))
         return data
 
-    def _short(self, shard: int, start: int, length: int, have: int) -> DatasetError:
-        problem = f"became shorter while in use: of {length} bytes at byte {start} it has {have}"
+    def _truncated(self, shard: int, start: int, length: int, actual: int) -> DatasetError:
+        problem = f"became shorter while in use: of {length} bytes at byte {start} it has {actual}"
         return DatasetError(self._urls[shard], problem, hint="make the dataset again")
 
 

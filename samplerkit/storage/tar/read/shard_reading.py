@@ -26,9 +26,9 @@ from samplerkit.storage.tar.format.flaws import Skipped
 from samplerkit.storage.tar.format.headers import BLOCK
 from samplerkit.storage.tar.format.samples import is_header_of
 from samplerkit.storage.tar.index.index import Index
-from samplerkit.storage.tar.read.contents import Contents, MetIndexes
+from samplerkit.storage.tar.read.contents import Contents, LoadedIndexes
 from samplerkit.storage.tar.read.reader import Reader, verify
-from samplerkit.storage.tar.read.shards import ASKED_AT_A_TIME, Shards
+from samplerkit.storage.tar.read.shards import PARALLEL_REQUESTS, Shards
 from samplerkit.storage.threads import in_threads, this_worker, weakly
 from samplerkit.storage.urls import is_remote
 
@@ -56,15 +56,15 @@ class ShardReading:
     def __init__(self, shards: Shards, contents: Contents, stats: FileStats) -> None:
         self._shards = shards
         self._contents = contents
-        self._limits = limits_here(shards)
+        self._limits = process_limits(shards)
         # If no shard is remote, whole shards are read.
         self._fetch = shards.options.fetch if shards.is_remote else "shards"
-        self._finding = threading.Lock()
+        self._index_lock = threading.Lock()
         self._open: ReadAheadCache[OpenShard] = self._new_cache(stats)
-        self._at_hand: WeakValueDictionary[int, OpenShard] = WeakValueDictionary()
-        self._met = MetIndexes(shards.names, contents, skips=shards.options.skips)
+        self._live_shards: WeakValueDictionary[int, OpenShard] = WeakValueDictionary()
+        self._loaded = LoadedIndexes(shards.names, contents, skips=shards.options.skips)
         self._batches: BatchesAhead | None = None
-        self._is_whole = self._fetch == "shards"  # otherwise ranges are read
+        self._fetches_shards = self._fetch == "shards"  # otherwise ranges are read
         self._epoch_samples = contents.layout.num_samples
         self._stretch: Stretch | None = None
         self._advice: str | None = None  # None: the cost of the order is not known yet
@@ -77,7 +77,7 @@ class ShardReading:
     @property
     def skipped(self) -> Skipped:
         """The skipped flaws: of all shards if they were indexed, else of those used so far."""
-        return self._met.skipped if self._contents.is_given else self._contents.skipped
+        return self._loaded.skipped if self._contents.is_given else self._contents.skipped
 
     def expect(self, upcoming: Iterable[Any], epoch_samples: int) -> None:
         """Receives the upcoming ids, chooses how to read them, and starts prefetching.
@@ -89,26 +89,26 @@ class ShardReading:
         self._epoch_samples = epoch_samples
         batches = iter(upcoming)
         layout = self._contents.layout
-        is_whole = self._fetch == "shards"
+        by_shards = self._fetch == "shards"
         if self._fetch == "auto":
-            batches, looked_at = tee(batches)
-            shards = map(layout.file_of, looked_at)
-            room, shard_bytes = self._shards.cache_capacity(), self._shards.usual_size()
-            self._stretch = stretch_of(shards, layout.sizes, room, this_worker()[1], shard_bytes)
-            is_whole = self._stretch.is_whole
+            batches, peeked = tee(batches)
+            shards = map(layout.file_of, peeked)
+            capacity, shard_bytes = self._shards.cache_capacity(), self._shards.usual_size()
+            self._stretch = stretch_of(shards, layout.sizes, capacity, this_worker()[1], shard_bytes)
+            by_shards = self._stretch.by_shards
             # Otherwise `tee` would keep all later batches for it.
-            del shards, looked_at
+            del shards, peeked
         ahead, self._batches = self._batches, None
         if ahead is not None:
             ahead.close(waits=False)
-        self._is_whole = is_whole
-        if is_whole:
+        self._fetches_shards = by_shards
+        if by_shards:
             self._open.expect(batches, layout.file_of)
             return
-        before = self._open
-        before.close(waits=False)
-        self._open = self._new_cache(before.stats)
-        self._batches = BatchesAhead(weakly(self._by_ranges), batches)
+        previous = self._open
+        previous.close(waits=False)
+        self._open = self._new_cache(previous.stats)
+        self._batches = BatchesAhead(weakly(self._read_by_ranges), batches)
 
     def read(self, ids: Ids) -> list[dict[str, Any]]:
         """Reads samples; if flaws are skipped, missing samples are replaced by an `AbsentError`."""
@@ -117,29 +117,29 @@ class ShardReading:
             samples = batches.read(ids)
             self._warn_of_costs()
             return samples
-        return self._by_shards(ids) if self._is_whole else self._by_ranges(ids).samples or []
+        return self._read_by_shards(ids) if self._fetches_shards else self._read_by_ranges(ids).samples or []
 
     def index(self, number: int) -> Index:
         """Returns the index of a shard; fetches the shard if there is no index."""
-        found = self._met.get(number)
-        if found is not None:
-            return found
-        known = self._shards.known_index(number)
-        if known is not None:
-            return self._met.add(number, known)
+        loaded = self._loaded.get(number)
+        if loaded is not None:
+            return loaded
+        existing = self._shards.lookup_index(number)
+        if existing is not None:
+            return self._loaded.add(number, existing)
         with self._open.using(number) as shard:
             return shard.index
 
     def indexes(self, numbers: Iterable[int]) -> dict[int, Index]:
         """Returns the indexes of several shards; missing ones are requested in parallel."""
-        wanted = list(numbers)
-        found = {number: index for number in wanted if (index := self._met.get(number)) is not None}
-        if len(found) < len(wanted):
+        requested = list(numbers)
+        indexes = {number: index for number in requested if (index := self._loaded.get(number)) is not None}
+        if len(indexes) < len(requested):
             # A lock, since the prefetched next batch mostly lacks the same indexes.
-            with self._finding:
-                missing = [number for number in wanted if number not in found]
-                found |= dict(in_threads(self.index, missing, ASKED_AT_A_TIME, "samplerkit-index"))
-        return found
+            with self._index_lock:
+                missing = [number for number in requested if number not in indexes]
+                indexes |= dict(in_threads(self.index, missing, PARALLEL_REQUESTS, "samplerkit-index"))
+        return indexes
 
     def read_one(self, id: int) -> dict[str, Any]:
         """Reads one sample, like `read`."""
@@ -152,7 +152,7 @@ class ShardReading:
         numbers = [*parts]
         for at in range(0, len(numbers), INDEXES_AT_ONCE):
             for number, index in self.indexes(numbers[at : at + INDEXES_AT_ONCE]).items():
-                rows, places = self._met.present(number, *parts[number], {})
+                rows, places = self._loaded.present(number, *parts[number], {})
                 for key, place in zip(index.keys(rows), places.tolist(), strict=True):
                     keys[place] = key
         return keys
@@ -168,95 +168,95 @@ class ShardReading:
             batches.close(waits=waits)
         self._open.close(waits=waits)
 
-    def _by_shards(self, ids: Ids) -> list[dict[str, Any]]:
+    def _read_by_shards(self, ids: Ids) -> list[dict[str, Any]]:
         samples: list[Any] = [None] * ids.size
-        parts, opened = self._contents.split(ids), self._open
-        opened.begin(ids)
-        with closing(opened.each(parts)) as each:
-            for shard, rows, places in each:
+        parts, cache = self._contents.split(ids), self._open
+        cache.begin(ids)
+        with closing(cache.each(parts)) as shards:
+            for shard, rows, places in shards:
                 self._put(shard, rows, places, samples)
         return samples
 
-    def _by_ranges(self, ids: Ids) -> SampleBatch:
+    def _read_by_ranges(self, ids: Ids) -> SampleBatch:
         samples: list[Any] = [None] * ids.size
         parts = self._contents.split(ids)
-        wanted = []
+        requests = []
         for number, index in self.indexes(parts).items():
-            rows, places = self._met.present(number, *parts[number], samples)
+            rows, places = self._loaded.present(number, *parts[number], samples)
             if not rows.size:
                 continue
-            if (shard := self._at_hand.get(number)) is not None:
+            if (shard := self._live_shards.get(number)) is not None:
                 self._put(shard, rows, places, samples)
-            elif self._is_whole_here(number, index):
+            elif self._reads_whole_shard(number, index):
                 with self._open.using(number) as opened:
                     self._put(opened, rows, places, samples)
             else:
-                wanted.append(WantedRows(number, self._shards.urls[number], index, rows, places))
+                requests.append(RowRequest(number, self._shards.urls[number], index, rows, places))
         num_bytes = 0
-        if wanted and self._shards.storage is not None:
-            num_bytes = self._read_ranges(wanted, self._shards.storage, samples)
-            self._find_costs(wanted)
+        if requests and self._shards.storage is not None:
+            num_bytes = self._read_ranges(requests, self._shards.storage, samples)
+            self._estimate_costs(requests)
         return SampleBatch(samples, num_bytes)
 
-    def _is_whole_here(self, number: int, index: Index) -> bool:
+    def _reads_whole_shard(self, number: int, index: Index) -> bool:
         """Returns whether a shard is read as a whole, even if samples are read by ranges."""
         # A compressed shard does not allow random access.
         if not is_remote(self._shards.urls[number]) or index.unpacked[0] is not None:
             return True
         return self._fetch == "auto" and self._shards.local_path(number) is not None
 
-    def _opened(self, number: int) -> OpenShard:
+    def _open_shard(self, number: int) -> OpenShard:
         """Fetches and opens a shard; called by the cache of open shards."""
-        known = self._met.get(number)
-        index, copy = self._shards.open_shard(number, known, refuses_stale=not self._contents.is_given)
+        loaded = self._loaded.get(number)
+        index, copy = self._shards.open_shard(number, loaded, refuses_stale=not self._contents.is_given)
         reader = Reader(index, self._shards.options.cache, 1)
         shard = OpenShard(number, self._shards.names[number], index.archive.size, index, reader, copy)
-        if known is None or not known.is_lost:
-            self._met.add(number, index)
-            self._at_hand[number] = shard
+        if loaded is None or not loaded.is_missing:
+            self._loaded.add(number, index)
+            self._live_shards[number] = shard
         return shard
 
     def _put(self, shard: OpenShard, rows: Ids, places: Ids, samples: list[Any]) -> None:
         """Reads samples of a shard on disk into their positions."""
         number = shard.number
-        rows, places = self._met.present(number, rows, places, samples)
+        rows, places = self._loaded.present(number, rows, places, samples)
         try:
-            read = shard.reader.read(rows) if rows.size else []
+            results = shard.reader.read(rows) if rows.size else []
         except AbsentError as error:  # the shard existed when its index was found
-            self._met.add(number, self._shards.lost(number, error))
-            self._met.present(number, rows, places, samples)
+            self._loaded.add(number, self._shards.missing_index(number, error))
+            self._loaded.present(number, rows, places, samples)
             return
-        for place, sample in zip(places.tolist(), read, strict=True):
+        for place, sample in zip(places.tolist(), results, strict=True):
             samples[place] = sample
 
-    def _read_ranges(self, wanted: list[WantedRows], storage: RemoteStorage, samples: list[Any]) -> int:
+    def _read_ranges(self, requests: list[RowRequest], storage: RemoteStorage, samples: list[Any]) -> int:
         """Reads parts of shards, and returns their size in bytes; missing shards may be skipped."""
         try:
-            return read_ranges(wanted, storage, samples)
+            return read_ranges(requests, storage, samples)
         except AbsentError as error:
-            if len(wanted) > 1 and self._shards.options.skips:
-                return sum(self._read_ranges([part], storage, samples) for part in wanted)
-            part = wanted[0]
-            self._met.add(part.number, self._shards.lost(part.number, error))
-            self._met.present(part.number, part.rows, part.places, samples)
+            if len(requests) > 1 and self._shards.options.skips:
+                return sum(self._read_ranges([request], storage, samples) for request in requests)
+            request = requests[0]
+            self._loaded.add(request.number, self._shards.missing_index(request.number, error))
+            self._loaded.present(request.number, request.rows, request.places, samples)
             return 0
 
     def _new_cache(self, stats: FileStats) -> ReadAheadCache[OpenShard]:
-        return ReadAheadCache(weakly(self._opened), len(self._shards.urls), self._limits, stats)
+        return ReadAheadCache(weakly(self._open_shard), len(self._shards.urls), self._limits, stats)
 
-    def _find_costs(self, parts: list[WantedRows]) -> None:
+    def _estimate_costs(self, parts: list[RowRequest]) -> None:
         """Estimates once, from a batch, the cost of an epoch, for a warning."""
         stretch = self._stretch
         # The last samples of an epoch do not represent a whole one.
         if self._advice is not None or stretch is None or stretch.is_short or this_worker()[0] != 0:
             return
-        requests = Requests.of(span for part in parts for span in part.spans()).spans
+        spans = Requests.of(span for part in parts for span in part.spans()).spans
         num_files = self._contents.layout.num_files
         scale = self._epoch_samples / sum(part.rows.size for part in parts)
         size = sum(part.index.archive.size for part in parts) / len(parts)
-        whole = FetchCosts(num_files, round(size * num_files))
-        read = FetchCosts(round(len(requests) * scale), round(sum(span.length for span in requests) * scale))
-        self._advice = advice(whole, read, is_local=stretch.is_local)
+        shards = FetchCosts(num_files, round(size * num_files))
+        ranges = FetchCosts(round(len(spans) * scale), round(sum(span.length for span in spans) * scale))
+        self._advice = advice(shards, ranges, is_local=stretch.is_local)
 
     def _warn_of_costs(self) -> None:
         text = self._advice
@@ -267,7 +267,7 @@ class ShardReading:
             warnings.warn(f"{shards}: {text}", stacklevel=2)
 
 
-def limits_here(shards: Shards) -> CacheLimits:
+def process_limits(shards: Shards) -> CacheLimits:
     """Returns the limits on open shards of this process.
 
     Open shards cannot be evicted, so in a small cache each worker gets a share; otherwise workers would wait
@@ -281,7 +281,7 @@ def limits_here(shards: Shards) -> CacheLimits:
 
 
 @dataclass(frozen=True, eq=False)
-class WantedRows:
+class RowRequest:
     """Rows of one shard to read.
 
     Args:
@@ -305,7 +305,7 @@ class WantedRows:
         return [Span(self.url, *extent) for extent in zip(starts, lengths, strict=True)]
 
 
-def read_ranges(parts: Sequence[WantedRows], storage: RemoteStorage, samples: list[Any]) -> int:
+def read_ranges(parts: Sequence[RowRequest], storage: RemoteStorage, samples: list[Any]) -> int:
     """Reads samples of remote shards into their positions, and returns the number of bytes read.
 
     Each file is read with its header, which must match the index: so an index of another version of the shard
@@ -315,13 +315,13 @@ def read_ranges(parts: Sequence[WantedRows], storage: RemoteStorage, samples: li
         DatasetError: a part cannot be read, a shard was changed, its index is of another version, or a file
             fails its checksum.
     """
-    read = storage.read([span for part in parts for span in part.spans()])
-    data = iter(read)
+    chunks = storage.read([span for part in parts for span in part.spans()])
+    data = iter(chunks)
     for part in parts:
         rows, keys, places = part.rows.tolist(), part.index.keys(part.rows), part.places.tolist()
         for row, key, place in zip(rows, keys, places, strict=True):
             samples[place] = _sample(part.index, row, key, next(data))
-    return sum(map(len, read))
+    return sum(map(len, chunks))
 
 
 def _sample(index: Index, row: int, key: str, data: bytes) -> dict[str, Any]:

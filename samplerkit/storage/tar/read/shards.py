@@ -28,15 +28,15 @@ from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import LocalFile, RemoteStorage
 from samplerkit.storage.tar.format.flaws import Flaw
 from samplerkit.storage.tar.index.archive import INDEX_SUFFIX, Archive
-from samplerkit.storage.tar.index.finding import Cache, empty_index, found_or, kept, make_index
+from samplerkit.storage.tar.index.finding import Cache, cache_index, empty_index, find_or_make, make_index
 from samplerkit.storage.tar.index.index import Index, read_index
 from samplerkit.storage.threads import all_in_threads
 from samplerkit.storage.urls import beside, is_remote
 
-ASKED_AT_A_TIME = 16
+PARALLEL_REQUESTS = 16
 """Shards whose versions or indexes are requested in parallel."""
 
-FETCHED_AT_A_TIME = 2
+PARALLEL_FETCHES = 2
 """Shards that are fetched in parallel; few, since the cache may be small."""
 
 
@@ -104,7 +104,7 @@ class Shards:
             DatasetError: the shard does not exist, differs from the catalogue, or the server does not answer.
         """
         self.require(number)
-        return Archive.found(self.urls[number], self.storage)
+        return Archive.of_url(self.urls[number], self.storage)
 
     def require(self, number: int) -> None:
         """Ensures that a shard is read in the version of the catalogue, if there is one.
@@ -119,8 +119,8 @@ class Shards:
         """Returns the size of each shard; sizes are requested in parallel."""
         if self.catalogue is not None:
             return self.catalogue.sizes
-        found = all_in_threads(self.archive, len(self.urls), ASKED_AT_A_TIME, "samplerkit-version")
-        return np.array([archive.size for archive in found], dtype=np.int64)
+        archives = all_in_threads(self.archive, len(self.urls), PARALLEL_REQUESTS, "samplerkit-version")
+        return np.array([archive.size for archive in archives], dtype=np.int64)
 
     def usual_size(self) -> int | None:
         """Returns the size of the first remote shard, as an estimate for all; None if it is unknown."""
@@ -141,7 +141,7 @@ class Shards:
         # A compressed shard also needs room for its decompressed copy.
         first = next(filter(is_remote, self.names))
         parts = 2 if first.endswith((".gz", ".tgz")) else 1
-        return _room(self.storage.options) // (parts * size)
+        return _cache_bytes(self.storage.options) // (parts * size)
 
     @cached_property
     def numbers(self) -> dict[str, int]:
@@ -159,7 +159,7 @@ class Shards:
         with copy:
             return copy.path
 
-    def known_index(self, number: int) -> Index | None:
+    def lookup_index(self, number: int) -> Index | None:
         """Finds the index of a shard in the cache or next to it, without fetching the shard; None if missing.
 
         Raises:
@@ -170,13 +170,13 @@ class Shards:
             archive = self.archive(number)
             if archive.size == UNKNOWN_SIZE:
                 return None
-            make = partial(self._beside, number, archive)
-            index = found_or(make, archive, self.options.cache, checksums=self.options.checksums)
+            make = partial(self._read_sidecar, number, archive)
+            index = find_or_make(make, archive, self.options.cache, checksums=self.options.checksums)
         except AbsentError as error:
-            return self.lost(number, error)
+            return self.missing_index(number, error)
         return None if index is None else self._accepted(index)
 
-    def lost(self, number: int, error: AbsentError) -> Index:
+    def missing_index(self, number: int, error: AbsentError) -> Index:
         """Returns the index of a missing shard: one without samples and with a flaw.
 
         Raises:
@@ -192,13 +192,13 @@ class Shards:
         return empty_index(Archive(name, 0, 0, None, ""), flaw)
 
     def open_shard(
-        self, number: int, known: Index | None = None, *, refuses_stale: bool
+        self, number: int, loaded: Index | None = None, *, refuses_stale: bool
     ) -> tuple[Index, LocalFile | None]:
         """Fetches a whole shard if it is remote, and finds or builds its index.
 
         Args:
             number: the number of the shard.
-            known: its index, if it was loaded before.
+            loaded: its index, if it was loaded before.
             refuses_stale: whether an index next to the shard that is of another version is an error, since it
                 was used already; otherwise it is ignored with a warning.
 
@@ -208,8 +208,8 @@ class Shards:
         Raises:
             DatasetError: the shard cannot be read, or has a flaw and flaws are errors.
         """
-        if known is not None and known.is_lost:
-            return known, None
+        if loaded is not None and loaded.is_missing:
+            return loaded, None
         url, storage, copy = self.urls[number], self.storage, None
         try:
             self.require(number)
@@ -218,12 +218,12 @@ class Shards:
             else:
                 copy = storage.fetch(url)
                 archive = Archive.of(self.names[number], copy.path, storage.version(url).tag)
-            index = _again(known, archive) or self._of_shard(number, archive, refuses_stale=refuses_stale)
+            index = _reuse(loaded, archive) or self._local_index(number, archive, refuses_stale=refuses_stale)
             return self._accepted(index), copy
         except AbsentError as error:
-            return self.lost(number, error), None
+            return self.missing_index(number, error), None
 
-    def _beside(self, number: int, archive: Archive) -> Index | None:
+    def _read_sidecar(self, number: int, archive: Archive) -> Index | None:
         """Returns the index next to a remote shard, by one request.
 
         Only the size of the shard is compared, so the index is not certain: headers in the shard are
@@ -249,12 +249,12 @@ class Shards:
             )
         return index if index is not None and index.serves(self.options.checksums) else None
 
-    def _of_shard(self, number: int, archive: Archive, *, refuses_stale: bool) -> Index:
+    def _local_index(self, number: int, archive: Archive, *, refuses_stale: bool) -> Index:
         """Returns the index of a shard that is on this machine; an index next to it is tried first."""
         cache, checksums = self.options.cache, self.options.checksums
         make = partial(make_index, archive, cache)
-        index = found_or(
-            lambda: self._beside(number, archive) or make(checksums=checksums),
+        index = find_or_make(
+            lambda: self._read_sidecar(number, archive) or make(checksums=checksums),
             archive,
             cache,
             checksums=checksums,
@@ -269,7 +269,7 @@ class Shards:
             else:
                 warnings.warn(f"{index.stale()}; it is not used", stacklevel=2)
                 index = make(checksums=checksums)
-            kept(index, cache)
+            cache_index(index, cache)
         return replace(index, archives=(archive,))
 
     def _accepted(self, index: Index) -> Index:
@@ -280,22 +280,22 @@ class Shards:
         return replace(index, arrays={name: array for name, array in index.arrays.items() if name != "crc"})
 
 
-def _room(options: RemoteOptions) -> int:
+def _cache_bytes(options: RemoteOptions) -> int:
     """Returns about how many bytes the cache on disk may hold."""
     if options.max_cache_bytes is not None:
         return options.max_cache_bytes
     folder = Path(options.cache or user_cache_folder()).absolute()
-    there = next(place for place in (folder, *folder.parents) if place.exists())
-    return shutil.disk_usage(there).free // 2
+    existing = next(place for place in (folder, *folder.parents) if place.exists())
+    return shutil.disk_usage(existing).free // 2
 
 
-def _again(known: Index | None, archive: Archive) -> Index | None:
+def _reuse(index: Index | None, archive: Archive) -> Index | None:
     """Returns an index that was loaded before if it is certain and the archive is unchanged, else None."""
-    if known is None or not known.is_certain:
+    if index is None or not index.is_certain:
         return None
-    before = known.archive
-    is_same = (before.size, before.version) == (archive.size, archive.version) and archive.tag != ""
-    return replace(known, archives=(archive,)) if is_same else None
+    previous = index.archive
+    is_same = (previous.size, previous.version) == (archive.size, archive.version) and archive.tag != ""
+    return replace(index, archives=(archive,)) if is_same else None
 
 
 def archive_names(

@@ -30,7 +30,7 @@ INDEX_SUFFIX: Final = ".skidx"
 _MOST_BYTES: Final = 1 << 30
 
 
-class Kept(Protocol):
+class IndexContent(Protocol):
     """The content of an index: a dataclass of arrays and JSON values, saved by the names of its fields."""
 
     def __len__(self) -> int:
@@ -40,7 +40,7 @@ class Kept(Protocol):
         """Whether the index can belong to a file of `size` bytes."""
 
 
-Indexed = TypeVar("Indexed", bound=Kept)
+Indexed = TypeVar("Indexed", bound=IndexContent)
 
 
 @final
@@ -66,21 +66,21 @@ class IndexKind(Generic[Indexed]):
         Raises:
             DatasetError: the file cannot be read, or the index next to it does not belong to it.
         """
-        found = self._beside(stored)
-        if found is not None:
-            return found
-        version, kept = stored.version, self._kept(stored)
+        sidecar = self._read_sidecar(stored)
+        if sidecar is not None:
+            return sidecar
+        version, cache_path = stored.version, self._cache_path(stored)
         if version:
             with suppress(OSError, UnreadableFileError, DatasetError):
-                known = self._read(kept, stored, version)
-                if known is not None:
-                    return known
+                cached = self._read(cache_path, stored, version)
+                if cached is not None:
+                    return cached
         with stored.here() as path:
-            made = guarded(stored.name, "read", lambda: self.make(path, stored.size))
+            indexed = guarded(stored.name, "read", lambda: self.make(path, stored.size))
         if version:
             with suppress(OSError):  # without a cache, each process indexes the file itself
-                self.write(kept, stored, made, version)
-        return made
+                self.write(cache_path, stored, indexed, version)
+        return indexed
 
     def write(self, path: Path, stored: Stored, indexed: Indexed, version: str = "") -> None:
         """Writes an index.
@@ -99,31 +99,31 @@ class IndexKind(Generic[Indexed]):
         meta = {"kind": self.name, "size": stored.size, "version": version, "values": values}
         write_arrays(path, meta, columns)
 
-    def _kept(self, stored: Stored) -> Path:
+    def _cache_path(self, stored: Stored) -> Path:
         name = os.path.realpath(stored.path) if stored.storage is None else identity(stored.path)
         digest = hashlib.blake2b(os.fsencode(name), digest_size=10, person=self.name.encode()).hexdigest()
         return user_cache_folder() / self.name / f"{digest}{INDEX_SUFFIX}"
 
-    def _beside(self, stored: Stored) -> Indexed | None:
+    def _read_sidecar(self, stored: Stored) -> Indexed | None:
         name = f"{stored.name}{INDEX_SUFFIX}"
         hint = "delete it, and write it again with dataset.save_indexes()"
         try:
             if stored.storage is None:
-                found = self._read(Path(name), stored)
+                indexed = self._read(Path(name), stored)
             else:
                 data = stored.storage.read_shared(beside(stored.path, INDEX_SUFFIX), _MOST_BYTES)
                 if data is None:
                     return None
                 with on_disk(data) as path:
-                    found = self._read(path, stored)
+                    indexed = self._read(path, stored)
         except (OSError, UnreadableFileError) as error:
             if isinstance(error, OSError) and error.errno in {errno.ENOENT, errno.ENAMETOOLONG}:
                 return None
             raise DatasetError(name, f"cannot be read ({error})", hint=hint) from error
-        if found is None:
+        if indexed is None:
             problem = f"is of another state of the file, which has {stored.size} bytes"
             raise DatasetError(name, problem, hint=hint)
-        return found
+        return indexed
 
     def _read(self, path: Path, stored: Stored, version: str | None = None) -> Indexed | None:
         """Reads an index; None if it is of another file.
