@@ -95,7 +95,7 @@ def __getattr__(name: str) -> _typing.Any:
     """Imports a public name when it is first used, so that orders do not wait for torch."""
     if name not in _names.PUBLIC:
         raise AttributeError(f"module 'samplerkit' has no attribute {name!r}")
-    globals()[name] = value = _names.found(_names.PUBLIC[name], name)
+    globals()[name] = value = _names.load(_names.PUBLIC[name], name)
     return value
 
 

@@ -40,7 +40,7 @@ class SamplerkitError(Exception):
         self.hint = hint
         message = f"{place}: {problem}" if problem else place
         if value is not SamplerkitError._absent:
-            message += f", got {_shown(value)}"
+            message += f", got {_short_repr(value)}"
         super().__init__(f"{message}; {hint}" if hint else message)
 
     def __str__(self) -> str:
@@ -114,7 +114,7 @@ class StateError(SamplerkitError, RuntimeError):
     ) -> None:
         place, value = f"state: {field}" if problem else field, saved
         if current is not SamplerkitError._absent:
-            problem = f"{problem}: saved {_shown(saved)}, here {_shown(current)}"
+            problem = f"{problem}: saved {_short_repr(saved)}, here {_short_repr(current)}"
             value = SamplerkitError._absent
         super().__init__(place, problem, value, hint=hint)
         self.field = field
@@ -136,7 +136,7 @@ def note_once(error: BaseException, note: str) -> None:
         error.add_note(note)
 
 
-def _shown(value: Any) -> str:
+def _short_repr(value: Any) -> str:
     if type(value) in {list, tuple}:
         # Each entry takes at least one character, so the entries that are cut off would not be shown.
         value = value[:_LONGEST_VALUE]

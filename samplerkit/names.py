@@ -1,4 +1,4 @@
-"""The modules of the public names and of the algorithms; `found` imports one when it is first needed."""
+"""The modules of the public names and of the algorithms; `load` imports one when it is first needed."""
 
 from __future__ import annotations
 
@@ -96,11 +96,11 @@ ALGORITHMS = {
 """The module of each algorithm, by id, and the class that evaluates its chains."""
 
 
-def found(module: str, name: str) -> Any:
+def load(module: str, name: str) -> Any:
     """Imports an attribute of a module of the package.
 
     Example:
-        >>> found(*ALGORITHMS["samplerkit-1"]).__name__
+        >>> load(*ALGORITHMS["samplerkit-1"]).__name__
         'Chain'
     """
     return getattr(import_module(f"samplerkit.{module}"), name)

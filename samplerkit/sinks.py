@@ -13,7 +13,7 @@ from typing import Any
 Sink = Callable[[Mapping[str, float], int], None]
 """A function of metrics, as returned by `Loader.figures`, and the training step."""
 
-_OF_SOURCES = ("share", "passes", "tokens")
+_SOURCE_METRICS = ("share", "passes", "tokens")
 """Metrics that exist once for each source."""
 
 
@@ -84,11 +84,11 @@ def opentelemetry(meter: Any, prefix: str = "samplerkit.", **attributes: str | i
 
     def sink(figures: Mapping[str, float], step: int) -> None:
         for name, value in {**figures, "step": step}.items():
-            called, more = _labelled(name)
-            called = prefix + called.replace("/", ".")
-            if called not in gauges:
-                gauges[called] = meter.create_gauge(called)
-            gauges[called].set(value, attributes={**attributes, **more})
+            gauge_name, extra = _split_source(name)
+            gauge_name = prefix + gauge_name.replace("/", ".")
+            if gauge_name not in gauges:
+                gauges[gauge_name] = meter.create_gauge(gauge_name)
+            gauges[gauge_name].set(value, attributes={**attributes, **extra})
 
     return sink
 
@@ -118,17 +118,17 @@ def prometheus(gauge: Callable[..., Any], prefix: str = "samplerkit_", **labels:
 
     def sink(figures: Mapping[str, float], step: int) -> None:
         for name, value in {**figures, "step": step}.items():
-            called, more = _labelled(name)
-            called = prefix + re.sub(r"\W", "_", called)
-            if called not in gauges:
-                gauges[called] = gauge(called, called, (*labels, *more))
-            all_labels = {**labels, **more}
-            (gauges[called].labels(**all_labels) if all_labels else gauges[called]).set(value)
+            gauge_name, extra = _split_source(name)
+            gauge_name = prefix + re.sub(r"\W", "_", gauge_name)
+            if gauge_name not in gauges:
+                gauges[gauge_name] = gauge(gauge_name, gauge_name, (*labels, *extra))
+            all_labels = {**labels, **extra}
+            (gauges[gauge_name].labels(**all_labels) if all_labels else gauges[gauge_name]).set(value)
 
     return sink
 
 
-def _labelled(name: str) -> tuple[str, dict[str, str]]:
+def _split_source(name: str) -> tuple[str, dict[str, str]]:
     """Splits the source off the name of a metric, so that it becomes a label."""
-    called, _, source = name.partition("/")
-    return (called, {"source": source}) if called in _OF_SOURCES else (name, {})
+    kind, _, source = name.partition("/")
+    return (kind, {"source": source}) if kind in _SOURCE_METRICS else (name, {})

@@ -13,7 +13,7 @@ import numpy as np
 
 from samplerkit.batches.budget import Buckets, upper_of
 from samplerkit.batches.cutting import SHORTS, Short, repeats_in, spread
-from samplerkit.batches.lengths import Histogram, SampleLengths, found_lengths
+from samplerkit.batches.lengths import Histogram, SampleLengths, find_lengths
 from samplerkit.batches.plan import Measure
 from samplerkit.batches.recipe import (
     DEFAULT_WINDOW,
@@ -34,7 +34,7 @@ from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 
 
-def kinds_of(given: Any) -> tuple[tuple[Any, ...], SampleLengths]:
+def number_keys(given: Any) -> tuple[tuple[Any, ...], SampleLengths]:
     """Gives the keys that occur, and for each sample the number of its key.
 
     Args:
@@ -45,7 +45,7 @@ def kinds_of(given: Any) -> tuple[tuple[Any, ...], SampleLengths]:
         ArgumentValueError: an array of another shape, or of floats that hold NaN.
 
     Example:
-        >>> keys, numbers = kinds_of([(64, 64), (64, 96), (64, 64)])
+        >>> keys, numbers = number_keys([(64, 64), (64, 96), (64, 64)])
         >>> keys, numbers.at(np.arange(3))
         (((64, 64), (64, 96)), array([0, 1, 0]))
     """
@@ -56,11 +56,11 @@ def kinds_of(given: Any) -> tuple[tuple[Any, ...], SampleLengths]:
         array = np.asarray(given) if hasattr(given, "__array__") else None
     except (TypeError, RuntimeError):  # a tensor on a device
         raise ArgumentTypeError("keys", problem, given) from None
-    values, numbers = _of_list(list(given)) if array is None else _of_array(array)
+    values, numbers = _number_list(list(given)) if array is None else _number_array(array)
     return values, SampleLengths(numbers, "keys")
 
 
-def _of_array(array: np.ndarray[Any, Any]) -> tuple[tuple[Any, ...], np.ndarray[Any, Any]]:
+def _number_array(array: np.ndarray[Any, Any]) -> tuple[tuple[Any, ...], np.ndarray[Any, Any]]:
     if array.ndim not in {1, 2} or array.dtype.kind not in "iubUSf":
         raise ArgumentValueError(
             "keys", "must be numbers or strings of shape (n,) or (n, k)", (array.dtype.name, array.shape)
@@ -70,11 +70,11 @@ def _of_array(array: np.ndarray[Any, Any]) -> tuple[tuple[Any, ...], np.ndarray[
         raise ArgumentValueError(f"keys[{first}]", "must not be NaN", float("nan"))
     values, numbers = np.unique(array, axis=0, return_inverse=True)
     listed = values.tolist()
-    kinds = tuple(tuple(key) if isinstance(key, list) else key for key in listed)
-    return kinds, numbers.reshape(-1)
+    keys = tuple(tuple(key) if isinstance(key, list) else key for key in listed)
+    return keys, numbers.reshape(-1)
 
 
-def _of_list(given: Any) -> tuple[tuple[Any, ...], np.ndarray[Any, Any]]:
+def _number_list(given: Any) -> tuple[tuple[Any, ...], np.ndarray[Any, Any]]:
     seen: dict[Any, int] = {}
     numbers = np.empty(len(given), dtype=np.int64)
     for place, key in enumerate(given):
@@ -87,7 +87,7 @@ def _of_list(given: Any) -> tuple[tuple[Any, ...], np.ndarray[Any, Any]]:
     return tuple(seen), numbers
 
 
-_MOST_SAMPLES = 1 << 31
+_MAX_SAMPLES = 1 << 31
 
 
 @final
@@ -143,8 +143,8 @@ class BucketBatches(BatchRecipe):
             raise ArgumentValueError(
                 "lengths", "cannot be given with keys", type(self.lengths), hint="leave them out"
             )
-        by_default = "merge" if self.keys is None else "keep"
-        short = by_default if self.short is None else self.short
+        default = "merge" if self.keys is None else "keep"
+        short = default if self.short is None else self.short
         arguments.choice("short", short, SHORTS)
         if self.keys is not None and short == "merge":
             raise ArgumentValueError("short", "would mix keys", short, hint='say "keep" or "drop"')
@@ -154,7 +154,7 @@ class BucketBatches(BatchRecipe):
         object.__setattr__(self, "batch_size", self._checked_sizes())
 
     def prepared(self, dataset: Any, chosen: SampleSet | None, abreast: int, kept: TableCache) -> Prepared:
-        lengths, measure = self._measured(dataset, kept)
+        lengths, measure = self._measure(dataset, kept)
         histogram = lengths.histogram_of(chosen)
         self._require_fit(histogram)
         sizes = self._sizes  # for windows too: a key without a size is an error here, and not in a worker
@@ -166,22 +166,22 @@ class BucketBatches(BatchRecipe):
         starts = np.append(before[first], before[-1])
         buckets = Buckets(starts, histogram.values[first], sizes[number[first]])
         members = SortedMembers(lengths, chosen, histogram, kept)
-        whole = partial(StaticPlan, measure, abreast, self.num_batches, members)
-        return Prepared(measure, whole=partial(whole, buckets=buckets, short=self.short))
+        make_plan = partial(StaticPlan, measure, abreast, self.num_batches, members)
+        return Prepared(measure, plan=partial(make_plan, buckets=buckets, short=self.short))
 
-    def _measured(self, dataset: Any, kept: TableCache) -> tuple[SampleLengths, Measure]:
+    def _measure(self, dataset: Any, cache: TableCache) -> tuple[SampleLengths, Measure]:
         if self.keys is not None:
-            (keys, numbers), size = self._kinds, len(Layout.of(dataset))
+            (keys, numbers), size = self._numbered_keys, len(Layout.of(dataset))
             if numbers.size != size:
                 problem = f"must be one for each of the {size} samples of the dataset"
                 raise DatasetError("keys", problem, numbers.size)
             return numbers, Measure(numbers, keys=keys)
-        lengths = found_lengths(self.lengths, dataset, kept, pairs_hint="use TokenBatches, or keys=")
+        lengths = find_lengths(self.lengths, dataset, cache, pairs_hint="use TokenBatches, or keys=")
         # As many as of longer samples: a batch that is split, or whose repeats are dealt to several, may hold
         # only what completed it from a shorter bucket.
         sizes = np.maximum.accumulate(self._sizes[::-1])[::-1]
-        most = partial(_most, self._ends, sizes)
-        return lengths, Measure(lengths, upper=partial(upper_of, self._ends), most=most)
+        max_samples = partial(_max_samples, self._ends, sizes)
+        return lengths, Measure(lengths, upper=partial(upper_of, self._ends), cap=max_samples)
 
     def _require_fit(self, histogram: Histogram) -> None:
         longest, last = int(histogram.values.max(initial=0)), int(self._ends.max(initial=0))
@@ -194,8 +194,8 @@ class BucketBatches(BatchRecipe):
         repeats = repeats_in(ids)
         number = np.searchsorted(self._ends, lengths)
         firsts = np.arange(ids.size) if repeats is None else repeats.firsts
-        places, of_bucket = np.lexsort((firsts, -number)), self._sizes
-        sizes = of_bucket[number[places]]
+        places, bucket_sizes = np.lexsort((firsts, -number)), self._sizes
+        sizes = bucket_sizes[number[places]]
         if self.short == "merge":
             return spread(places, sizes, repeats)
         edges = [0, *(np.flatnonzero(np.diff(number[places])) + 1).tolist(), ids.size]
@@ -203,24 +203,24 @@ class BucketBatches(BatchRecipe):
         for begin, end in pairwise(edges):
             batches += spread(places[begin:end], sizes[begin:end], repeats)
         if self.short == "drop":
-            batches = [batch for batch in batches if batch.size == of_bucket[number[batch[0]]]]
+            batches = [batch for batch in batches if batch.size == bucket_sizes[number[batch[0]]]]
         return batches
 
     @cached_property
-    def _kinds(self) -> tuple[tuple[Any, ...], SampleLengths]:
-        return kinds_of(self.keys)
+    def _numbered_keys(self) -> tuple[tuple[Any, ...], SampleLengths]:
+        return number_keys(self.keys)
 
     @cached_property
     def _ends(self) -> Ids:
         """The longest length of each bucket. Keys have their numbers for lengths, and a bucket each."""
-        return np.asarray(self.boundaries) if self.keys is None else np.arange(len(self._kinds[0]))
+        return np.asarray(self.boundaries) if self.keys is None else np.arange(len(self._numbered_keys[0]))
 
     @property
     def _sizes(self) -> Ids:
         """The batch size of each bucket."""
         if not isinstance(self.batch_size, Mapping):
             return np.broadcast_to(np.asarray(self.batch_size), self._ends.shape)
-        keys, _ = self._kinds
+        keys, _ = self._numbered_keys
         missing = [key for key in keys if key not in self.batch_size]
         if missing:
             raise ArgumentValueError(
@@ -234,14 +234,12 @@ class BucketBatches(BatchRecipe):
             if self.keys is None:
                 raise ArgumentTypeError("batch_size", "must be a number, or one for each boundary", given)
             named = ((key, f"batch_size[{key!r}]", size) for key, size in given.items())
-            return {key: arguments.positive(name, size, _MOST_SAMPLES) for key, name, size in named}
+            return {key: arguments.positive(name, size, _MAX_SAMPLES) for key, name, size in named}
         if hasattr(given, "__index__") and not np.ndim(given):
-            return arguments.positive("batch_size", given, _MOST_SAMPLES)
+            return arguments.positive("batch_size", given, _MAX_SAMPLES)
         if self.keys is not None or isinstance(given, str | bytes) or not arguments.is_iterable(given):
             raise ArgumentTypeError("batch_size", "must be a number, or one for each bucket", given)
-        sizes = [
-            arguments.positive(f"batch_size[{at}]", size, _MOST_SAMPLES) for at, size in enumerate(given)
-        ]
+        sizes = [arguments.positive(f"batch_size[{at}]", size, _MAX_SAMPLES) for at, size in enumerate(given)]
         if len(sizes) != (count := len(np.asarray(self.boundaries))):
             problem = f"must be one for each of the {count} boundaries"
             raise ArgumentValueError("batch_size", problem, len(sizes))
@@ -255,6 +253,6 @@ def _boundaries(given: Any) -> tuple[int, ...]:
     return tuple(array.tolist())
 
 
-def _most(boundaries: Ids, sizes: Ids, lengths: Ids) -> Ids:
+def _max_samples(boundaries: Ids, sizes: Ids, lengths: Ids) -> Ids:
     at = np.minimum(np.searchsorted(boundaries, lengths), boundaries.size - 1)
     return np.where(lengths > boundaries[-1], 0, sizes[at])

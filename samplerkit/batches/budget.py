@@ -17,7 +17,7 @@ from samplerkit.order.typing import Ids
 Cost = Callable[[Ids], Any]
 """A user's cost of samples: one number each, for int64 lengths of shape (m,) or pairs of shape (m, 2)."""
 
-_MOST = 1 << 31
+_MAX = 1 << 31
 
 
 @final
@@ -58,13 +58,13 @@ class Budget:
         """
         padded = self.padded(lengths)
         if self.cost is not None:
-            return _costs_of_a_user(self.cost, padded)
+            return _user_costs(self.cost, padded)
         if padded.ndim == 2:
             padded = padded.sum(axis=1)
         if self.quadratic is None:
             return padded
         # A pair may be longer than any sample: so it is above every budget, and its square within 64 bits.
-        padded = np.minimum(padded, _MOST)
+        padded = np.minimum(padded, _MAX)
         return padded * self.quadratic + padded * padded
 
     def sizes(self, lengths: Ids, least: int = 0) -> Ids:
@@ -72,15 +72,15 @@ class Budget:
         costs = self.costs(lengths)
         budget = self.max_tokens * (self.quadratic or 1) if self.cost is None else self.max_tokens
         if costs.dtype.kind == "f":
-            sizes = np.minimum(np.floor_divide(budget, np.maximum(costs, budget / _MOST)), _MOST)
+            sizes = np.minimum(np.floor_divide(budget, np.maximum(costs, budget / _MAX)), _MAX)
             sizes = sizes.astype(np.int64)
         else:
-            sizes = np.minimum(budget // np.maximum(costs, 1), _MOST)
+            sizes = np.minimum(budget // np.maximum(costs, 1), _MAX)
         if self.max_samples is not None:
             sizes = np.minimum(sizes, self.max_samples)
         rounded = np.where(sizes >= self.count_multiple, sizes - sizes % self.count_multiple, sizes)
-        found: Ids = np.maximum(rounded, least)
-        return found
+        result: Ids = np.maximum(rounded, least)
+        return result
 
     def longest(self) -> int:
         """Gives the largest length of which one sample fits; 0 if none does."""
@@ -88,7 +88,7 @@ class Budget:
         return bisect_left(lengths, True, key=lambda length: self.sizes(np.array([length]))[0] == 0)
 
 
-def _costs_of_a_user(cost: Cost, lengths: Ids) -> np.ndarray[Any, Any]:
+def _user_costs(cost: Cost, lengths: Ids) -> np.ndarray[Any, Any]:
     problem = f"must give one number for each of {lengths.shape[0]} lengths"
     hint = "write it with numpy's arithmetic on int64 lengths of shape (m,), or (m, 2) for pairs"
     try:
@@ -174,9 +174,9 @@ def buckets_of(histogram: Histogram, budget: Budget, waste: float, pool: int, lo
     sizes = budget.sizes(values)
     # The longest come first, and so do those of which not even one fits into a batch.
     first = int(np.count_nonzero(sizes == 0))
-    starts, uppers, chosen = [], [], []
+    starts, uppers, batch_sizes = [], [], []
     if first and long == "alone":
-        starts, uppers, chosen = [0], [int(values[0])], [1]
+        starts, uppers, batch_sizes = [0], [int(values[0])], [1]
     if first and long == "truncate":
         longest = budget.longest()
         values = np.minimum(values, longest)
@@ -184,21 +184,21 @@ def buckets_of(histogram: Histogram, budget: Budget, waste: float, pool: int, lo
         first = 0
     padded = budget.padded(values).tolist()
     # `bisect` requires ascending numbers.
-    down, sums = [-length for length in padded], before.tolist()
+    negated, sums = [-length for length in padded], before.tolist()
     # With "drop" those above the budget are in no bucket: the first bucket begins after them.
     at = first
     while at < values.size:
         upper, size = padded[at], int(sizes[at])
         least = upper - waste * upper
         # Samples padded to the same length waste nothing: so a bucket holds at least one length.
-        by_waste = bisect_left(down, -least) if least < upper else bisect_right(down, -upper)
+        by_waste = bisect_left(negated, -least) if least < upper else bisect_right(negated, -upper)
         by_pool = bisect_left(sums, sums[at] + pool * size)
         starts.append(int(before[at]))
         uppers.append(int(values[at]))
-        chosen.append(size)
+        batch_sizes.append(size)
         at = max(by_waste, min(by_pool, values.size))
     ends = np.array([*starts, int(before[-1])], dtype=np.int64)
-    return Buckets(ends, np.array(uppers, dtype=np.int64), np.array(chosen, dtype=np.int64))
+    return Buckets(ends, np.array(uppers, dtype=np.int64), np.array(batch_sizes, dtype=np.int64))
 
 
 def upper_of(uppers: Ids, lengths: Ids) -> Ids:

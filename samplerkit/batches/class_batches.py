@@ -15,7 +15,7 @@ from samplerkit.batches.sample_set import SampleSet
 from samplerkit.batches.table_cache import TableCache
 from samplerkit.batches.window_plan import WindowContext
 from samplerkit.errors import CompositionError, DatasetError, NotSupportedError
-from samplerkit.order.files import KeptBlocks, permuted_within
+from samplerkit.order.files import BlockCache, permuted_within
 from samplerkit.order.intervals import edges_of, groups, interval_of, numbers_in
 from samplerkit.order.keys import Key
 from samplerkit.order.layout import Layout
@@ -87,16 +87,16 @@ class ClassBatches(BatchRecipe):
         if values.size < self.num_class:
             problem = f"is more than the {values.size} classes that there are"
             raise DatasetError("num_class", problem, self.num_class)
-        few = np.flatnonzero(counts < self.num_val)
-        if few.size:
-            problem = f"is more than the {int(counts[few[0]])} samples of class {values[few[0]].item()!r}"
+        small = np.flatnonzero(counts < self.num_val)
+        if small.size:
+            problem = f"is more than the {int(counts[small[0]])} samples of class {values[small[0]].item()!r}"
             hint = "say a smaller one, or leave such classes out by a SubsetRandomSampler"
             raise DatasetError("num_val", problem, self.num_val, hint=hint)
         members = ids[np.argsort(numbers, kind="stable")]
         length = self.num_batches or max(1, ids.size // (self.num_class * self.num_val))
         sizes = self.num_class, self.num_val
-        whole = partial(ClassPlan, Measure(), abreast, members, counts, sizes, length)
-        return Prepared(Measure(labels=labels), whole=whole)
+        make_plan = partial(ClassPlan, Measure(), abreast, members, counts, sizes, length)
+        return Prepared(Measure(labels=labels), plan=make_plan)
 
     def cut(self, ids: Ids, lengths: Ids, context: WindowContext) -> list[Ids]:
         """Refuses windows: a few samples in their order need not hold P classes."""
@@ -127,69 +127,69 @@ class ClassPlan(BatchPlan):
 
     def __post_init__(self) -> None:
         self._starts = edges_of(self.counts)
-        self._classes, self._each = self.sizes
-        self._of_members, self._of_classes = map(KeptBlocks, self.keys)
+        self._classes, self._per_class = self.sizes
+        self._member_blocks, self._class_blocks = map(BlockCache, self.keys)
         # A round holds as many batches as it has classes for; other classes are left over each time.
-        self._in_a_round = self.counts.size // self._classes
+        self._per_round = self.counts.size // self._classes
 
     def __len__(self) -> int:
         return self.length
 
     @property
     def num_draws(self) -> int:
-        return self.length * self._classes * self._each
+        return self.length * self._classes * self._per_class
 
     def samples(self, numbers: Ids) -> BatchSamples:
-        size = self._classes * self._each
+        size = self._classes * self._per_class
         positions = (numbers[:, None] * size + np.arange(size)).reshape(-1)
-        turns, classes = self._classes_at(positions[:: self._each])
+        turns, classes = self._classes_at(positions[:: self._per_class])
         # The next samples of a pass over the class, or of a new pass.
-        passes, parts = np.divmod(turns, self.counts[classes] // self._each)
-        rows = (parts[:, None] * self._each + np.arange(self._each)).reshape(-1)
-        rows = self._members_in(classes, passes, np.repeat(np.arange(classes.size), self._each), rows)
-        ids = self.members[np.repeat(self._starts[classes], self._each) + rows]
+        passes, parts = np.divmod(turns, self.counts[classes] // self._per_class)
+        rows = (parts[:, None] * self._per_class + np.arange(self._per_class)).reshape(-1)
+        rows = self._members_in(classes, passes, np.repeat(np.arange(classes.size), self._per_class), rows)
+        ids = self.members[np.repeat(self._starts[classes], self._per_class) + rows]
         return BatchSamples(ids, positions, np.arange(numbers.size + 1) * size)
 
     def passes_at(self, draws: Ids) -> Ids:
         turns, classes = self._classes_at(draws)
-        return turns // (self.counts[classes] // self._each)
+        return turns // (self.counts[classes] // self._per_class)
 
     def locate(self, ids: Ids) -> Located:
         # The inverse of `samples`: from a member to its part of each pass over the class, from there to the
         # round in which that part is due, and to the batch of the round in which the class has a seat.
         which, at = Occurrences(self.members).locate(ids)
         classes = interval_of(self._starts, at)
-        rounds, parts = -(-self.length // self._in_a_round), self.counts[classes] // self._each
+        rounds, parts = -(-self.length // self._per_round), self.counts[classes] // self._per_class
         times = -(-rounds // parts)
-        passes, each = numbers_in(np.zeros_like(times), times), np.repeat(np.arange(times.size), times)
-        which, classes, parts = which[each], classes[each], parts[each]
-        rows = at[each] - self._starts[classes]
-        part = self._members_in(classes, passes, np.arange(rows.size), rows, inverse=True) // self._each
+        passes, index = numbers_in(np.zeros_like(times), times), np.repeat(np.arange(times.size), times)
+        which, classes, parts = which[index], classes[index], parts[index]
+        rows = at[index] - self._starts[classes]
+        part = self._members_in(classes, passes, np.arange(rows.size), rows, inverse=True) // self._per_class
         turns = passes * parts + part
         due = np.flatnonzero((part < parts) & (turns < rounds))
-        slots = self._in_rounds(turns[due], classes[due], inverse=True) // self._classes
-        numbers = turns[due] * self._in_a_round + slots
-        is_there = (slots < self._in_a_round) & (numbers < self.length)
-        return which[due[is_there]], numbers[is_there]
+        slots = self._permute_rounds(turns[due], classes[due], inverse=True) // self._classes
+        numbers = turns[due] * self._per_round + slots
+        exists = (slots < self._per_round) & (numbers < self.length)
+        return which[due[exists]], numbers[exists]
 
     def _classes_at(self, draws: Ids) -> tuple[Ids, Ids]:
         """Gives the round of each draw, and its class."""
-        numbers, places = np.divmod(draws, self._classes * self._each)
-        turns, slots = np.divmod(numbers, self._in_a_round)
-        seats = slots * self._classes + places // self._each
-        return turns, self._in_rounds(turns, seats)
+        numbers, places = np.divmod(draws, self._classes * self._per_class)
+        turns, slots = np.divmod(numbers, self._per_round)
+        seats = slots * self._classes + places // self._per_class
+        return turns, self._permute_rounds(turns, seats)
 
-    def _in_rounds(self, turns: Ids, seats: Ids, *, inverse: bool = False) -> Ids:
+    def _permute_rounds(self, turns: Ids, seats: Ids, *, inverse: bool = False) -> Ids:
         """Gives the class in each seat of a round; or the seat of each class."""
         classes = np.empty_like(seats)
-        for turn, mine in groups(turns):
-            block = self._of_classes.block(turn, 0, self.counts.size)
-            classes[mine] = block.permuted(seats[mine], inverse=inverse)
+        for turn, at in groups(turns):
+            block = self._class_blocks.block(turn, 0, self.counts.size)
+            classes[at] = block.permuted(seats[at], inverse=inverse)
         return classes
 
-    def _members_in(self, classes: Ids, passes: Ids, which: Ids, rows: Ids, *, inverse: bool = False) -> Ids:
-        """Permutes rows[i] of the members of a class in a pass over it, those at which[i]."""
+    def _members_in(self, classes: Ids, passes: Ids, index: Ids, rows: Ids, *, inverse: bool = False) -> Ids:
+        """Permutes rows[i] of the members of a class in a pass over it, those at index[i]."""
         sizes = self.counts[classes]
-        each = classes.tolist(), passes.tolist(), sizes.tolist()
-        blocks = [*map(self._of_members.block, *each)]
-        return permuted_within(blocks, which, rows, inverse=inverse)
+        columns = classes.tolist(), passes.tolist(), sizes.tolist()
+        blocks = [*map(self._member_blocks.block, *columns)]
+        return permuted_within(blocks, index, rows, inverse=inverse)

@@ -51,8 +51,8 @@ class Cuts:
         places, numbers, ends = [], [0], []
         place = 0
         for bucket_end, size in zip(starts[1:].tolist(), sizes.tolist(), strict=True):
-            left = max(0, bucket_end - place)
-            count = left // size if short == "drop" else -(-left // size)
+            remaining = max(0, bucket_end - place)
+            count = remaining // size if short == "drop" else -(-remaining // size)
             places.append(place)
             numbers.append(numbers[-1] + count)
             cut = place + count * size
@@ -101,36 +101,36 @@ class Groups:
 
     def __init__(self, count: int, abreast: int, key: Key | None, index: int = 0) -> None:
         self._abreast = abreast
-        whole, self._short = divmod(count, abreast)
-        self._whole = whole * abreast
-        self._groups = None if key is None else Permuted(whole, key, index)
-        self._cut_out = self._whole
+        full, self._short = divmod(count, abreast)
+        self._num_full = full * abreast
+        self._groups = None if key is None else Permuted(full, key, index)
+        self._short_at = self._num_full
         if key is not None and self._short:
-            self._cut_out = abreast * int(scaled(key.words(1, index, 1), whole + 1)[0])
+            self._short_at = abreast * int(scaled(key.words(1, index, 1), full + 1)[0])
 
     def forward(self, numbers: Ids) -> Ids:
         """Gives the batch, counted from the longest, that comes at each number."""
         if self._groups is None:
             return numbers
         group, within = np.divmod(numbers, self._abreast)
-        is_whole = numbers < self._whole
-        group[is_whole] = self._groups.permuted(group[is_whole])
+        is_full = numbers < self._num_full
+        group[is_full] = self._groups.permuted(group[is_full])
         batches = group * self._abreast + within
-        batches += np.where(batches >= self._cut_out, self._short, 0)
-        return np.where(is_whole, batches, self._cut_out + numbers - self._whole)
+        batches += np.where(batches >= self._short_at, self._short, 0)
+        return np.where(is_full, batches, self._short_at + numbers - self._num_full)
 
     def backward(self, batches: Ids) -> Ids:
         """Gives when batches, counted from the longest, come: the inverse of `forward`."""
         if self._groups is None:
             return batches
-        within_short = batches - self._cut_out
-        is_whole = (within_short < 0) | (within_short >= self._short)
+        within_short = batches - self._short_at
+        is_full = (within_short < 0) | (within_short >= self._short)
         group, within = np.divmod(batches - np.where(within_short >= 0, self._short, 0), self._abreast)
-        group[is_whole] = self._groups.permuted(group[is_whole], inverse=True)
-        return np.where(is_whole, group * self._abreast + within, self._whole + within_short)
+        group[is_full] = self._groups.permuted(group[is_full], inverse=True)
+        return np.where(is_full, group * self._abreast + within, self._num_full + within_short)
 
 
-_MOST_AT_ONCE = 64
+_MAX_AT_ONCE = 64
 
 
 @final
@@ -168,9 +168,9 @@ def repeats_in(ids: Ids) -> Repeats | None:
 
 def longest_first(lengths: Ids) -> Ids:
     """Sorts places by their lengths, the longest first, those of one length as they come."""
-    down = lengths.max(initial=0) - lengths
+    gaps = lengths.max(initial=0) - lengths
     # numpy sorts 16-bit integers by radix, which is several times as fast.
-    return np.argsort(down.astype(np.uint16) if down.max(initial=0) < 1 << 16 else down, kind="stable")
+    return np.argsort(gaps.astype(np.uint16) if gaps.max(initial=0) < 1 << 16 else gaps, kind="stable")
 
 
 def spread(places: Ids, sizes: Ids, repeats: Repeats | None = None) -> list[Ids]:
@@ -195,11 +195,11 @@ def spread(places: Ids, sizes: Ids, repeats: Repeats | None = None) -> list[Ids]
     while at < places.size:
         dealt = 1
         end = at + sizes.item(at)
-        while counts is not None and dealt < _MOST_AT_ONCE:
-            most = min(int(counts[at:end].max()), _MOST_AT_ONCE)
-            if most <= dealt:
+        while counts is not None and dealt < _MAX_AT_ONCE:
+            largest = min(int(counts[at:end].max()), _MAX_AT_ONCE)
+            if largest <= dealt:
                 break
-            dealt = most
+            dealt = largest
             end = at + dealt * sizes.item(at)
         block = places[at:end]
         # Some of a sample's repeats may be in the previous block.
@@ -209,8 +209,8 @@ def spread(places: Ids, sizes: Ids, repeats: Repeats | None = None) -> list[Ids]
     return batches
 
 
-_GROUPS_CUT_AGAIN = 2
-_WHOLE = 1 << 12
+_GROUPS_RECUT = 2
+_PART_UNIT = 1 << 12
 
 
 def halved(batches: Sequence[Ids], count: int, multiple: int = 1) -> list[Ids]:
@@ -232,12 +232,12 @@ def halved(batches: Sequence[Ids], count: int, multiple: int = 1) -> list[Ids]:
     """
     parts = [[batch] for batch in batches]
     # Among parts of equal size the last comes first, so that parts of similar batches are neighbours.
-    waiting = [(-batch.size, -number) for number, batch in enumerate(batches)]
-    heapq.heapify(waiting)
+    heap = [(-batch.size, -number) for number, batch in enumerate(batches)]
+    heapq.heapify(heap)
     for _ in range(count - len(batches)):
-        if not waiting or waiting[0][0] >= -1:
+        if not heap or heap[0][0] >= -1:
             break
-        size, number = -waiting[0][0], -waiting[0][1]
+        size, number = -heap[0][0], -heap[0][1]
         at = max(range(len(parts[number])), key=lambda k: parts[number][k].size)
         batch = parts[number][at]
         half = (size + 1) // 2
@@ -245,8 +245,8 @@ def halved(batches: Sequence[Ids], count: int, multiple: int = 1) -> list[Ids]:
         half = rounded if rounded < size else half
         parts[number][at : at + 1] = [batch[:half], batch[half:]]
         largest = max(part.size for part in parts[number])
-        heapq.heapreplace(waiting, (-largest, -number))
-    return [part for several in parts for part in several]
+        heapq.heapreplace(heap, (-largest, -number))
+    return [part for pieces in parts for part in pieces]
 
 
 def cut_again(
@@ -267,19 +267,19 @@ def cut_again(
 
     Example:
         >>> batches = [np.arange(4), np.arange(4, 12)]
-        >>> again = cut_again(batches, lambda places: 4 + places // 4 * 2, count=4, abreast=4)
-        >>> [batch.tolist() for batch in again]
+        >>> recut = cut_again(batches, lambda places: 4 + places // 4 * 2, count=4, abreast=4)
+        >>> [batch.tolist() for batch in recut]
         [[0, 1], [2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
     """
-    kept = max(0, count - _GROUPS_CUT_AGAIN * abreast)
-    places = np.concatenate(batches[kept:])
+    start = max(0, count - _GROUPS_RECUT * abreast)
+    places = np.concatenate(batches[start:])
     sizes = sizes_at(places)
     if (np.diff(sizes) < 0).any():
         return halved(batches, count, multiple)
-    parts, most = range(1, _WHOLE + 1), count - kept
-    part = parts[bisect_left(parts[:-1], True, key=lambda part: len(_edges(sizes, part, multiple)) <= most)]
-    again = np.split(places, _edges(sizes, part, multiple)[1:])
-    return halved([*batches[:kept], *again], count, multiple)
+    parts, limit = range(1, _PART_UNIT + 1), count - start
+    part = parts[bisect_left(parts[:-1], True, key=lambda part: len(_edges(sizes, part, multiple)) <= limit)]
+    recut = np.split(places, _edges(sizes, part, multiple)[1:])
+    return halved([*batches[:start], *recut], count, multiple)
 
 
 def _edges(sizes: Ids, part: int, multiple: int) -> list[int]:
@@ -288,6 +288,6 @@ def _edges(sizes: Ids, part: int, multiple: int) -> list[int]:
     at = 0
     while at < sizes.size:
         edges.append(at)
-        size = max(1, sizes.item(at) * part // _WHOLE)
+        size = max(1, sizes.item(at) * part // _PART_UNIT)
         at += size - size % multiple if size >= multiple else size
     return edges

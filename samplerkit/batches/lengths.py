@@ -20,7 +20,7 @@ from samplerkit.order.dataset_protocol import find_column
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 
-_COUNTED_IN_A_TABLE = 1 << 22
+_TABLE_LIMIT = 1 << 22
 
 
 @final
@@ -53,14 +53,14 @@ def _tally(chunks: Iterable[Ids]) -> tuple[Ids, Ids]:
     """Counts values, none negative, chunk by chunk: those that occur, descending, and how often each does."""
     values, counts = np.zeros((2, 0), dtype=np.int64)
     for chunk in chunks:
-        if chunk.max(initial=0) < _COUNTED_IN_A_TABLE:
+        if chunk.max(initial=0) < _TABLE_LIMIT:
             # Many times as fast as sorting.
             table = np.bincount(chunk)
-            found = np.flatnonzero(table)
-            times = table[found]
+            present = np.flatnonzero(table)
+            times = table[present]
         else:
-            found, times = np.unique(chunk, return_counts=True)
-        values, at = np.unique(np.concatenate([values, found]), return_inverse=True)
+            present, times = np.unique(chunk, return_counts=True)
+        values, at = np.unique(np.concatenate([values, present]), return_inverse=True)
         before, counts = counts, np.zeros(values.size, dtype=np.int64)
         np.add.at(counts, at, np.concatenate([before, times]))
     return values[::-1].copy(), counts[::-1].copy()
@@ -93,7 +93,7 @@ class SampleLengths:
         (array([5, 3]), array([5, 3]), array([2, 1]))
     """
 
-    def __init__(self, source: Any, place: str = "lengths", kept: TableCache | None = None) -> None:
+    def __init__(self, source: Any, place: str = "lengths", cache: TableCache | None = None) -> None:
         self._place = place
         self._path = Path(source).absolute() if isinstance(source, str | os.PathLike) else None
         if self._path is None:
@@ -106,14 +106,14 @@ class SampleLengths:
         _require_integers(given, place)
         self.size: Final = given.shape[0]
         self.are_pairs: Final = given.ndim == 2
-        self.histogram: Final = self._counted(kept)
+        self.histogram: Final = self._count(cache)
         # The same for an array and a file with the same lengths.
         self.digest: Final = self.histogram.digest
 
     def at(self, ids: Ids | slice) -> Ids:
         """Gives the lengths of samples: int64 of shape (m,), or (m, 2) for pairs."""
-        found: Ids = self._array[ids].astype(np.int64)
-        return found
+        lengths: Ids = self._array[ids].astype(np.int64)
+        return lengths
 
     def chunks(self, chosen: SampleSet | None = None) -> Iterator[tuple[Ids, Ids]]:
         """Gives the ids and the lengths of a set, in arrays of int64; None for those of all samples."""
@@ -125,8 +125,8 @@ class SampleLengths:
 
     def __getstate__(self) -> dict[str, Any]:
         # Another process gets the path, not the array.
-        own = self.__dict__
-        return own if self._path is None else {name: own[name] for name in own if name != "_array"}
+        state = self.__dict__
+        return state if self._path is None else {name: state[name] for name in state if name != "_array"}
 
     @cached_property
     def _array(self) -> np.ndarray[Any, Any]:
@@ -144,12 +144,12 @@ class SampleLengths:
             ) from None
         return array
 
-    def _counted(self, kept: TableCache | None) -> Histogram:
+    def _count(self, cache: TableCache | None) -> Histogram:
         """Counts in one pass, or finds what an earlier pass over the same file counted."""
-        if kept is None or self._path is None:
-            return self._pass()
-        found = kept.arrays(_stamp(self._path), lambda: vars(self._pass()))
-        return Histogram(found["values"], found["counts"], str(found["digest"]))
+        if cache is None or self._path is None:
+            return self._count_all()
+        arrays = cache.arrays(_stamp(self._path), lambda: vars(self._count_all()))
+        return Histogram(arrays["values"], arrays["counts"], str(arrays["digest"]))
 
     def histogram_of(self, chosen: SampleSet | None) -> Histogram:
         """Counts the lengths of a set, in chunks; None for those of all samples.
@@ -164,7 +164,7 @@ class SampleLengths:
         digest = short_digest(f"{self.digest} {chosen.size}".encode(), listed)
         return Histogram(*_tally(lengths for _, lengths in self.chunks(chosen)), digest)
 
-    def _pass(self) -> Histogram:
+    def _count_all(self) -> Histogram:
         state = hashlib.blake2b(digest_size=8, person=b"samplerkit")
         state.update(f"{self.size} {self.are_pairs}".encode())
         counts = _tally(self._checked_chunks(state))
@@ -186,8 +186,8 @@ class SampleLengths:
             yield chunk.max(axis=1) if self.are_pairs else chunk
 
 
-def found_lengths(
-    given: Any, dataset: Any, kept: TableCache | None = None, *, pairs_hint: str | None = None
+def find_lengths(
+    given: Any, dataset: Any, cache: TableCache | None = None, *, pairs_hint: str | None = None
 ) -> SampleLengths:
     """Finds the lengths of a dataset's samples.
 
@@ -195,7 +195,7 @@ def found_lengths(
         given: what was given to the recipe: an array, a path, or None to ask the dataset for an attribute or
             a column `lengths` or `length`.
         dataset: the dataset.
-        kept: where what was counted in a file is kept.
+        cache: where what was counted in a file is kept.
         pairs_hint: the hint of the error for pairs; None if pairs are allowed.
 
     Raises:
@@ -204,13 +204,13 @@ def found_lengths(
     """
     place, source = "lengths", given
     if given is None:
-        found = find_column(dataset, "lengths", "length")
-        if found is None:
+        column = find_column(dataset, "lengths", "length")
+        if column is None:
             problem = "the dataset has no attribute or column lengths"
             hint = "give lengths= to the recipe: an array, or the path of an .npy file"
             raise DatasetError("lengths", problem, dataset, hint=hint)
-        place, source = f"dataset.{found[0]}", found[1]
-    lengths, size = SampleLengths(source, place, kept), len(Layout.of(dataset))
+        place, source = f"dataset.{column[0]}", column[1]
+    lengths, size = SampleLengths(source, place, cache), len(Layout.of(dataset))
     if lengths.size != size:
         problem = f"must be one for each of the {size} samples of the dataset"
         hint = "compute them for this dataset, in its order"

@@ -14,7 +14,7 @@ from samplerkit.batches.lengths import SampleLengths
 from samplerkit.batches.segments import Segments
 from samplerkit.errors import OutOfDatasetError
 from samplerkit.order.arguments import integer, integers
-from samplerkit.order.order import PASS_BITS, Located, sought
+from samplerkit.order.order import PASS_BITS, Located, lookup
 from samplerkit.order.typing import Ids
 
 
@@ -29,7 +29,7 @@ class Measure:
         longest: the length to which longer samples are truncated; None if none are.
         upper: gives the upper end of the bucket of a length; None where there are no buckets. A length
             above all of them is unchanged.
-        most: gives how many samples a batch may hold whose longest is so long; None where nothing limits it.
+        cap: gives how many samples a batch may hold whose longest is so long; None where nothing limits it.
         keys: by their numbers, for batches by keys.
         labels: of the samples, for batches by classes.
         pack: the tokens of a pack; None where batches are no packs.
@@ -40,14 +40,14 @@ class Measure:
     padded: Callable[[Ids], Ids] | None = None
     longest: int | None = None
     upper: Callable[[Ids], Ids] | None = None
-    most: Callable[[Ids], Ids] | None = None
+    cap: Callable[[Ids], Ids] | None = None
     keys: tuple[Any, ...] | None = None
     labels: np.ndarray[Any, Any] | None = None
     pack: int | None = None
     multiple: int = 1
 
     @property
-    def most_parts(self) -> int:
+    def max_parts(self) -> int:
         """The number of batches that a sample is in at most: of a long document each pack is one."""
         if self.pack is None or self.lengths is None:
             return 1
@@ -57,15 +57,15 @@ class Measure:
         """Gives the lengths of samples as they are counted: truncated ones as the rest of them."""
         if self.lengths is None:
             return np.ones(ids.size, dtype=np.int64)
-        found = self.lengths.at(ids)
-        return found if self.longest is None else np.minimum(found, self.longest)
+        lengths = self.lengths.at(ids)
+        return lengths if self.longest is None else np.minimum(lengths, self.longest)
 
     def tokens(self, ids: Ids) -> Ids:
         """Gives the tokens of each sample; 1 where no lengths are known."""
         if self.lengths is None or self.keys is not None:
             return np.ones(ids.size, dtype=np.int64)
-        found = self.counted(ids)
-        return found if found.ndim == 1 else found.sum(axis=1)
+        lengths = self.counted(ids)
+        return lengths if lengths.ndim == 1 else lengths.sum(axis=1)
 
     def padded_tokens(self, ids: Ids, edges: Ids) -> Ids:
         """Gives the padded tokens of batches, whose samples come batch after batch."""
@@ -269,8 +269,8 @@ class BatchPlan(ABC):
             ArgumentTypeError: the number is no integer.
             OutOfDatasetError: there is no such batch.
         """
-        found = self._samples_of(integer("index", number))
-        return self.shape_of(found.ids, found.segments, of_bucket=of_bucket)
+        samples = self._samples_of(integer("index", number))
+        return self.shape_of(samples.ids, samples.segments, of_bucket=of_bucket)
 
     @final
     def shape_of(self, ids: Ids, segments: Segments | None, *, of_bucket: bool = False) -> tuple[Any, ...]:
@@ -325,7 +325,7 @@ class BatchPlan(ABC):
         Raises:
             ArgumentTypeError: an id is no integer.
         """
-        return sought(ids, self.locate)
+        return lookup(ids, self.locate)
 
     @final
     def efficiency(self) -> float:
@@ -337,22 +337,22 @@ class BatchPlan(ABC):
         real = padded = 0
         numbers = np.unique(np.linspace(0, count - 1, min(count, _BATCHES_MEASURED)).astype(np.int64))
         for start in range(0, numbers.size, _BATCHES_AT_ONCE):
-            found = self.samples(numbers[start : start + _BATCHES_AT_ONCE])
-            real += int(self.tokens_in(found).sum())
-            padded += int(self.padded_tokens_in(found).sum())
+            samples = self.samples(numbers[start : start + _BATCHES_AT_ONCE])
+            real += int(self.tokens_in(samples).sum())
+            padded += int(self.padded_tokens_in(samples).sum())
         return real / padded if padded else 1.0
 
     def _samples_of(self, numbers: Any) -> BatchSamples:
         """Looks up what a user names; negative numbers count from the end, for which the length is needed."""
-        found = integers("index", numbers).reshape(-1)
-        low, high = int(found.min(initial=0)), int(found.max()) if found.size else -1
-        if low < 0 or (found.size and not self.has(high)):
+        array = integers("index", numbers).reshape(-1)
+        low, high = int(array.min(initial=0)), int(array.max()) if array.size else -1
+        if low < 0 or (array.size and not self.has(high)):
             count = len(self)
             if low < -count or high >= count:
                 wrong = low if low < -count else high
                 raise OutOfDatasetError("index", f"outside of a plan of {count} batches", wrong)
-            found = np.where(found < 0, found + count, found)
-        return self.samples(found.astype(np.int64))
+            array = np.where(array < 0, array + count, array)
+        return self.samples(array.astype(np.int64))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.measure}, abreast={self.abreast})"

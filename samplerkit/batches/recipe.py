@@ -13,9 +13,9 @@ from typing import Any, ClassVar, Final, final
 import numpy as np
 
 from samplerkit.batches.cutting import halved
-from samplerkit.batches.lengths import found_lengths, short_digest
+from samplerkit.batches.lengths import find_lengths, short_digest
 from samplerkit.batches.plan import BatchPlan, BatchSamples, Measure
-from samplerkit.batches.sample_set import SampleSet, find_set, require_whole, seed_of, shuffles
+from samplerkit.batches.sample_set import SampleSet, find_set, require_uncut, seed_of, shuffles
 from samplerkit.batches.table_cache import TableCache
 from samplerkit.batches.window_plan import WindowContext, WindowPlan, checked_cut
 from samplerkit.errors import ArgumentTypeError, NotSupportedError, StateError
@@ -36,22 +36,22 @@ def require_positive(recipe: Any, **largest: int) -> None:
         recipe: its arguments are checked, and replaced by the checked values.
         largest: the largest value of each argument.
     """
-    for name, most in largest.items():
+    for name, limit in largest.items():
         value = getattr(recipe, name)
         if value is not None or getattr(type(recipe), name, 0) is not None:
-            object.__setattr__(recipe, name, arguments.positive(name, value, most))
+            object.__setattr__(recipe, name, arguments.positive(name, value, limit))
 
 
 _LONGEST_WORDS = 160
 
 
-def in_words(name: str, given: Mapping[str, Any]) -> str:
+def describe(name: str, given: Mapping[str, Any]) -> str:
     """Writes a recipe with its arguments; a long one is cut, and named by its digest."""
-    words = f"{name}({', '.join(f'{argument}={_word(value)}' for argument, value in given.items())})"
+    words = f"{name}({', '.join(f'{argument}={_text(value)}' for argument, value in given.items())})"
     return words if len(words) <= _LONGEST_WORDS else f"{words[:120]}... {short_digest(words.encode())}"
 
 
-def is_same(value: Any, default: Any) -> bool:
+def is_default(value: Any, default: Any) -> bool:
     """Returns whether an argument has its default."""
     return type(value) is type(default) and not isinstance(value, np.ndarray) and value == default
 
@@ -63,7 +63,7 @@ def is_plain(value: Any) -> bool:
     return isinstance(value, str | int | float | np.number | np.ndarray)
 
 
-def _word(value: Any) -> str:
+def _text(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return f"<{value.size} values, {short_digest(value.astype(value.dtype.newbyteorder('<')).tobytes())}>"
     if isinstance(value, partial) or callable(value):
@@ -76,14 +76,14 @@ RULE: Final = "batches-1"
 
 DEFAULT_WINDOW: Final = 16_384
 
-MOST_ABREAST = 1 << 20
-SHARED_ARGUMENTS: Final = {"window": LARGEST, "abreast": MOST_ABREAST, "num_batches": LARGEST}
+MAX_ABREAST = 1 << 20
+SHARED_ARGUMENTS: Final = {"window": LARGEST, "abreast": MAX_ABREAST, "num_batches": LARGEST}
 """The largest value of each argument that all recipes have."""
 
-_BESIDE = frozenset({"lengths", "keys", "labels", "abreast"})
-_OF_EACH = ("window", "num_batches", "count_multiple")
+_NOT_ARGUMENTS = frozenset({"lengths", "keys", "labels", "abreast"})
+_SHARED_NAMES = ("window", "num_batches", "count_multiple")
 
-PlanOfKeys = Callable[..., BatchPlan]
+PlanFactory = Callable[..., BatchPlan]
 """Makes the plan of an epoch from `keys`: of the members of buckets, and of the groups of batches."""
 
 
@@ -95,12 +95,12 @@ class Prepared:
     Args:
         measure: how long samples are.
         window: samples in a window.
-        whole: makes the plans of a set as one window; None where windows of an order are cut.
+        plan: makes the plans of a set as one window; None where windows of an order are cut.
     """
 
     measure: Measure
     window: int = DEFAULT_WINDOW
-    whole: PlanOfKeys | None = None
+    plan: PlanFactory | None = None
 
 
 class BatchRecipe(ABC):
@@ -156,7 +156,7 @@ class BatchRecipe(ABC):
             abreast: batches of one group.
             kept: where tables of large sets are kept.
         """
-        measure = Measure() if self.lengths is None else Measure(found_lengths(self.lengths, dataset, kept))
+        measure = Measure() if self.lengths is None else Measure(find_lengths(self.lengths, dataset, kept))
         return Prepared(measure, self.window or DEFAULT_WINDOW)
 
     def evened(self, abreast: int, batches: list[Ids], ids: Ids, lengths: Ids, count: int) -> list[Ids]:
@@ -198,16 +198,16 @@ class BatchRecipe(ABC):
         if is_dataclass(recipe):
             defaults = {argument.name: argument.default for argument in fields(recipe)}
         else:
-            given = {name: getattr(self, name) for name in (*_OF_EACH, *vars(self)) if name[0] != "_"}
+            given = {name: getattr(self, name) for name in (*_SHARED_NAMES, *vars(self)) if name[0] != "_"}
             defaults = {name: getattr(BatchRecipe, name, None) for name in given if is_plain(given[name])}
-        values = {name: getattr(self, name) for name in defaults if name not in _BESIDE}
-        return {name: value for name, value in values.items() if not is_same(value, defaults[name])}
+        values = {name: getattr(self, name) for name in defaults if name not in _NOT_ARGUMENTS}
+        return {name: value for name, value in values.items() if not is_default(value, defaults[name])}
 
     @final
     @property
     def words(self) -> str:
         """A description of the recipe for a state, with the version of its rule and without lengths."""
-        return in_words(f"{RULE}: {class_name(type(self))}", self.arguments())
+        return describe(f"{RULE}: {class_name(type(self))}", self.arguments())
 
     @final
     def over(
@@ -237,7 +237,7 @@ class BatchRecipe(ABC):
             raise ArgumentTypeError("sampler", "must be a sampler", sampler)
         constants = sampler.chain.constants() if constants is None else constants
         width = constants.lanes if self.abreast is None else self.abreast
-        width = arguments.positive("abreast", width if abreast is None else abreast, MOST_ABREAST)
+        width = arguments.positive("abreast", width if abreast is None else abreast, MAX_ABREAST)
         return Plans(self, sampler, dataset, constants, width, TableCache(folder))
 
     @final
@@ -284,16 +284,16 @@ class Plans:
         sampler = self.sampler
         self._seed = seed_of(sampler)
         # A ledger reads in windows, and only where what it edits would: a state must fit both.
-        below = sampler.get_child() if sampler.reads_a_stream else None
-        chosen = find_set(below or sampler, self.dataset)
+        child = sampler.get_child() if sampler.reads_a_stream else None
+        chosen = find_set(child or sampler, self.dataset)
         self._prepared = self.recipe.prepared(self.dataset, chosen, self.abreast, self.kept)
-        if sampler.reads_a_stream and self._prepared.whole is not None:
+        if sampler.reads_a_stream and self._prepared.plan is not None:
             problem = "over a whole set have no windows, at whose borders a ledger is edited"
             raise NotSupportedError("batches", problem, self.recipe, hint="say window= in the recipe")
         self.measure = self._prepared.measure
-        if chosen is not None and self._prepared.whole is not None:
-            require_whole(sampler, chosen.size)
-        self.window = None if self._prepared.whole else self._prepared.window
+        if chosen is not None and self._prepared.plan is not None:
+            require_uncut(sampler, chosen.size)
+        self.window = None if self._prepared.plan else self._prepared.window
 
     @cached_property
     def digest(self) -> str | None:
@@ -319,13 +319,13 @@ class Plans:
         """
         epoch = arguments.epoch(epoch)
         prepared = self._prepared
-        if prepared.whole is not None:
-            return prepared.whole(keys=(self._key(epoch, "batch members"), self._key(epoch, "batch groups")))
+        if prepared.plan is not None:
+            return prepared.plan(keys=(self._key(epoch, "batch members"), self._key(epoch, "batch groups")))
         order = self.sampler.undealt_order(self.dataset, epoch, constants=self.constants)
         size = prepared.window
         window, before = known
-        most = window * size * self.measure.most_parts
-        if not (0 <= window <= -(-len(order) // size) and 0 <= before <= most):
+        limit = window * size * self.measure.max_parts
+        if not (0 <= window <= -(-len(order) // size) and 0 <= before <= limit):
             raise StateError("window", "is none of this epoch", list(known))
         key = self._key(epoch, "batch groups") if shuffles(self.sampler) else None
         context = WindowContext(epoch, 0, self._seed, self.abreast)
@@ -336,9 +336,9 @@ class Plans:
 
     def read_by(self, sampler: Sampler) -> Plans:
         """Gives the plans over another order of the same dataset: that of a ledger with one more edit."""
-        made = copy.copy(self)
-        made.sampler = sampler
-        return made
+        plans = copy.copy(self)
+        plans.sampler = sampler
+        return plans
 
     def _key(self, epoch: int, role: str) -> Key:
         return Key(self._seed, epoch, 0, role)

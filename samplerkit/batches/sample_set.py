@@ -96,7 +96,7 @@ def find_set(sampler: Sampler, dataset: Any) -> SampleSet | None:
     return chosen if chosen.ids is None else SampleSet(chosen.size, np.sort(chosen.ids))
 
 
-def require_whole(sampler: Sampler, size: int) -> None:
+def require_uncut(sampler: Sampler, size: int) -> None:
     """Refuses a `num_samples` that would cut the order: a set has no first samples.
 
     Raises:

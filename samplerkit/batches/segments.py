@@ -33,9 +33,9 @@ class Segments:
         return Segments(self.starts[chosen], self.lengths[chosen], self.rows[chosen], self.is_last[chosen])
 
     @staticmethod
-    def joined(several: Sequence[Segments]) -> Segments:
+    def joined(parts: Sequence[Segments]) -> Segments:
         """Joins segments, those of one after those of another."""
-        columns = zip(*((one.starts, one.lengths, one.rows, one.is_last) for one in several), strict=True)
+        columns = zip(*((part.starts, part.lengths, part.rows, part.is_last) for part in parts), strict=True)
         return Segments(*map(np.concatenate, columns))
 
     def without(self, places: Sequence[int]) -> Segments:

@@ -20,10 +20,10 @@ from samplerkit.order.keys import Key
 from samplerkit.order.order import Located
 from samplerkit.order.typing import Ids
 
-KEPT_FROM = 1 << 18
+CACHED_FROM = 1 << 18
 """Sets from this size on have their table in a file, which processes share."""
 
-_IN_A_LOOKUP = 1 << 22
+_LOOKUP_LIMIT = 1 << 22
 
 
 @final
@@ -46,7 +46,7 @@ class SortedMembers:
     """
 
     def __init__(
-        self, lengths: SampleLengths, chosen: SampleSet, histogram: Histogram, kept: TableCache
+        self, lengths: SampleLengths, chosen: SampleSet, histogram: Histogram, cache: TableCache
     ) -> None:
         self._lengths = lengths
         self._values = histogram.values
@@ -54,11 +54,11 @@ class SortedMembers:
         self.size: Final = int(self.starts[-1])
         dtype = self.dtype = np.dtype("<u4" if lengths.size <= 1 << 32 else "<i8")
         fill = partial(self._fill, chosen)
-        if self.size < KEPT_FROM:
+        if self.size < CACHED_FROM:
             self._table: np.ndarray[Any, Any] = np.empty(self.size, dtype=dtype)
             fill(self._table)
         else:
-            mapped = kept.mapped(f"members-{histogram.digest}", self.size, dtype, fill)
+            mapped = cache.mapped(f"members-{histogram.digest}", self.size, dtype, fill)
             # A part of a memmap is a memmap, each made in Python: a view of it is an array.
             self._table = mapped.view(np.ndarray)
 
@@ -73,25 +73,25 @@ class SortedMembers:
             (which, places): ids[which[i]] is at places[i]; one that is no member is not in `which`.
         """
         which = np.flatnonzero((ids >= 0) & (ids < self._lengths.size))
-        wanted = ids[which]
+        targets = ids[which]
         # The values descend, and so their negatives ascend.
-        run = np.searchsorted(-self._values, -self._lengths.at(wanted))
+        run = np.searchsorted(-self._values, -self._lengths.at(targets))
         is_run = run < self._values.size
-        which, wanted, run = which[is_run], wanted[is_run], run[is_run]
+        which, targets, run = which[is_run], targets[is_run], run[is_run]
         low, high = self.starts[run], self.starts[run + 1]
         end = high.copy()
         while (low < high).any():
             middle = (low + high) // 2
             # A search may end after the table.
-            is_before = self._table[np.minimum(middle, self.size - 1)] < wanted
+            is_before = self._table[np.minimum(middle, self.size - 1)] < targets
             is_open = low < high
             low, high = (
                 np.where(is_open & is_before, middle + 1, low),
                 np.where(is_open & ~is_before, middle, high),
             )
-        is_there = low < end
-        is_there[is_there] = self._table[low[is_there]] == wanted[is_there]
-        return which[is_there], low[is_there]
+        exists = low < end
+        exists[exists] = self._table[low[exists]] == targets[exists]
+        return which[exists], low[exists]
 
     def _fill(self, chosen: SampleSet, table: np.ndarray[Any, Any]) -> None:
         """Sorts by counting, a chunk at a time, so that memory holds a chunk whatever the size of the set."""
@@ -114,17 +114,17 @@ class SortedMembers:
 
 def _numbers_by_value(values: Ids) -> np.ndarray[Any, Any] | None:
     """Makes a table of the number of each value, where the values are small enough for one."""
-    if not values.size or values[0] >= _IN_A_LOOKUP:
+    if not values.size or values[0] >= _LOOKUP_LIMIT:
         return None
     numbers = np.zeros(int(values[0]) + 1, dtype=np.int32)
     numbers[values] = np.arange(values.size)
     return numbers
 
 
-KEPT_UP_TO = 1 << 22
+CACHED_UP_TO = 1 << 22
 """Sets up to this size keep the samples at the places of an epoch: 16 MiB at most."""
 
-KEPT_ABREAST = 4
+CACHED_ABREAST = 4
 """With more ranks each looks up its own samples: that costs less than permuting those of all ranks."""
 
 
@@ -173,9 +173,9 @@ class StaticPlan(SetPlan):
         self._cuts = Cuts(starts, self.buckets.sizes, self.short)
         self._set_count(self._cuts.count)
         self._shuffle = BlockShuffle(starts, None, self.keys[0])
-        is_small = self.members.size <= KEPT_UP_TO and starts.size > 1 and self.abreast <= KEPT_ABREAST
-        self._kept = np.empty(int(starts[-1]), dtype=self.members.dtype) if is_small else None
-        self._is_kept = np.zeros(self.buckets.sizes.size, dtype=bool)
+        is_small = self.members.size <= CACHED_UP_TO and starts.size > 1 and self.abreast <= CACHED_ABREAST
+        self._cached_ids = np.empty(int(starts[-1]), dtype=self.members.dtype) if is_small else None
+        self._is_cached = np.zeros(self.buckets.sizes.size, dtype=bool)
 
     @property
     def dropped(self) -> int:
@@ -194,20 +194,20 @@ class StaticPlan(SetPlan):
 
     def _ids_at(self, places: Ids, begin: Ids, end: Ids) -> Ids:
         """Gives the samples at places; those of small sets are kept, a bucket at a time."""
-        if self._kept is None:
-            return self._looked_up(places, begin, end)
-        touched = np.zeros(self._is_kept.size + 1, dtype=np.int64)
+        if self._cached_ids is None:
+            return self._look_up(places, begin, end)
+        touched = np.zeros(self._is_cached.size + 1, dtype=np.int64)
         np.add.at(touched, interval_of(self._starts, begin), 1)
         np.add.at(touched, interval_of(self._starts, end - 1) + 1, -1)
-        for bucket in np.flatnonzero((np.cumsum(touched[:-1]) > 0) & ~self._is_kept).tolist():
+        for bucket in np.flatnonzero((np.cumsum(touched[:-1]) > 0) & ~self._is_cached).tolist():
             block, start = self._shuffle.block(bucket), int(self._starts[bucket])
             rows = block.permuted(np.arange(block.size))
-            self._kept[start : start + block.size] = self.members.at(rows + self._first + start)
+            self._cached_ids[start : start + block.size] = self.members.at(rows + self._first + start)
             # Set last: another thread may read it at the same time.
-            self._is_kept[bucket] = True
-        return self._kept[places].astype(np.int64)
+            self._is_cached[bucket] = True
+        return self._cached_ids[places].astype(np.int64)
 
-    def _looked_up(self, places: Ids, begin: Ids, end: Ids) -> Ids:
+    def _look_up(self, places: Ids, begin: Ids, end: Ids) -> Ids:
         """Gives the samples at places: those of a bucket together."""
         by_place = np.argsort(begin, kind="stable")
         sizes = end - begin
@@ -219,8 +219,8 @@ class StaticPlan(SetPlan):
         starts = np.repeat(self._starts[buckets], counts)
         rows -= starts
         blocks = [*map(self._shuffle.block, buckets.tolist())]
-        which = np.repeat(np.arange(buckets.size), counts)
-        rows = permuted_within(blocks, which, rows)
+        block_of = np.repeat(np.arange(buckets.size), counts)
+        rows = permuted_within(blocks, block_of, rows)
         rows += starts
         rows += self._first
         ids = np.empty(places.size, dtype=np.int64)
@@ -229,13 +229,13 @@ class StaticPlan(SetPlan):
 
     def locate(self, ids: Ids) -> Located:
         which, rows = self.members.places_of(ids)
-        is_kept = rows >= self._first
-        which, rows = which[is_kept], rows[is_kept] - self._first
+        is_used = rows >= self._first
+        which, rows = which[is_used], rows[is_used] - self._first
         if not which.size:
             return which, rows
-        found, places = self._shuffle.locate(rows)
+        matches, places = self._shuffle.locate(rows)
         batches = self._cuts.batch_of(places)
         is_placed = batches >= 0
-        which, numbers = which[found[is_placed]], self._groups.backward(batches[is_placed])
-        is_there = numbers < self._length
-        return which[is_there], numbers[is_there]
+        which, numbers = which[matches[is_placed]], self._groups.backward(batches[is_placed])
+        exists = numbers < self._length
+        return which[exists], numbers[exists]

@@ -35,15 +35,15 @@ class TableCache:
         """Gives the small arrays that were kept by a name; makes them if there are none."""
         path = self.folder / f"{name}.npz"
         try:
-            with np.load(path, allow_pickle=False) as found:
-                return {key: found[key] for key in found.files}
+            with np.load(path, allow_pickle=False) as saved:
+                return {key: saved[key] for key in saved.files}
         except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile):
-            made = make()
+            arrays = make()
         with suppress(OSError):
             self.folder.mkdir(parents=True, exist_ok=True)
             with atomic(path) as file:
-                np.savez(file, **made)
-        return made
+                np.savez(file, **arrays)
+        return arrays
 
     def mapped(self, name: str, size: int, dtype: Any, fill: Callable[[Any], None]) -> np.ndarray[Any, Any]:
         """Maps the large array that was kept by a name; makes it if there is none.
@@ -58,9 +58,9 @@ class TableCache:
             The array, read-only and mapped; in memory if the folder cannot be written to.
         """
         path = self.folder / f"{name}.npy"
-        found = _opened(path, size, dtype)
-        if found is not None:
-            return found
+        array = _open_array(path, size, dtype)
+        if array is not None:
+            return array
         with suppress(OSError):
             self.folder.mkdir(parents=True, exist_ok=True)
             with atomic(path) as file:
@@ -71,20 +71,20 @@ class TableCache:
                 blocks, rest = divmod(size * np.dtype(dtype).itemsize, _BLOCK)
                 file.writelines([*repeat(bytes(_BLOCK), blocks), bytes(rest)])
                 file.flush()
-                made = np.memmap(file, dtype=dtype, mode="r+", offset=start, shape=(size,))
-                fill(made)
-                made.flush()
-                del made
-            found = _opened(path, size, dtype)
-        if found is None:  # or the folder is emptied at this moment
-            found = np.empty(size, dtype=dtype)
-            fill(found)
-        return found
+                mapped = np.memmap(file, dtype=dtype, mode="r+", offset=start, shape=(size,))
+                fill(mapped)
+                mapped.flush()
+                del mapped
+            array = _open_array(path, size, dtype)
+        if array is None:  # or the folder is emptied at this moment
+            array = np.empty(size, dtype=dtype)
+            fill(array)
+        return array
 
 
-def _opened(path: Path, size: int, dtype: Any) -> np.ndarray[Any, Any] | None:
+def _open_array(path: Path, size: int, dtype: Any) -> np.ndarray[Any, Any] | None:
     try:
-        found: np.ndarray[Any, Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+        array: np.ndarray[Any, Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError):
         return None
-    return found if found.shape == (size,) and found.dtype == dtype else None
+    return array if array.shape == (size,) and array.dtype == dtype else None

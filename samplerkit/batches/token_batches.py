@@ -23,7 +23,7 @@ from samplerkit.batches.cutting import (
     repeats_in,
     spread,
 )
-from samplerkit.batches.lengths import SampleLengths, found_lengths
+from samplerkit.batches.lengths import SampleLengths, find_lengths
 from samplerkit.batches.plan import Measure
 from samplerkit.batches.recipe import SHARED_ARGUMENTS, BatchRecipe, Prepared, require_positive
 from samplerkit.batches.sample_set import SampleSet
@@ -35,9 +35,9 @@ from samplerkit.order import arguments
 from samplerkit.order.arguments import LARGEST
 from samplerkit.order.typing import Ids
 
-_MOST_TOKENS = 1 << 32
-_MOST_QUADRATIC = 1 << 30
-_MOST_MULTIPLE = 1 << 20
+_MAX_TOKENS = 1 << 32
+_MAX_QUADRATIC = 1 << 30
+_MAX_MULTIPLE = 1 << 20
 _SMALLEST_WINDOW = 1 << 12
 _WINDOW_OF_PAIRS = 1 << 16
 _LARGEST_POOL = 48
@@ -106,11 +106,11 @@ class TokenBatches(BatchRecipe):
     def __post_init__(self) -> None:
         require_positive(
             self,
-            max_tokens=_MOST_TOKENS,
+            max_tokens=_MAX_TOKENS,
             max_samples=LARGEST,
-            count_multiple=_MOST_MULTIPLE,
-            length_multiple=_MOST_MULTIPLE,
-            quadratic=_MOST_QUADRATIC,
+            count_multiple=_MAX_MULTIPLE,
+            length_multiple=_MAX_MULTIPLE,
+            quadratic=_MAX_QUADRATIC,
             pool=LARGEST,
             **SHARED_ARGUMENTS,
         )
@@ -132,9 +132,9 @@ class TokenBatches(BatchRecipe):
         return Budget(**{argument.name: getattr(self, argument.name) for argument in fields(Budget)})
 
     def prepared(self, dataset: Any, chosen: SampleSet | None, abreast: int, kept: TableCache) -> Prepared:
-        lengths = found_lengths(self.lengths, dataset, kept)
+        lengths = find_lengths(self.lengths, dataset, kept)
         budget = self.budget
-        measure = Measure(lengths, budget.padded, most=partial(budget.sizes, least=int(self.long == "alone")))
+        measure = Measure(lengths, budget.padded, cap=partial(budget.sizes, least=int(self.long == "alone")))
         if lengths.are_pairs:
             _require_pairs_fit(lengths, chosen, budget, self.long)
             return Prepared(measure, self.window or _WINDOW_OF_PAIRS)
@@ -145,20 +145,20 @@ class TokenBatches(BatchRecipe):
         if self.long == "truncate":
             measure = replace(measure, longest=budget.longest())
         if chosen is None or self.window is not None:
-            fitting = window_size(abreast, histogram.total * _PARTS, parts, _SMALLEST_WINDOW)
-            return Prepared(measure, self.window or fitting)
+            size = window_size(abreast, histogram.total * _PARTS, parts, _SMALLEST_WINDOW)
+            return Prepared(measure, self.window or size)
         pool = self.pool or max(1, min(_LARGEST_POOL, math.isqrt(parts // _PARTS) * 2 // 5))
         buckets = buckets_of(histogram, budget, self.waste, pool, self.long)
         members = SortedMembers(lengths, chosen, histogram, kept)
         measure = replace(measure, upper=partial(upper_of, buckets.uppers[::-1]))
-        whole = partial(StaticPlan, measure, abreast, self.num_batches, members)
-        return Prepared(measure, whole=partial(whole, buckets=buckets, short=self.short))
+        make_plan = partial(StaticPlan, measure, abreast, self.num_batches, members)
+        return Prepared(measure, plan=partial(make_plan, buckets=buckets, short=self.short))
 
     def cut(self, ids: Ids, lengths: Ids, context: WindowContext) -> list[Ids]:
         """Cuts a window that is sorted by length, the longest first; repeats of a sample are dealt apart."""
         repeats = repeats_in(ids)
         if lengths.ndim == 2:
-            batches = _cut_pairs(_by_strips(lengths, repeats, self.budget), lengths, self)
+            batches = _cut_pairs(_sort_by_strips(lengths, repeats, self.budget), lengths, self)
         else:
             batches = self._cut_lengths(lengths, repeats)
         if self.short == "drop" and batches:
@@ -173,9 +173,9 @@ class TokenBatches(BatchRecipe):
         # One size per distinct length, not per sample.
         first = np.flatnonzero(np.diff(descending, prepend=-1))
         sizes = np.repeat(self.budget.sizes(descending[first]), np.diff(first, append=places.size))
-        above = int(np.count_nonzero(sizes == 0))
-        batches = [places[at : at + 1] for at in range(above if self.long == "alone" else 0)]
-        return batches + spread(places[above:], sizes[above:], repeats)
+        num_too_long = int(np.count_nonzero(sizes == 0))
+        batches = [places[at : at + 1] for at in range(num_too_long if self.long == "alone" else 0)]
+        return batches + spread(places[num_too_long:], sizes[num_too_long:], repeats)
 
     def evened(self, abreast: int, batches: list[Ids], ids: Ids, lengths: Ids, count: int) -> list[Ids]:
         """Cuts the last batches again, a little smaller; those of pairs, or with repeats, are halved."""
@@ -189,7 +189,7 @@ class TokenBatches(BatchRecipe):
         return cut_again(batches, sizes_at, count, abreast, self.count_multiple)
 
 
-def _by_strips(lengths: Ids, repeats: Repeats | None, budget: Budget) -> Ids:
+def _sort_by_strips(lengths: Ids, repeats: Repeats | None, budget: Budget) -> Ids:
     """Sorts places of pairs: in strips by their first length, within a strip by the second one."""
     batches = int((_PARTS // np.maximum(budget.sizes(lengths), 1)).sum()) // _PARTS
     by_first = np.argsort(-lengths[:, 0], kind="stable")
@@ -207,13 +207,13 @@ def _cut_pairs(places: Ids, lengths: Ids, recipe: TokenBatches) -> list[Ids]:
     places, alone = places[alone > 0], alone[alone > 0]
     at = 0
     while at < places.size:
-        most = places[at : at + int(alone[at])]
-        sizes = budget.sizes(np.maximum.accumulate(lengths[most], axis=0))
-        fits = np.arange(1, most.size + 1) <= sizes
-        count = most.size if fits.all() else int(np.argmin(fits))
+        candidates = places[at : at + int(alone[at])]
+        sizes = budget.sizes(np.maximum.accumulate(lengths[candidates], axis=0))
+        fits = np.arange(1, candidates.size + 1) <= sizes
+        count = candidates.size if fits.all() else int(np.argmin(fits))
         if count > recipe.count_multiple:
             count -= count % recipe.count_multiple
-        batches.append(most[:count])
+        batches.append(candidates[:count])
         at += count
     return batches
 
@@ -222,8 +222,8 @@ def _require_pairs_fit(lengths: SampleLengths, chosen: SampleSet | None, budget:
     if long == "truncate":
         raise ArgumentRangeError("long", "cannot truncate pairs", long, hint='say "drop" or "alone"')
     for ids, chunk in lengths.chunks(chosen) if long == "raise" else ():
-        above = np.flatnonzero(budget.sizes(chunk) == 0)
-        if above.size:
-            problem = f"is below sample {int(ids[above[0]])}, of lengths {chunk[above[0]].tolist()}"
+        too_long = np.flatnonzero(budget.sizes(chunk) == 0)
+        if too_long.size:
+            problem = f"is below sample {int(ids[too_long[0]])}, of lengths {chunk[too_long[0]].tolist()}"
             hint = 'raise it, or say long="drop" or "alone"'
             raise ArgumentRangeError("max_tokens", problem, budget.max_tokens, hint=hint)

@@ -64,8 +64,8 @@ def window_size(abreast: int, samples: int, batches: int, smallest: int) -> int:
         batches: how many of them these fill; both may be multiplied by one number.
         smallest: the size at least.
     """
-    wanted = _GROUPS_IN_A_WINDOW * abreast * samples // max(1, batches)
-    return min(max(1 << wanted.bit_length(), smallest), _LARGEST_WINDOW)
+    size = _GROUPS_IN_A_WINDOW * abreast * samples // max(1, batches)
+    return min(max(1 << size.bit_length(), smallest), _LARGEST_WINDOW)
 
 
 def checked_cut(batches: Any, size: int) -> list[Ids]:
@@ -95,9 +95,9 @@ def checked_cut(batches: Any, size: int) -> list[Ids]:
         outside = places[(places < 0) | (places >= size)]
         problem, hint = f"gives a place outside of a window of {size}", "give places, not ids"
         raise ArgumentValueError("cut", problem, int(outside[0]), hint=hint)
-    twice = np.flatnonzero(np.bincount(places, minlength=size) > 1)
-    if twice.size:
-        raise ArgumentValueError("cut", "gives a place twice", int(twice[0]), hint="give each place once")
+    repeated = np.flatnonzero(np.bincount(places, minlength=size) > 1)
+    if repeated.size:
+        raise ArgumentValueError("cut", "gives a place twice", int(repeated[0]), hint="give each place once")
     return [batch.astype(np.int64, copy=False) for batch in arrays]
 
 
@@ -132,9 +132,9 @@ class WindowPlan(BatchPlan):
         self._first, before = self.known
         # How many batches come before each window, from the first known one to the last window that was cut.
         # Two threads may do this at the same time: an entry is set once, by both to the same value.
-        self._before = {self._first: before}
+        self._counts_before = {self._first: before}
         # The batches of a window as they were cut, and the order in which they come.
-        self._kept = Latest[tuple[BatchSamples, Groups]](2)
+        self._cached = Latest[tuple[BatchSamples, Groups]](2)
 
     @property
     def window(self) -> int:
@@ -171,52 +171,52 @@ class WindowPlan(BatchPlan):
         window = self._window_of(number)
         if window is None:
             return self._windows, self._last()[1]
-        return window, self._before_of(window)
+        return window, self._count_before(window)
 
     def learn(self, other: WindowPlan, end: int) -> None:
         """Copies the windows of another plan up to a position, before which both are equal."""
         # From a copy: a reading thread may add windows meanwhile.
-        known = other._before.copy().items()
-        self._before.update({window: count for window, count in known if window * self.size <= end})
+        items = other._counts_before.copy().items()
+        self._counts_before.update({window: count for window, count in items if window * self.size <= end})
 
     def samples(self, numbers: Ids) -> BatchSamples:
         if not numbers.size:
             return BatchSamples(numbers, numbers, edges_of(numbers))
         sizes, row = np.empty_like(numbers), np.empty_like(numbers)
-        taken = []
+        pieces = []
         before = 0
-        for window, mine in grouped(self._windows_at(numbers)):
-            cut, come = self._window(window)
-            batches = come.forward(numbers[mine] - self._before_of(window))
+        for window, local in grouped(self._windows_at(numbers)):
+            cut, groups = self._window(window)
+            batches = groups.forward(numbers[local] - self._count_before(window))
             count = cut.edges[batches + 1] - cut.edges[batches]
             # Where the samples of each batch begin, in the order in which they are taken: window after
             # window.
-            row[mine] = before + np.cumsum(count) - count
-            sizes[mine] = count
-            taken.append((cut, numbers_in(cut.edges[batches], count)))
+            row[local] = before + np.cumsum(count) - count
+            sizes[local] = count
+            pieces.append((cut, numbers_in(cut.edges[batches], count)))
             before += int(count.sum())
         at = numbers_in(row, sizes)
-        ids = np.concatenate([cut.ids[places] for cut, places in taken])[at]
-        positions = np.concatenate([cut.positions[places] for cut, places in taken])[at]
-        parts = [cut.segments.at(places) for cut, places in taken if cut.segments is not None]
+        ids = np.concatenate([cut.ids[places] for cut, places in pieces])[at]
+        positions = np.concatenate([cut.positions[places] for cut, places in pieces])[at]
+        parts = [cut.segments.at(places) for cut, places in pieces if cut.segments is not None]
         segments = Segments.joined(parts).at(at) if parts else None
         return BatchSamples(ids, positions, edges_of(sizes), segments)
 
     def locate(self, ids: Ids) -> Located:
         which, positions = self.order.locate(ids)
-        found, numbers = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+        matches, numbers = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
         for window in np.unique(positions // self.size).tolist():
-            cut, come = self._window(window)
-            mine = np.flatnonzero(positions // self.size == window)
+            cut, groups = self._window(window)
+            local = np.flatnonzero(positions // self.size == window)
             # A dropped sample is in no batch, and one that was cut into parts may be in several.
-            placed, at = Occurrences(cut.positions).locate(positions[mine])
+            placed, at = Occurrences(cut.positions).locate(positions[local])
             batch = np.searchsorted(cut.edges, at, side="right") - 1
-            found.append(which[mine[placed]])
-            numbers.append(self._before_of(window) + come.backward(batch))
+            matches.append(which[local[placed]])
+            numbers.append(self._count_before(window) + groups.backward(batch))
         # Two parts of a sample may be in one batch, and so may more repeats than a window has batches.
-        places, batches = np.unique([np.concatenate(found), np.concatenate(numbers)], axis=1)
-        is_there = batches < self._limited(LARGEST)
-        return places[is_there], batches[is_there]
+        places, batches = np.unique([np.concatenate(matches), np.concatenate(numbers)], axis=1)
+        exists = batches < self._limited(LARGEST)
+        return places[exists], batches[exists]
 
     def _limited(self, count: int) -> int:
         return count if self.num_batches is None else min(count, self.num_batches)
@@ -228,45 +228,45 @@ class WindowPlan(BatchPlan):
 
     def _last(self) -> tuple[int, int]:
         """Returns the last window whose beginning is known, and how many batches come before it."""
-        window = self._first + len(self._before) - 1
-        return window, self._before[window]
+        window = self._first + len(self._counts_before) - 1
+        return window, self._counts_before[window]
 
     def _grow(self) -> bool:
         """Cuts the next window; False if there is none."""
         window, count = self._last()
         if window >= self._windows:
             return False
-        self._before.setdefault(window + 1, count + self._window(window)[0].edges.size - 1)
+        self._counts_before.setdefault(window + 1, count + self._window(window)[0].edges.size - 1)
         return True
 
     def _window_of(self, number: int) -> int | None:
         """Finds the window of a batch, None for one after the last."""
-        if number < self._before[self._first]:
+        if number < self._counts_before[self._first]:
             return self._from_start._window_of(number)
         while self._last()[1] <= number:
             if not self._grow():
                 return None
-        known = range(self._first, self._last()[0] + 1)
-        return self._first + bisect_right(known, number, key=self._before.__getitem__) - 1
+        windows = range(self._first, self._last()[0] + 1)
+        return self._first + bisect_right(windows, number, key=self._counts_before.__getitem__) - 1
 
     def _windows_at(self, numbers: Ids) -> Ids:
         """Gives the windows of batches that are known to exist."""
         first, last = self._window_of(int(numbers.min())), self._window_of(int(numbers.max()))
         assert first is not None and last is not None  # noqa: S101, PT018  # the caller asked `has`
-        before = np.array([self._before_of(window) for window in range(first, last + 1)])
+        before = np.array([self._count_before(window) for window in range(first, last + 1)])
         return first + np.searchsorted(before, numbers, side="right") - 1
 
-    def _before_of(self, window: int) -> int:
+    def _count_before(self, window: int) -> int:
         if window < self._first:
-            return self._from_start._before_of(window)
-        while window not in self._before:
+            return self._from_start._count_before(window)
+        while window not in self._counts_before:
             self._grow()
-        return self._before[window]
+        return self._counts_before[window]
 
     def _window(self, window: int) -> tuple[BatchSamples, Groups]:
-        return self._kept.get(window, lambda: self._made(window))
+        return self._cached.get(window, lambda: self._compute(window))
 
-    def _made(self, window: int) -> tuple[BatchSamples, Groups]:
+    def _compute(self, window: int) -> tuple[BatchSamples, Groups]:
         first = window * self.size
         ids = self.order[first : first + self.size]
         context = replace(self.context, window=window)

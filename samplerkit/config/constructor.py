@@ -11,7 +11,7 @@ from typing import Any, final
 import numpy as np
 from pydantic import BaseModel, ValidationError
 
-from samplerkit.batches.recipe import is_same
+from samplerkit.batches.recipe import is_default
 from samplerkit.config.derive import TABLES, Parsed, arguments_of, default_of, derived_model
 from samplerkit.config.error_messages import (
     below,
@@ -25,7 +25,7 @@ from samplerkit.config.error_messages import (
 )
 from samplerkit.config.reading import Folder
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, ConfigError, SamplerkitError
-from samplerkit.names import PUBLIC, found
+from samplerkit.names import PUBLIC, load
 from samplerkit.order import arguments
 from samplerkit.order.caching import cached_property
 from samplerkit.order.modes import Shuffle
@@ -69,7 +69,7 @@ class Constructor:
         if not isinstance(self.of, str):
             return self.of
         module, _, name = self.of.rpartition(".")
-        imported: Callable[..., Any] = found(module or PUBLIC[name], name)
+        imported: Callable[..., Any] = load(module or PUBLIC[name], name)
         return imported
 
     @property
@@ -138,7 +138,7 @@ class Constructor:
 def _same(value: Any, default: Any) -> bool:
     if isinstance(value, Shuffle):
         default = Shuffle.parse(default) if isinstance(default, str | bool) else default
-    return is_same(value, default)
+    return is_default(value, default)
 
 
 RESERVED = frozenset({"kind", "child", "_target_", "class_path", "init_args"})

@@ -187,7 +187,7 @@ class PadCollate(PlannedCollate):
 def _require_padded(measure: Measure, fields: list[SequenceField], shape: Ids, ids: Ids | None) -> None:
     """Refuses a batch whose fields, padded to these lengths, are above the limit of its plan."""
     count = len(fields[0].lengths)
-    if measure.most is None or count <= int(measure.most(shape[None, :] if len(shape) > 1 else shape)[0]):
+    if measure.cap is None or count <= int(measure.cap(shape[None, :] if len(shape) > 1 else shape)[0]):
         return
     of = " and ".join(field.path for field in fields if field.path) or "the samples"
     problem = f"a batch of {'x'.join(map(str, (count, *shape.tolist())))} ({of}) is above its limit"

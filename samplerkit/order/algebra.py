@@ -80,8 +80,8 @@ class Composed(Order):
     def locate(self, ids: Ids) -> Located:
         which = np.arange(ids.size)
         for part in reversed(self.parts):
-            found, ids = part.locate(ids)
-            which = which[found]
+            indices, ids = part.locate(ids)
+            which = which[indices]
         return which, ids
 
 
@@ -132,26 +132,26 @@ class Shard(OrderView):
     def viewed(self) -> Sequence[Order]:
         return (self._order,)
 
-    def read(self, positions: Ids, what: Read) -> Ids:
+    def read(self, positions: Ids, getter: Read) -> Ids:
         undealt = positions * self._num_shards
         undealt += self._first
         if self._wraps and undealt.size and undealt.max() >= len(self._order):
             undealt %= len(self._order)
-        return what(self._order, undealt)
+        return getter(self._order, undealt)
 
     def locate(self, ids: Ids) -> Located:
         which, undealt = self._order.locate(ids)
         row, rest = np.divmod(undealt - self._first, self._num_shards)
-        mine = (row >= 0) & (rest == 0) & (row < self._length)
+        in_shard = (row >= 0) & (rest == 0) & (row < self._length)
         if not self._wraps:
-            return which[mine], row[mine]
+            return which[in_shard], row[in_shard]
         # The rows that wrap around: in a padded deal only the last one, if any.
         rows = np.arange(max(0, -((self._first - len(self._order)) // self._num_shards)), self._length)
         places = (self._first + rows * self._num_shards) % len(self._order)
-        in_turn = np.argsort(places)
-        firsts, ends = (np.searchsorted(places[in_turn], undealt, side=side) for side in ("left", "right"))
-        again = rows[in_turn[numbers_in(firsts, ends - firsts)]]
-        return np.append(which[mine], np.repeat(which, ends - firsts)), np.append(row[mine], again)
+        by_place = np.argsort(places)
+        firsts, ends = (np.searchsorted(places[by_place], undealt, side=side) for side in ("left", "right"))
+        wrapped = rows[by_place[numbers_in(firsts, ends - firsts)]]
+        return np.append(which[in_shard], np.repeat(which, ends - firsts)), np.append(row[in_shard], wrapped)
 
 
 @final
@@ -180,26 +180,26 @@ class Weave(OrderView):
     def viewed(self) -> Sequence[Order]:
         return self.orders
 
-    def read(self, positions: Ids, what: Read) -> Ids:
-        found = np.empty_like(positions)
+    def read(self, positions: Ids, getter: Read) -> Ids:
+        values = np.empty_like(positions)
         piece = interval_of(self._starts, positions)
         for number, at in groups(piece):
             alive = self._alive[number]
             row, column = np.divmod(positions[at] - self._starts[number], alive.size)
             row += self._rows[number]
-            for chosen, mine in groups(column):
-                found[at[mine]] = what(self.orders[alive[chosen]], row[mine])
-        return found
+            for index, inside in groups(column):
+                values[at[inside]] = getter(self.orders[alive[index]], row[inside])
+        return values
 
     def locate(self, ids: Ids) -> Located:
-        found = [(np.zeros(0, dtype=np.int64),) * 2]
+        matches = [(np.zeros(0, dtype=np.int64),) * 2]
         for number, order in enumerate(self.orders):
             which, rows = order.locate(ids)
             piece = np.searchsorted(self._rows, rows, side="right") - 1
             positions = np.empty_like(rows)
-            for part, mine in groups(piece):
+            for part, at in groups(piece):
                 alive = self._alive[part]
                 column = int(np.searchsorted(alive, number))
-                positions[mine] = self._starts[part] + (rows[mine] - self._rows[part]) * alive.size + column
-            found.append((which, positions))
-        return np.concatenate([which for which, _ in found]), np.concatenate([p for _, p in found])
+                positions[at] = self._starts[part] + (rows[at] - self._rows[part]) * alive.size + column
+            matches.append((which, positions))
+        return np.concatenate([which for which, _ in matches]), np.concatenate([p for _, p in matches])

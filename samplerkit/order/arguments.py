@@ -19,7 +19,7 @@ LARGEST: Final = 1 << 62
 """The largest number of samples."""
 
 INT64_MAX = 2**63 - 1
-MOST_LANES = 2**24
+MAX_LANES = 2**24
 
 
 def integer(place: str, value: Any) -> int:
@@ -87,7 +87,7 @@ def positive(place: str, value: Any, largest: int = LARGEST) -> int:
 
 def lanes(value: Any) -> int | None:
     """Takes a number of lanes, or None."""
-    return None if value is None else positive("lanes", value, MOST_LANES)
+    return None if value is None else positive("lanes", value, MAX_LANES)
 
 
 def limit(place: str, value: Any) -> int | None:
@@ -120,16 +120,16 @@ def word(place: str, value: Any) -> str:
     return name
 
 
-def number(place: str, value: Any, of: str = "") -> float:
+def number(place: str, value: Any, unit: str = "") -> float:
     """Takes an int or a float, numpy's too.
 
     Args:
         place: the argument.
         value: what was given.
-        of: what it counts, such as seconds.
+        unit: what it counts, such as seconds.
     """
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        raise ArgumentTypeError(place, f"must be a number{of and ' of '}{of}", value)
+        raise ArgumentTypeError(place, f"must be a number{unit and ' unit '}{unit}", value)
     try:
         return float(value)
     except OverflowError:
@@ -138,11 +138,11 @@ def number(place: str, value: Any, of: str = "") -> float:
 
 def seconds(place: str, value: Any, *, may_be_zero: bool = True) -> float:
     """Takes a finite number of seconds."""
-    found = number(place, value, "seconds")
-    if not math.isfinite(found) or found < 0 or (found == 0 and not may_be_zero):
+    duration = number(place, value, "seconds")
+    if not math.isfinite(duration) or duration < 0 or (duration == 0 and not may_be_zero):
         problem = "must be finite and not negative" if may_be_zero else "must be finite and positive"
         raise ArgumentRangeError(place, problem, value)
-    return found
+    return duration
 
 
 def choice(place: str, value: Any, names: Sequence[str]) -> str:

@@ -56,7 +56,7 @@ class Latest(Generic[_Value]):
     Threads may use it at the same time: no table is changed while a thread iterates over it.
 
     Args:
-        most: how many values are kept.
+        size: how many values are kept.
 
     Example:
         >>> squares = Latest[int](2)
@@ -64,25 +64,25 @@ class Latest(Generic[_Value]):
         ([1, 4, 9, 4], {2: 4, 3: 9})
     """
 
-    def __init__(self, most: int = 1) -> None:
-        self._most = most
-        self._kept: dict[Hashable, _Value] = {}
+    def __init__(self, size: int = 1) -> None:
+        self._size = size
+        self._cached: dict[Hashable, _Value] = {}
 
     def get(self, key: Hashable, make: Callable[[], _Value]) -> _Value:
         """Returns the value of a key; computes it unless it is kept."""
-        kept = self._kept
-        if key in kept:  # a table only grows, until another one replaces it
-            return kept[key]
-        made, kept = make(), self._kept
-        if len(kept) >= self._most:
+        cached = self._cached
+        if key in cached:  # a table only grows, until another one replaces it
+            return cached[key]
+        value, cached = make(), self._cached
+        if len(cached) >= self._size:
             # Removes half of them at once: if it removed one, each new value would copy all others.
-            kept = self._kept = dict([*kept.copy().items()][(self._most + 1) // 2 :])
-        kept[key] = made
-        return made
+            cached = self._cached = dict([*cached.copy().items()][(self._size + 1) // 2 :])
+        cached[key] = value
+        return value
 
     def items(self) -> Iterable[tuple[Any, _Value]]:
         """Returns the keys and values that are kept."""
-        return self._kept.copy().items()
+        return self._cached.copy().items()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_most": self._most, "_kept": {}}
+        return {"_size": self._size, "_cached": {}}

@@ -33,9 +33,9 @@ def find_column(dataset: Any, *names: str) -> tuple[str, Any] | None:
     columns = getattr(dataset, "column_names", None)
     for name in names:
         is_column = columns is not None and name in columns
-        found = dataset[name] if is_column else getattr(dataset, name, None)
-        if found is not None and not callable(found):
-            return name, found
+        values = dataset[name] if is_column else getattr(dataset, name, None)
+        if values is not None and not callable(values):
+            return name, values
     return None
 
 
@@ -54,8 +54,8 @@ def find_fingerprint(dataset: Any) -> str | None:
         >>> find_fingerprint(Pictures())
         'of 3 May'
     """
-    found = (getattr(dataset, name, None) for name in ("fingerprint", "_fingerprint"))
-    return next((one for one in found if isinstance(one, str)), None)
+    candidates = (getattr(dataset, name, None) for name in ("fingerprint", "_fingerprint"))
+    return next((value for value in candidates if isinstance(value, str)), None)
 
 
 def fingerprint_of(*content: Any) -> str:
@@ -72,7 +72,7 @@ def fingerprint_of(*content: Any) -> str:
     return hashlib.blake2b(data, digest_size=16, person=b"samplerkit").hexdigest()
 
 
-def gives_segments(dataset: Any) -> bool:
+def has_segments(dataset: Any) -> bool:
     """Returns whether a dataset can return parts of samples, without reading whole ones."""
     # Looked up in the class: a wrapper that forwards unknown attributes would otherwise be bypassed. A tree
     # of datasets has the method, and it is None if a part has none.
@@ -98,7 +98,7 @@ def file_number(layout: Layout, file: Any) -> int:
         return integer("file", file)
     names = layout.names or ()
     if file not in names:
-        known = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
-        hint = f"known: {known}" if names else "give its number: the files have no names"
+        listing = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+        hint = f"known: {listing}" if names else "give its number: the files have no names"
         raise ArgumentValueError("file", "is no file of the layout", file, hint=hint)
     return names.index(file)

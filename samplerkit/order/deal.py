@@ -10,7 +10,7 @@ from samplerkit.order import arguments
 from samplerkit.order.algebra import Shard
 from samplerkit.order.order import Order
 
-MOST_SHARDS = 2**32
+MAX_SHARDS = 2**32
 """The largest number of shards: positions and what is added to them stay below 2^63."""
 
 
@@ -37,7 +37,7 @@ class World:
     shard_id: int = 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "num_shards", arguments.positive("num_shards", self.num_shards, MOST_SHARDS))
+        object.__setattr__(self, "num_shards", arguments.positive("num_shards", self.num_shards, MAX_SHARDS))
         object.__setattr__(self, "shard_id", arguments.integer("shard_id", self.shard_id))
         if not 0 <= self.shard_id < self.num_shards:
             raise ArgumentRangeError("shard_id", f"must be in [0, {self.num_shards})", self.shard_id)
@@ -89,7 +89,7 @@ class Deal:
     num_samples: int | None = None
 
     @property
-    def asks_the_job(self) -> bool:
+    def needs_job(self) -> bool:
         """Whether the number of shards or the shard is left to the running job."""
         return self.num_shards is None or self.shard_id is None
 

@@ -81,11 +81,11 @@ class Draws:
     def __enter__(self) -> Self:
         # A weak reference: an exception in a signal handler may prevent `__exit__`, and then the draws are
         # garbage.
-        self._before = _being_read.set(ref(self))
+        self._token = _current_draws.set(ref(self))
         return self
 
     def __exit__(self, *_: object) -> None:
-        _being_read.reset(self._before)
+        _current_draws.reset(self._token)
 
     def draw(self, place: int) -> Draw:
         """Gives the draw of a sample."""
@@ -109,24 +109,24 @@ class Draws:
             ArgumentValueError: no place is said, and it is not known which sample is read.
             OutOfDatasetError: there is no such place.
         """
-        known = self.entered
+        entered = self.entered
         if place is not None:
             place = integer("place", place)
-            size = len(self.positions) if known is None else 1
+            size = len(self.positions) if entered is None else 1
             if not 0 <= place < size:
                 raise OutOfDatasetError("place", f"must be in [0, {size}), the samples read here", place)
             # A sample that is read alone is a batch of one.
-            known = place if known is None else known
-        if known is None:
+            entered = place if entered is None else entered
+        if entered is None:
             hint = "draw_rng(i) is for the i-th id that __getitems__ got"
             raise ArgumentValueError("place", "must be said where a batch is read as a whole", hint=hint)
-        found = self._rngs.get(known)
-        if found is None:
-            found = self._rngs[known] = self.draw(known).rng()
-        return found
+        rng = self._rngs.get(entered)
+        if rng is None:
+            rng = self._rngs[entered] = self.draw(entered).rng()
+        return rng
 
 
-_being_read: Final[ContextVar[Callable[[], Draws | None]]] = ContextVar(
+_current_draws: Final[ContextVar[Callable[[], Draws | None]]] = ContextVar(
     "samplerkit_draws", default=lambda: None
 )
 
@@ -165,7 +165,7 @@ def draw_rng(place: int | None = None) -> np.random.Generator:
         >>> ids.tolist(), len(set(noise.tolist()))
         ([3, 3, 3], 3)
     """
-    draws = _being_read.get()()
+    draws = _current_draws.get()()
     if draws is None:
         hint = (
             "ask inside of a dataset that samplerkit.Loader reads, in the thread that it reads in, and "
@@ -177,7 +177,7 @@ def draw_rng(place: int | None = None) -> np.random.Generator:
 
 def entered_draws(size: int) -> Draws | None:
     """Gives the draws of the batch that is being read, if each of its `size` samples must be entered."""
-    draws = _being_read.get()()
+    draws = _current_draws.get()()
     if draws is None or not draws.enters_alone or draws.entered is not None:
         return None
     return draws if size == len(draws.positions) else None

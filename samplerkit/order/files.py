@@ -21,12 +21,12 @@ ROWS_WORTH_A_CALL = 256
 _ROWS_WORTH_A_NETWORK = 4096
 """Rows of a block from which on its network is evaluated for itself, and not with those of other blocks."""
 
-_MOST_KEPT = 1024
+_MAX_CACHED = 1024
 """Blocks: their tables are 32 MiB at most."""
 
 
 @final
-class KeptBlocks:
+class BlockCache:
     """Gives the permutations of blocks of rows, and caches them: a block is used many times.
 
     Args:
@@ -35,30 +35,30 @@ class KeptBlocks:
 
     def __init__(self, key: Key) -> None:
         self._key = key
-        self._kept = Latest[Permuted](_MOST_KEPT)
+        self._cache = Latest[Permuted](_MAX_CACHED)
 
     def block(self, run: int, number: int, size: int) -> Permuted:
         """Gives the permutation of a block: of a file or a lane, and which of its blocks."""
-        return self._kept.get((run, number), lambda: Permuted(size, self._key, run, number))
+        return self._cache.get((run, number), lambda: Permuted(size, self._key, run, number))
 
 
-def permuted_within(blocks: list[Permuted], which: Ids, rows: Ids, *, inverse: bool = False) -> Ids:
-    """Permutes rows[i] within blocks[which[i]]: block after block, or, if each has few rows, at once."""
+def permuted_within(blocks: list[Permuted], block_of: Ids, rows: Ids, *, inverse: bool = False) -> Ids:
+    """Permutes rows[i] within blocks[block_of[i]]: block after block, or, if each has few rows, at once."""
     if len(blocks) == 1:
         return blocks[0].permuted(rows, inverse=inverse)
-    is_few = rows.size < _ROWS_WORTH_A_NETWORK * len(blocks)
-    together = np.array([is_few and block.is_narrow for block in blocks], dtype=np.bool_)
+    is_small = rows.size < _ROWS_WORTH_A_NETWORK * len(blocks)
+    together = np.array([is_small and block.is_narrow for block in blocks], dtype=np.bool_)
     if blocks and together.all():
-        return permuted_each(blocks, which, rows, inverse=inverse)
+        return permuted_each(blocks, block_of, rows, inverse=inverse)
     make_tables(blocks)
     result = np.empty_like(rows)
-    for number, at in groups(which):
+    for number, at in groups(block_of):
         if not together[number]:
             result[at] = blocks[number].permuted(rows[at], inverse=inverse)
-    at = np.flatnonzero(together[which])
+    at = np.flatnonzero(together[block_of])
     if at.size:
         chosen = [block for block, is_together in zip(blocks, together, strict=True) if is_together]
-        result[at] = permuted_each(chosen, (np.cumsum(together) - 1)[which[at]], rows[at], inverse=inverse)
+        result[at] = permuted_each(chosen, (np.cumsum(together) - 1)[block_of[at]], rows[at], inverse=inverse)
     return result
 
 
@@ -68,24 +68,24 @@ class FileSequence(Order):
     """The samples of files, file after file, in order within each.
 
     Args:
-        of: the layout of all files; one without files is one file.
+        file_layout: the layout of all files; one without files is one file.
         files: the numbers of those that are read, in the order in which they come; int64 of shape (m,).
         counts: how many samples of each of these are read; None for all.
         stride: from one sample of a file to the next one that is read.
         keeps_files: whether a sampler that draws from this order sees its samples in these files.
     """
 
-    of: Layout
+    file_layout: Layout
     files: Ids
     counts: Ids | None = None
     stride: int = 1
     keeps_files: bool = False
 
     def __post_init__(self) -> None:
-        self._counts = self.of.sizes[self.files] if self.counts is None else self.counts
+        self._counts = self.file_layout.sizes[self.files] if self.counts is None else self.counts
         self._begins = edges_of(self._counts)
-        self._firsts = self.of.starts[self.files]
-        self._moves = Shifts(self._begins, self._firsts - self._begins[:-1])
+        self._firsts = self.file_layout.starts[self.files]
+        self._shifts = Shifts(self._begins, self._firsts - self._begins[:-1])
 
     def __len__(self) -> int:
         return int(self._begins[-1])
@@ -96,22 +96,22 @@ class FileSequence(Order):
 
     def ids_at(self, positions: Ids) -> Ids:
         if self.stride == 1:
-            return self._moves.moved(positions)
+            return self._shifts.moved(positions)
         at = interval_of(self._begins, positions)
         return self._firsts[at] + (positions - self._begins[at]) * self.stride
 
     def locate(self, ids: Ids) -> Located:
-        which = np.flatnonzero((ids >= 0) & (ids < len(self.of)))
-        file = self.of.file_of(ids[which])
+        which = np.flatnonzero((ids >= 0) & (ids < len(self.file_layout)))
+        file = self.file_layout.file_of(ids[which])
         place = self._places[file]
-        row, between = np.divmod(ids[which] - self.of.starts[file], self.stride)
-        kept = (between == 0) & (row < np.append(self._counts, 0)[place])
-        return which[kept], (self._begins[place] + row)[kept]
+        row, between = np.divmod(ids[which] - self.file_layout.starts[file], self.stride)
+        is_read = (between == 0) & (row < np.append(self._counts, 0)[place])
+        return which[is_read], (self._begins[place] + row)[is_read]
 
     @cached_property
     def _places(self) -> Ids:
         """The place of each file of the layout among those that are read, -1 for one that is not."""
-        places = np.full(self.of.sizes.size, -1)
+        places = np.full(self.file_layout.sizes.size, -1)
         places[self.files] = np.arange(self.files.size)
         return places
 
@@ -140,7 +140,7 @@ class BlockShuffle(Order):
         # A first block that is shorter than the others lacks its first rows.
         self._missing = self._block_size - min(self.first_size or self._block_size, self._block_size)
         self._blocks_per_run = -(-(longest + self._missing) // self._block_size)
-        self._blocks = KeptBlocks(self.key)
+        self._blocks = BlockCache(self.key)
 
     def __len__(self) -> int:
         return int(self.starts[-1])
@@ -155,12 +155,12 @@ class BlockShuffle(Order):
     def _permuted(self, rows: Ids, *, inverse: bool) -> Ids:
         if rows.size == 0:
             return rows
-        first, last = self._number_of(int(rows.min())), self._number_of(int(rows.max()))
+        first, last = self._block_at(int(rows.min())), self._block_at(int(rows.max()))
         if first == last:
             return self._permuted_in(first, rows, inverse=inverse)
         if (last - first) * ROWS_WORTH_A_CALL < rows.size and (rows[1:] >= rows[:-1]).all():
             # The usual case of an epoch in order: the rows of each block are a slice.
-            ends = [self._start_of(number + 1) for number in range(first, last)]
+            ends = [self._block_start(number + 1) for number in range(first, last)]
             parts = np.split(rows, np.searchsorted(rows, ends))
             numbered = zip(range(first, last + 1), parts, strict=True)
             return np.concatenate(
@@ -179,17 +179,17 @@ class BlockShuffle(Order):
         return moved
 
     def _permuted_in(self, number: int, rows: Ids, *, inverse: bool) -> Ids:
-        start = self._start_of(number)
+        start = self._block_start(number)
         moved = self.block(number).permuted(rows - start, inverse=inverse)
         moved += start
         return moved
 
-    def _number_of(self, row: int) -> int:
+    def _block_at(self, row: int) -> int:
         run = int(np.searchsorted(self.starts, row, side="right")) - 1
         block = (row - int(self.starts[run]) + self._missing) // self._block_size
         return run * self._blocks_per_run + block
 
-    def _start_of(self, number: int) -> int:
+    def _block_start(self, number: int) -> int:
         """The first row of a block; of one that its run is too short for, the first row of the next run."""
         run, block = divmod(number, self._blocks_per_run)
         start = int(self.starts[run]) + max(0, block * self._block_size - self._missing)

@@ -12,11 +12,11 @@ from samplerkit.order.caching import cached_property
 from samplerkit.order.typing import Ids
 
 _FEW = 256
-_WORTH_BUCKETS = 4096
-_MOST_COMPARED = 6
-_MOST_STEPS = 4
+_MIN_FOR_BUCKETS = 4096
+_MAX_COMPARED = 6
+_MAX_STEPS = 4
 _BUCKET_BITS = 12
-_MOST_MOVED = 256
+_MAX_MOVED = 256
 _HOLDS_BORDER = -(1 << 62)
 _DENSE_SPAN = 1 << 16
 
@@ -44,9 +44,9 @@ def interval_of(starts: Ids, values: Ids) -> Ids:
     if first == last:
         return np.full(values.shape, first)
     between = starts[first + 1 : last + 1]
-    if values.size < _WORTH_BUCKETS or values.size < between.size:
+    if values.size < _MIN_FOR_BUCKETS or values.size < between.size:
         return np.searchsorted(between, values, side="right") + first
-    if between.size <= _MOST_COMPARED:
+    if between.size <= _MAX_COMPARED:
         passed = np.zeros(values.shape, dtype=np.uint8)
         for start in between:
             passed += values >= start
@@ -65,12 +65,12 @@ def _by_buckets(borders: Ids, values: Ids) -> Ids:
     shift = max(0, (high - low).bit_length() - bits)
     in_bucket = np.bincount((borders - low) >> shift, minlength=((high - low) >> shift) + 1)
     steps = int(in_bucket.max())
-    if steps > _MOST_STEPS:
+    if steps > _MAX_STEPS:
         return np.searchsorted(borders, values, side="right")
     passed: Ids = (np.cumsum(in_bucket) - in_bucket)[(values - low) >> shift]
-    beyond = np.append(borders, high + 1)
+    bounds = np.append(borders, high + 1)
     for _ in range(steps):
-        passed += values >= beyond[passed]
+        passed += values >= bounds[passed]
     return passed
 
 
@@ -104,15 +104,15 @@ class Offsets:
         Returns:
             int64 array of shape (m,).
         """
-        if values.size < _WORTH_BUCKETS:
+        if values.size < _MIN_FOR_BUCKETS:
             return np.searchsorted(self.borders, values, side="right")
         shift, before = self._buckets
         passed: Ids = before[values >> shift].astype(np.int64)
-        behind = np.flatnonzero(self.borders[passed] <= values)
-        for _ in range(_MOST_STEPS):
-            passed[behind] += 1
-            behind = behind[self.borders[passed[behind]] <= values[behind]]
-        passed[behind] = np.searchsorted(self.borders, values[behind], side="right")
+        pending = np.flatnonzero(self.borders[passed] <= values)
+        for _ in range(_MAX_STEPS):
+            passed[pending] += 1
+            pending = pending[self.borders[passed[pending]] <= values[pending]]
+        passed[pending] = np.searchsorted(self.borders, values[pending], side="right")
         return passed
 
     @cached_property
@@ -137,41 +137,41 @@ class Shifts:
 
     Args:
         starts: as for `interval_of`, from 0.
-        by: how far the values of each interval move, int64 array of shape (n,); none moves below 0.
+        shifts: how far the values of each interval move, int64 array of shape (n,); none moves below 0.
 
     Example:
         >>> Shifts(np.array([0, 3, 5]), np.array([2, -3])).moved(np.array([0, 2, 3, 4]))
         array([2, 4, 0, 1])
     """
 
-    def __init__(self, starts: Ids, by: Ids) -> None:
-        self._starts, self._by = starts, by
-        self._kept: tuple[int, int, int, Ids] = (0, 0, 0, by[:0])
+    def __init__(self, starts: Ids, shifts: Ids) -> None:
+        self._starts, self._shifts = starts, shifts
+        self._cached: tuple[int, int, int, Ids] = (0, 0, 0, shifts[:0])
 
     def moved(self, values: Ids) -> Ids:
         """Gives the values, each in [0, starts[n]), where they move to; both of shape (m,)."""
-        if values.size < _WORTH_BUCKETS:
-            return values + self._by[interval_of(self._starts, values)]
+        if values.size < _MIN_FOR_BUCKETS:
+            return values + self._shifts[interval_of(self._starts, values)]
         ends = np.array([values.min(), values.max()])
         first, last = (np.searchsorted(self._starts, ends, side="right") - 1).tolist()
         if first == last:
-            moved: Ids = values + self._by[first]
+            moved: Ids = values + self._shifts[first]
             return moved
-        if last - first > _MOST_MOVED:
-            return values + self._by[interval_of(self._starts, values)]
+        if last - first > _MAX_MOVED:
+            return values + self._shifts[interval_of(self._starts, values)]
         # All at once: another thread may look at the same moment.
-        kept = self._kept
-        if kept[:2] != (first, last):
-            kept = self._kept = first, last, *self._table(first, last)
-        _, _, shift, table = kept
+        cached = self._cached
+        if cached[:2] != (first, last):
+            cached = self._cached = first, last, *self._table(first, last)
+        _, _, shift, table = cached
         bucket = values - self._starts[first]
         bucket >>= shift
         moved = table[bucket]
         moved += values
-        beside = np.flatnonzero(moved < 0)
-        if beside.size:
-            few = values[beside]
-            moved[beside] = few + self._by[np.searchsorted(self._starts, few, side="right") - 1]
+        at_border = np.flatnonzero(moved < 0)
+        if at_border.size:
+            exact = values[at_border]
+            moved[at_border] = exact + self._shifts[np.searchsorted(self._starts, exact, side="right") - 1]
         return moved
 
     def _table(self, first: int, last: int) -> tuple[int, Ids]:
@@ -180,14 +180,14 @@ class Shifts:
         shift = max(0, (end - 1 - low).bit_length() - _BUCKET_BITS)
         borders = (self._starts[first + 1 : last + 1] - low) >> shift
         in_bucket = np.bincount(borders, minlength=((end - 1 - low) >> shift) + 1)
-        table: Ids = self._by[first + np.cumsum(in_bucket)]
+        table: Ids = self._shifts[first + np.cumsum(in_bucket)]
         if shift:
             table[in_bucket > 0] = _HOLDS_BORDER
         return shift, table
 
     def __reduce__(self) -> Any:
         # What can be made again does not travel to other processes.
-        return Shifts, (self._starts, self._by)
+        return Shifts, (self._starts, self._shifts)
 
 
 def numbers_in(begins: Ids, counts: Ids) -> Ids:

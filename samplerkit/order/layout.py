@@ -21,7 +21,7 @@ from samplerkit.order.caching import cached_property
 from samplerkit.order.intervals import edges_of, interval_of
 from samplerkit.order.typing import Ids
 
-DEEPEST = 64
+MAX_DEPTH = 64
 """The deepest nesting of trees; Python's recursion limit is not much deeper."""
 
 
@@ -233,10 +233,10 @@ def require_depth(depth: int) -> None:
     """Refuses trees that are nested too deeply.
 
     Raises:
-        ArgumentValueError: more than `DEEPEST`.
+        ArgumentValueError: more than `MAX_DEPTH`.
     """
-    if depth > DEEPEST:
-        raise ArgumentValueError("parts", f"are nested more than {DEEPEST} deep", depth)
+    if depth > MAX_DEPTH:
+        raise ArgumentValueError("parts", f"are nested more than {MAX_DEPTH} deep", depth)
 
 
 def _is_integer(value: Any) -> bool:

@@ -20,7 +20,7 @@ Located = tuple[Ids, Ids]
 """Which of the given ids, and a position of it: two arrays of one length."""
 
 
-def sought(ids: Any, locate: Callable[[Ids], Located]) -> Ids | Located:
+def lookup(ids: Any, locate: Callable[[Ids], Located]) -> Ids | Located:
     """Looks up one id, or an array of ids.
 
     Args:
@@ -33,14 +33,14 @@ def sought(ids: Any, locate: Callable[[Ids], Located]) -> Ids | Located:
     Raises:
         ArgumentTypeError: an id is no integer.
     """
-    wanted = integers("ids", ids)
-    flat = wanted.reshape(-1)
+    array = integers("ids", ids)
+    flat = array.reshape(-1)
     if flat.dtype == object:
         # Integers that fit no dtype: no order holds them, as it holds none out of range.
         flat = np.clip(flat, -1, LARGEST)
     which, places = locate(flat.astype(np.int64))
     sequence = np.lexsort((places, which))
-    if wanted.ndim == 0:
+    if array.ndim == 0:
         return places[sequence]
     return which[sequence], places[sequence]
 
@@ -48,11 +48,11 @@ def sought(ids: Any, locate: Callable[[Ids], Located]) -> Ids | Located:
 PASS_BITS = 40
 """Pass t of epoch e over a source, where passes begin again in each epoch, is its epoch e + t * 2^40."""
 
-_COMES_AND_GOES = 1 << 22
+_TEMPORARY_BYTES = 1 << 22
 """Bytes of the largest array of ids whose memory should be there for the next one."""
 
 
-class MadeOf:
+class EqualByRecipe:
     """A base of values that are equal if their class and recipe are equal; no id is evaluated."""
 
     @property
@@ -68,18 +68,18 @@ class MadeOf:
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        if type(self) is not type(other) or not isinstance(other, MadeOf):
+        if type(self) is not type(other) or not isinstance(other, EqualByRecipe):
             return NotImplemented
-        one, another = self.recipe, other.recipe
-        if one is None or another is None:
+        recipe, other_recipe = self.recipe, other.recipe
+        if recipe is None or other_recipe is None:
             return False
-        return len(one) == len(another) and all(map(_is_same, one, another))
+        return len(recipe) == len(other_recipe) and all(map(_is_equal, recipe, other_recipe))
 
     def __hash__(self) -> int:
         return hash(type(self))
 
 
-class Order(MadeOf, ABC):
+class Order(EqualByRecipe, ABC):
     """A sequence of sample ids with random access: `order[p]` is the id at position p.
 
     An order is a value. It is never built as a list: all ids cost the same, at any position, and memory holds
@@ -166,7 +166,7 @@ class Order(MadeOf, ABC):
             ArgumentValueError: the step of a slice is 0.
         """
         if isinstance(index, slice):
-            return self._ids_of_range(part_of(len(self), index))
+            return self._ids_of_range(slice_positions(len(self), index))
         positions = integers("index", index)
         ids = self.ids_at(self._checked(positions.reshape(-1)))
         is_scalar = positions.ndim == 0 and not isinstance(index, np.ndarray)
@@ -238,7 +238,7 @@ class Order(MadeOf, ABC):
             >>> order.positions_of(4), order.positions_of([2, 3, 4])
             (array([0, 2]), (array([0, 2, 2]), array([1, 0, 2])))
         """
-        return sought(ids, self.locate)
+        return lookup(ids, self.locate)
 
     @final
     def __contains__(self, id: object) -> bool:
@@ -273,21 +273,21 @@ class Order(MadeOf, ABC):
             ArgumentTypeError: an id is no integer.
             InverseTooLargeError: as for `positions_of`.
         """
-        found: Any = self.positions_of(ids)
-        if not isinstance(found, tuple):
-            return int(found.size)
-        return np.bincount(found[0], minlength=np.asarray(ids).size)
+        positions: Any = self.positions_of(ids)
+        if not isinstance(positions, tuple):
+            return int(positions.size)
+        return np.bincount(positions[0], minlength=np.asarray(ids).size)
 
     @final
     def __hash__(self) -> int:
         return hash((type(self), len(self)))
 
     def __repr__(self) -> str:
-        shown = ", ".join(str(i) for i in self[:6].tolist())
-        return f"Order([{shown}{', ...' if len(self) > 6 else ''}], length {len(self)})"
+        ids = ", ".join(str(i) for i in self[:6].tolist())
+        return f"Order([{ids}{', ...' if len(self) > 6 else ''}], length {len(self)})"
 
     def _ids_of_range(self, positions: range) -> Ids:
-        _have_memory_kept()
+        _warm_allocator()
         # In chunks, temporary arrays stay in the processor's cache.
         ids = np.empty(len(positions), dtype=np.int64)
         for start in range(0, ids.size, CHUNK):
@@ -314,7 +314,7 @@ class OrderView(Order):
     """An order that reads others at positions that it computes, and adds no ids."""
 
     @abstractmethod
-    def read(self, positions: Ids, what: Read) -> Ids:
+    def read(self, positions: Ids, getter: Read) -> Ids:
         """Reads values of the orders that it reads, and gives them position by position."""
 
     @property
@@ -339,29 +339,29 @@ class OrderView(Order):
         return self.read(positions, lambda order, inner: order.epochs_at(epoch, inner))
 
 
-def found(positions: Ids, valid: Any) -> Located:
+def located(positions: Ids, valid: Any) -> Located:
     """Turns one candidate position for each id, valid or not, into what `Order.locate` returns."""
     which = np.flatnonzero(valid)
     return which, positions[which]
 
 
-def _is_same(one: object, other: object) -> bool:
-    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
-        return np.array_equal(one, other)
-    return bool(one == other)
+def _is_equal(a: object, b: object) -> bool:
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        return np.array_equal(a, b)
+    return bool(a == b)
 
 
 @cache
-def _have_memory_kept() -> None:
+def _warm_allocator() -> None:
     """Frees one array as large as the usual temporary ones, once per process.
 
     The GNU C library returns memory of sizes that it has never freed before to the system, and takes it again
     for the next array, page by page: half of the time that reading an order takes.
     """
-    np.empty(_COMES_AND_GOES, dtype=np.uint8)
+    np.empty(_TEMPORARY_BYTES, dtype=np.uint8)
 
 
-def part_of(length: int, index: slice) -> range:
+def slice_positions(length: int, index: slice) -> range:
     """Gives the positions of a slice of an order."""
     try:
         return range(*index.indices(length))

@@ -97,37 +97,37 @@ class Network:
     def of(cls, constants: Any) -> Network:
         """Makes the network of one permutation."""
         # Arrays without dimensions: numpy functions take them in two thirds of the time of scalars.
-        of_size, of_modulus, of_bits, *of_rounds = [constants[i, ...] for i in range(constants.size)]
-        return cls(of_size, of_modulus, of_bits, tuple(of_rounds[:ROUNDS]), tuple(of_rounds[ROUNDS:]))
+        size, modulus, bits, *rounds = [constants[i, ...] for i in range(constants.size)]
+        return cls(size, modulus, bits, tuple(rounds[:ROUNDS]), tuple(rounds[ROUNDS:]))
 
     @cached_property
-    def ways_in(self) -> Any:
+    def walk_ends(self) -> Any:
         """Where each walk of one permutation returns, by the value of the domain outside of [0, n).
 
         A walk that cycles outside for ever stays there; no walk that began inside reaches such a cycle.
         """
         outside = np.arange(int(self.size), int(self.modulus << self.bits)).astype(self.size.dtype)
-        ways, right, scratch = np.empty((3, outside.size), dtype=outside.dtype)
+        ends, right, scratch = np.empty((3, outside.size), dtype=outside.dtype)
         scratch[...] = outside
-        _rounds(self, ways, right, scratch, inverse=False)
+        _rounds(self, ends, right, scratch, inverse=False)
         # Each turn goes twice as far as the last. Some cycles are completely outside, so a walk until all are
         # back in need not end, and as many steps as there are values outside are always enough.
         for _ in range(outside.size.bit_length()):
-            still = np.flatnonzero(ways >= self.size)
-            ways[still] = ways[ways[still] - self.size]
-        return ways
+            pending = np.flatnonzero(ends >= self.size)
+            ends[pending] = ends[ends[pending] - self.size]
+        return ends
 
     @classmethod
-    def each(cls, constants: Any, which: Ids) -> Network:
-        """Makes the network in which position i uses column which[i]; all sizes have words of one width."""
-        if (which[1:] >= which[:-1]).all():
+    def of_columns(cls, constants: Any, columns: Ids) -> Network:
+        """Makes the network in which position i uses column columns[i]; all sizes have words of one width."""
+        if (columns[1:] >= columns[:-1]).all():
             # Several times as fast as looking each of them up.
-            counts = np.bincount(which, minlength=constants.shape[1])
+            counts = np.bincount(columns, minlength=constants.shape[1])
             constants = np.repeat(constants, counts, axis=1)
         else:
-            constants = constants[:, which]
-        size, modulus, bits, *of_rounds = constants
-        return cls(size, modulus, bits, tuple(of_rounds[:ROUNDS]), tuple(of_rounds[ROUNDS:]))
+            constants = constants[:, columns]
+        size, modulus, bits, *rounds = constants
+        return cls(size, modulus, bits, tuple(rounds[:ROUNDS]), tuple(rounds[ROUNDS:]))
 
     def at(self, chosen: Any) -> Network:
         """Restricts the network to the chosen positions (a slice, or an array of indices)."""
@@ -190,12 +190,12 @@ def tables(sizes: list[int], words: Words) -> list[Ids]:
     masks = np.repeat(np.array([*map(_index_mask, sizes)]), sizes)
     hashes = _hashed(np.repeat(words, sizes, axis=1), counters, masks)
     ends = np.cumsum(sizes).tolist()
-    each = [hashes[end - size : end] for size, end in zip(sizes, ends, strict=True)]
-    for one in each:
-        one.sort()
+    permutations = [hashes[end - size : end] for size, end in zip(sizes, ends, strict=True)]
+    for permutation in permutations:
+        permutation.sort()
     hashes &= masks
     # Copies, so that one that is kept does not keep the others.
-    return [one.view(np.int64).copy() for one in each]
+    return [permutation.view(np.int64).copy() for permutation in permutations]
 
 
 def _index_mask(size: int) -> Any:
@@ -246,27 +246,27 @@ def _walk(network: Network, values: Ids, result: Ids, buffers: Any, *, inverse: 
     scratch[...] = values
     _rounds(network, left, right, scratch, inverse=inverse)
     result[...] = left
-    is_one = np.ndim(network.size) == 0
-    if is_one and left.max() < network.size:
+    is_scalar = np.ndim(network.size) == 0
+    if is_scalar and left.max() < network.size:
         return
     outside = np.flatnonzero(left >= network.size)
-    if is_one and not inverse and values.size >> max(_WORTH_KEEPING, int(network.bits) + 3):
+    if is_scalar and not inverse and values.size >> max(_WORTH_KEEPING, int(network.bits) + 3):
         # Fewer than 2^b values are outside: walking all of them once costs less than walking them part by
         # part.
-        result[outside] = network.ways_in[left[outside] - network.size]
+        result[outside] = network.walk_ends[left[outside] - network.size]
     else:
-        result[outside] = _walked_in(network.at(outside), left[outside], inverse=inverse)
+        result[outside] = _walk_back(network.at(outside), left[outside], inverse=inverse)
 
 
-def _walked_in(network: Network, current: Any, *, inverse: bool) -> Ids:
+def _walk_back(network: Network, current: Any, *, inverse: bool) -> Ids:
     """Permutes values of the domain again until each is in [0, n)."""
     result, outside = np.empty(current.size, dtype=np.int64), np.arange(current.size)
     while outside.size:
-        still = network.at(outside)
+        pending = network.at(outside)
         left, right, scratch = np.empty((3, outside.size), dtype=current.dtype)
         scratch[...] = current
-        _rounds(still, left, right, scratch, inverse=inverse)
-        inside = left < still.size
+        _rounds(pending, left, right, scratch, inverse=inverse)
+        inside = left < pending.size
         result[outside[inside]] = left[inside]
         outside, current = outside[~inside], left[~inside]
     return result

@@ -11,7 +11,7 @@ from samplerkit.errors import InverseTooLargeError
 from samplerkit.order.caching import cached_property
 from samplerkit.order.intervals import Offsets, numbers_in
 from samplerkit.order.keys import Key, keyed_hash, scaled
-from samplerkit.order.order import Located, Order, found
+from samplerkit.order.order import Located, Order, located
 from samplerkit.order.permutation import (
     NARROW_LIMIT,
     TABLE_LIMIT,
@@ -46,12 +46,12 @@ class Occurrences:
         return np.repeat(np.arange(ids.size), counts), self._positions[numbers_in(first, counts)]
 
     @cached_property
-    def turns(self) -> Ids:
+    def repeats(self) -> Ids:
         """How often the id of each position occurs before it: int64 array of shape (n,)."""
         first = np.searchsorted(self._sorted, self._sorted, side="left")
-        turns = np.empty_like(self._positions)
-        turns[self._positions] = np.arange(first.size) - first
-        return turns
+        repeats = np.empty_like(self._positions)
+        repeats[self._positions] = np.arange(first.size) - first
+        return repeats
 
 
 @final
@@ -70,7 +70,7 @@ class Range(Order):
 
     def locate(self, ids: Ids) -> Located:
         positions = ids - self.start
-        return found(positions, (positions >= 0) & (positions < self.length))
+        return located(positions, (positions >= 0) & (positions < self.length))
 
 
 @final
@@ -121,14 +121,14 @@ class LaneWeave(Order):
         else:
             row, lane = positions >> (count.bit_length() - 1), positions & (count - 1)
         # If there are as many shards as lanes, or a multiple, a shard reads one lane.
-        one = lane.size and lane.min() == lane.max()
-        row += self.start_of(lane[:1] if one else lane)
+        is_single = lane.size and lane.min() == lane.max()
+        row += self.start_of(lane[:1] if is_single else lane)
         return row
 
     def locate(self, ids: Ids) -> Located:
         lane = self.lane_of(ids)
         positions = (ids - self.start_of(lane)) * self.num_lanes + lane
-        return found(positions, (ids >= 0) & (ids < self.num_rows))
+        return located(positions, (ids >= 0) & (ids < self.num_rows))
 
 
 @final
@@ -204,29 +204,29 @@ _ROWS_AT_ONCE = 16_384
 """Rows whose networks are in one table: 19 words per row, which fit the second-level cache."""
 
 
-def make_tables(several: list[Permuted]) -> None:
+def make_tables(permutations: list[Permuted]) -> None:
     """Makes the tables that permutations need and have not, many at once."""
-    new = [one for one in several if one.size <= TABLE_LIMIT and "_table" not in vars(one)]
+    new = [p for p in permutations if p.size <= TABLE_LIMIT and "_table" not in vars(p)]
     for part in (new[start : start + _TABLES_AT_ONCE] for start in range(0, len(new), _TABLES_AT_ONCE)):
-        made = tables([one.size for one in part], np.stack([one.words for one in part], axis=1))
-        for one, ids in zip(part, made, strict=True):
-            vars(one)["_table"] = ids
+        ids_of = tables([p.size for p in part], np.stack([p.words for p in part], axis=1))
+        for p, ids in zip(part, ids_of, strict=True):
+            vars(p)["_table"] = ids
 
 
-def permuted_each(several: list[Permuted], which: Ids, rows: Ids, *, inverse: bool = False) -> Ids:
-    """Permutes rows[i] by several[which[i]], all of them at once."""
-    new = [one for one in several if "constants" not in vars(one)]
+def permuted_each(permutations: list[Permuted], index: Ids, rows: Ids, *, inverse: bool = False) -> Ids:
+    """Permutes rows[i] by permutations[index[i]], all of them at once."""
+    new = [p for p in permutations if "constants" not in vars(p)]
     if new:
         # All at once, which is many times as fast.
-        made = network_constants([one.size for one in new], np.stack([one.words for one in new], axis=1))
-        for one, constants in zip(new, made.T.copy(), strict=True):
-            vars(one)["constants"] = constants
+        columns = network_constants([p.size for p in new], np.stack([p.words for p in new], axis=1))
+        for p, constants in zip(new, columns.T.copy(), strict=True):
+            vars(p)["constants"] = constants
     # Row by row in memory, as they are read.
-    constants = np.concatenate([one.constants for one in several]).reshape(len(several), -1).T.copy()
+    constants = np.concatenate([p.constants for p in permutations]).reshape(len(permutations), -1).T.copy()
     result = np.empty_like(rows)
     for start in range(0, rows.size, _ROWS_AT_ONCE):
         part = slice(start, start + _ROWS_AT_ONCE)
-        result[part] = permuted(Network.each(constants, which[part]), rows[part], inverse=inverse)
+        result[part] = permuted(Network.of_columns(constants, index[part]), rows[part], inverse=inverse)
     return result
 
 
@@ -250,10 +250,10 @@ class Table(Order):
 
     @cached_property
     def num_passes(self) -> int:
-        return int(self._occurrences.turns.max(initial=0)) + 1
+        return int(self._occurrences.repeats.max(initial=0)) + 1
 
     def passes_at(self, positions: Ids) -> Ids:
-        return self._occurrences.turns[positions]
+        return self._occurrences.repeats[positions]
 
     def locate(self, ids: Ids) -> Located:
         return self._occurrences.locate(ids)

@@ -55,7 +55,7 @@ class Sampler:
     """
 
     _child: Sampler | None = None
-    _kept: Chain | None = None
+    _cached_chain: Chain | None = None
     deal: Deal | None = None
     """The sampler's arguments about shards; None except for a distributed sampler."""
     reads_below: bool = False
@@ -141,24 +141,24 @@ class Sampler:
         if not isinstance(sampler, Sampler):
             raise ArgumentTypeError("child", "must be a sampler", sampler)
         if self._child is not None:
-            raise self._refused("there is a child already", self._child, "nest the new one below it")
+            raise self._child_error("there is a child already", self._child, "nest the new one below it")
         if any(link is self for link in sampler._tree()):
-            raise self._refused("would make a cycle", sampler)
+            raise self._child_error("would make a cycle", sampler)
         if sampler.reads_a_stream and (self.reads_a_stream or not self.reads_below):
             hint = "give it this sampler as its child"
-            raise self._refused("a ledger must be the outermost sampler", sampler, hint)
+            raise self._child_error("a ledger must be the outermost sampler", sampler, hint)
         if sampler.get_shuffle_mode() is Shuffle.PARTIAL and not self.reads_below:
-            raise self._refused("the shuffle mode of a child must not be PARTIAL", sampler, "use GLOBAL")
+            raise self._child_error("the shuffle mode of a child must not be PARTIAL", sampler, "use GLOBAL")
         if self.get_shuffle_mode() not in (Shuffle.FALSE, Shuffle.GLOBAL) and not sampler.yields_files:
             problem = "the shuffle mode of a sampler with a child must be GLOBAL or FALSE"
             hint = "give the mode to the innermost sampler, which knows the files"
-            raise self._refused(problem, self.get_shuffle_mode().value, hint)
+            raise self._child_error(problem, self.get_shuffle_mode().value, hint)
         algorithms = self._algorithms() | sampler._algorithms()
         if len(algorithms) > 1:
-            raise self._refused("the samplers of a chain must have one algorithm", sorted(algorithms))
+            raise self._child_error("the samplers of a chain must have one algorithm", sorted(algorithms))
         self._child = sampler
 
-    def _refused(self, problem: str, value: object, hint: str = "") -> CompositionError:
+    def _child_error(self, problem: str, value: object, hint: str = "") -> CompositionError:
         return CompositionError(f"{type(self).__name__}.add_child", problem, value, hint=hint)
 
     @final
@@ -190,33 +190,33 @@ class Sampler:
         """Gives the samplers of the sources of a mixture, by name and sorted."""
         return {}
 
-    def _tree(self, above: tuple[Sampler, ...] = ()) -> Iterator[Sampler]:
-        """The samplers of the chain and of all its branches, from this one on; `above` branched to it."""
+    def _tree(self, ancestors: tuple[Sampler, ...] = ()) -> Iterator[Sampler]:
+        """The samplers of the chain and of all its branches, from this one on; `ancestors` branched to it."""
         for link in self._links():
-            if any(link is one for one in above):
+            if any(link is ancestor for ancestor in ancestors):
                 # Without the value: one that contains itself would be shown without end.
                 hint = "give it a sampler that does not hold it"
                 raise CompositionError(type(link).__name__, "is a source of itself", hint=hint)
             yield link
             for branch in link.branches().values():
-                yield from branch._tree((*above, link))
+                yield from branch._tree((*ancestors, link))
 
     def arguments(self) -> dict[str, Any]:
         """Gives the constructor's arguments by name, as they were understood."""
         return {name: getattr(self, name, None) for name in _defaults(type(self).__init__)}
 
     def __repr__(self) -> str:
-        return " <- ".join(link._described() for link in self._links())
+        return " <- ".join(link._describe() for link in self._links())
 
-    def _described(self) -> str:
+    def _describe(self) -> str:
         """Names a sampler, with the arguments that differ from their defaults."""
         defaults = _defaults(type(self).__init__)
-        shown = [
+        fields = [
             f"{name}={_short(value)}"
             for name, value in self.arguments().items()
             if name in defaults and _differs(value, defaults[name])
         ]
-        return f"{type(self).__name__}({', '.join(shown)})"
+        return f"{type(self).__name__}({', '.join(fields)})"
 
     @property
     def _counts_alone(self) -> bool:
@@ -280,10 +280,10 @@ class Sampler:
     def chain(self) -> Chain:
         """The chain of this sampler and those below it; cached, since all evaluations begin with it."""
         links = self._links()[::-1]
-        if self._kept is None or self._kept.links != links:
+        if self._cached_chain is None or self._cached_chain.links != links:
             algorithm = max(self._algorithms(), default=ALGORITHM)
-            self._kept = chain_type(algorithm)(links, algorithm)
-        return self._kept
+            self._cached_chain = chain_type(algorithm)(links, algorithm)
+        return self._cached_chain
 
     def _algorithms(self) -> set[str]:
         return {link.algorithm for link in self._tree() if hasattr(link, "algorithm")}
@@ -322,22 +322,22 @@ def plain(value: Any, place: str) -> Any:
 
     Example:
         >>> import samplerkit as sk
-        >>> kept = plain(sk.SequentialSampler(start_index=3), "source")
-        >>> kept
+        >>> data = plain(sk.SequentialSampler(start_index=3), "source")
+        >>> data
         {'class': 'SequentialSampler', 'start_index': 3, 'num_samples': None}
-        >>> made_of(kept)
+        >>> from_plain(data)
         SequentialSampler(start_index=3)
     """
     if isinstance(value, Sampler):
         child = value.get_child()
-        kept = {_CLASS: class_name(type(value)), **plain(value.arguments(), place)}
-        return kept if child is None else {**kept, _CHILD: plain(child, place)}
+        data = {_CLASS: class_name(type(value)), **plain(value.arguments(), place)}
+        return data if child is None else {**data, _CHILD: plain(child, place)}
     if isinstance(value, Mapping):
-        return {str(name): plain(one, f"{place}.{name}") for name, one in value.items()}
+        return {str(name): plain(item, f"{place}.{name}") for name, item in value.items()}
     if isinstance(value, np.ndarray):
         return value.tolist()
     if isinstance(value, list | tuple | range):
-        return [plain(one, place) for one in value]
+        return [plain(item, place) for item in value]
     value = value.value if isinstance(value, Enum) else value
     value = os.fspath(value) if isinstance(value, os.PathLike) else value
     if value is None or isinstance(value, str | int | float):
@@ -346,23 +346,23 @@ def plain(value: Any, place: str) -> Any:
     raise NotSupportedError(place, problem, value, hint="give a sampler whose arguments are plain values")
 
 
-def made_of(kept: Any) -> Any:
+def from_plain(data: Any) -> Any:
     """Makes a value from the data that `plain` gives.
 
     Raises:
         ArgumentValueError: a sampler in it is of a class that is not samplerkit's own. Nothing is imported
             by name.
     """
-    if not isinstance(kept, dict):
-        return kept
-    made = {name: made_of(value) for name, value in kept.items()}
-    if not isinstance(kept.get(_CLASS), str):
-        return made
-    named, child = made.pop(_CLASS), made.pop(_CHILD, None)
-    found = names.PUBLIC.get(named, "")
-    if not found.startswith("samplers."):
+    if not isinstance(data, dict):
+        return data
+    fields = {name: from_plain(value) for name, value in data.items()}
+    if not isinstance(data.get(_CLASS), str):
+        return fields
+    kind, child = fields.pop(_CLASS), fields.pop(_CHILD, None)
+    module = names.PUBLIC.get(kind, "")
+    if not module.startswith("samplers."):
         hint = "give the edits from Python, or in a config"
-        raise ArgumentValueError(_CLASS, "is no sampler of samplerkit's own", named, hint=hint)
-    sampler = names.found(found, named)(**made)
+        raise ArgumentValueError(_CLASS, "is no sampler of samplerkit's own", kind, hint=hint)
+    sampler = names.load(module, kind)(**fields)
     sampler.add_child(child)
     return sampler

@@ -86,8 +86,8 @@ def _values(dataset: Any, name: str, path: str = "") -> dict[str, Any]:
     parts = getattr(dataset, "parts", None)
     if not isinstance(parts, Mapping) or not parts or hasattr(dataset, "windows_per_block"):
         return {path: getattr(dataset, name, None)}
-    below = (_values(part, name, f"{path}/{key}" if path else key) for key, part in parts.items())
-    return {place: value for values in below for place, value in values.items()}
+    nested = (_values(part, name, f"{path}/{key}" if path else key) for key, part in parts.items())
+    return {place: value for values in nested for place, value in values.items()}
 
 
 @final
@@ -110,8 +110,8 @@ class CutBlocks(OrderView):
     def viewed(self) -> Sequence[Order]:
         return (self.blocks,)
 
-    def read(self, positions: Ids, what: Read) -> Ids:
-        return what(self.blocks, positions // self.pieces)
+    def read(self, positions: Ids, getter: Read) -> Ids:
+        return getter(self.blocks, positions // self.pieces)
 
     def ids_at(self, positions: Ids) -> Ids:
         block, piece = np.divmod(positions, self.pieces)
@@ -220,14 +220,14 @@ class BlockSampler(Sampler):
                 raise ArgumentValueError(f"edit at {edit.at}", problem, edit)
 
 
-def blocks_of(sampler: Sampler) -> BlockSampler | None:
+def block_sampler_of(sampler: Sampler) -> BlockSampler | None:
     """Finds the sampler of blocks of a run: the outermost sampler, or the one below a distributed one.
 
     Example:
         >>> import samplerkit as sk
         >>> root = sk.DistributedSampler(2, 0, shuffle=False)
         >>> root.add_child(sk.BlockSampler())
-        >>> blocks_of(root), blocks_of(sk.RandomSampler())
+        >>> block_sampler_of(root), block_sampler_of(sk.RandomSampler())
         (BlockSampler(), None)
     """
     for link in sampler._links():
@@ -240,6 +240,6 @@ def blocks_of(sampler: Sampler) -> BlockSampler | None:
 
 def ledger_below(sampler: Sampler) -> Ledger | None:
     """Finds the ledger whose positions are the blocks of a run; None where there is none."""
-    blocks = blocks_of(sampler)
+    blocks = block_sampler_of(sampler)
     child = None if blocks is None else blocks.get_child()
     return child if isinstance(child, Ledger) else None

@@ -181,7 +181,7 @@ class Chain:
         if self.deal is None:
             return world or World()
         if world is None:
-            return self.deal.world(running_job() if self.deal.asks_the_job else World())
+            return self.deal.world(running_job() if self.deal.needs_job else World())
         resolved = self.deal.world(world)
         if resolved != world:
             problem = f"contradicts the distributed sampler, which says {resolved}"
@@ -195,20 +195,20 @@ class Chain:
 
     def undealt(self, dataset: Any, epoch: int, constants: RunConstants) -> Order:
         """Gives the order of all shards together: their weave if the dealer is not the root."""
-        order = self._up_to_the_deal(dataset, epoch, constants)
+        order = self._order_to_deal(dataset, epoch, constants)
         deal = None if self._dealer is None else self.deal_at(self._dealer, dataset)
         if deal is None or self._dealer == len(self.links) - 1:
             return order
         # If the job decides it, the number of shards below the root is a constant of the run too.
         num_shards = deal.num_shards or constants.lanes
         shards = (deal.shard(order, World(num_shards, shard)) for shard in range(num_shards))
-        return Weave([self._drawn(self._above, shard, dataset, epoch, constants) for shard in shards])
+        return Weave([self._draw(self._above, shard, dataset, epoch, constants) for shard in shards])
 
     def shard(self, dataset: Any, epoch: int, constants: RunConstants, world: World) -> Order:
         """Gives the order of one shard."""
         deal = None if self._dealer is None else self.deal_at(self._dealer, dataset)
-        order = (deal or Deal()).shard(self._up_to_the_deal(dataset, epoch, constants), world)
-        return self._drawn(self._above, order, dataset, epoch, constants)
+        order = (deal or Deal()).shard(self._order_to_deal(dataset, epoch, constants), world)
+        return self._draw(self._above, order, dataset, epoch, constants)
 
     def woven_lanes(self, dataset: Any, constants: RunConstants) -> int:
         """Returns into how many lanes the undealt order is woven, 1 if it is not."""
@@ -222,14 +222,14 @@ class Chain:
         """The depths above the dealer."""
         return range(len(self.links) if self._dealer is None else self._dealer + 1, len(self.links))
 
-    def _up_to_the_deal(self, dataset: Any, epoch: int, constants: RunConstants) -> Order:
+    def _order_to_deal(self, dataset: Any, epoch: int, constants: RunConstants) -> Order:
         # A sampler that evaluates the samplers below it starts a new chain, from the dataset.
         end = self._above.start
         first = next((depth for depth in range(end - 1, 0, -1) if self.links[depth].reads_below), 0)
-        order = self._drawn(range(first, end), None, dataset, epoch, constants)
+        order = self._draw(range(first, end), None, dataset, epoch, constants)
         return limited(order, constants.limit)
 
-    def _drawn(self, depths: range, order: Any, dataset: Any, epoch: int, constants: RunConstants) -> Order:
+    def _draw(self, depths: range, order: Any, dataset: Any, epoch: int, constants: RunConstants) -> Order:
         """Draws from the dataset or from an order, and at each further depth from the previous order."""
         for depth in depths:
             inner = None if depth == self._dealer else self.deal_at(depth, dataset)
@@ -252,19 +252,19 @@ class Chain:
             order = drawn if order is None else compose(drawn, order)
             if inner is not None and world is not None:
                 order = inner.shard(limited(order, inner.limit(world.num_shards)), world)
-        drawn_last: Order = order
-        return drawn_last
+        final_order: Order = order
+        return final_order
 
 
 def running_job() -> World:
     """Asks the running job for its world; imported only here, since samplers know no job."""
-    return cast("World", names.found("loading.world", "detect_world")())
+    return cast("World", names.load("loading.world", "detect_world")())
 
 
 @cache
 def chain_type(algorithm: str) -> type[Chain]:
     """Gives the class that evaluates the chains of an algorithm; it is imported when first asked for."""
-    return cast("type[Chain]", names.found(*names.ALGORITHMS[algorithm]))
+    return cast("type[Chain]", names.load(*names.ALGORITHMS[algorithm]))
 
 
 def checked_algorithm(value: Any, sampler: Link) -> str:
@@ -275,7 +275,7 @@ def checked_algorithm(value: Any, sampler: Link) -> str:
         ArgumentValueError: not known; or an argument of the sampler is not one that the algorithm knows.
     """
     if arguments.text("algorithm", value) not in names.ALGORITHMS:
-        known = ", ".join(names.ALGORITHMS)
-        raise ArgumentValueError("algorithm", "is not known", value, hint=f"known: {known}")
+        listing = ", ".join(names.ALGORITHMS)
+        raise ArgumentValueError("algorithm", "is not known", value, hint=f"known: {listing}")
     chain_type(value).check(sampler)
     return str(value)

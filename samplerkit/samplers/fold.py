@@ -15,7 +15,7 @@ from samplerkit.order.caching import cached_property
 from samplerkit.order.files import FileSequence
 from samplerkit.order.keys import Key, scaled
 from samplerkit.order.layout import Layout
-from samplerkit.order.order import Located, Order, found
+from samplerkit.order.order import Located, Order, located
 from samplerkit.order.sequences import Range, Table
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
@@ -55,9 +55,9 @@ class FoldRows(Order):
 
     @cached_property
     def _length(self) -> int:
-        whole, left = divmod(self.size, self.num_folds)
-        held = whole + (int(self._place(np.array([whole]))[0]) < left)
-        return held if self.held_out else self.size - held
+        blocks, rest = divmod(self.size, self.num_folds)
+        in_fold = blocks + (int(self._place(np.array([blocks]))[0]) < rest)
+        return in_fold if self.held_out else self.size - in_fold
 
     def ids_at(self, positions: Ids) -> Ids:
         if self.held_out:
@@ -68,17 +68,17 @@ class FoldRows(Order):
     def locate(self, ids: Ids) -> Located:
         is_row = (ids >= 0) & (ids < self.size)
         block, place = np.divmod(np.where(is_row, ids, 0), self.num_folds)
-        held = self._place(block)
+        target = self._place(block)
         if self.held_out:
-            return found(block, is_row & (place == held))
-        return found(block * (self.num_folds - 1) + place - (place > held), is_row & (place != held))
+            return located(block, is_row & (place == target))
+        return located(block * (self.num_folds - 1) + place - (place > target), is_row & (place != target))
 
     def _place(self, blocks: Ids) -> Ids:
         """The place of the fold's row within each block."""
         return (scaled(self.key.hashes(blocks), self.num_folds) + self.fold) % self.num_folds
 
 
-MOST_FOLDS = 1 << 20
+MAX_FOLDS = 1 << 20
 
 
 @final
@@ -135,7 +135,7 @@ class FoldSampler(Sampler):
         seed: int = 0,
     ) -> None:
         super().__init__(num_samples)
-        self.num_folds: Final = arguments.positive("num_folds", num_folds, MOST_FOLDS)
+        self.num_folds: Final = arguments.positive("num_folds", num_folds, MAX_FOLDS)
         if self.num_folds == 1:
             raise ArgumentRangeError("num_folds", "must be at least 2", num_folds)
         self.fold: Final = arguments.at_least("fold", fold, 0)
@@ -147,8 +147,8 @@ class FoldSampler(Sampler):
         self.by_files: Final = arguments.boolean("by_files", by_files)
         self.yields_files = self.by_files
         self.seed: Final = arguments.seed(seed)
-        ways = {"labels": labels is not None, "groups": groups is not None, "by_files": self.by_files}
-        given = [name for name, is_given in ways.items() if is_given]
+        options = {"labels": labels is not None, "groups": groups is not None, "by_files": self.by_files}
+        given = [name for name, is_given in options.items() if is_given]
         if len(given) > 1:
             raise ArgumentValueError(given[1], f"is given with {given[0]}", None, hint="give one of them")
 
@@ -165,13 +165,13 @@ class FoldSampler(Sampler):
         if self.by_files:
             if not layout.has_files:
                 raise DatasetError("by_files", "needs a dataset of files", layout, hint="say groups")
-            return FileSequence(layout, self._groups_read(layout.sizes, key, "files"), keeps_files=True)
+            return FileSequence(layout, self._selected_groups(layout.sizes, key, "files"), keeps_files=True)
         if not size:
             return Range(0, 0)
         if self.groups is not None:
             groups = context.values_of(self.groups, "groups")
             _, numbers, counts = np.unique(groups, return_inverse=True, return_counts=True)
-            return Table(np.flatnonzero(np.isin(numbers, self._groups_read(counts, key, "groups"))))
+            return Table(np.flatnonzero(np.isin(numbers, self._selected_groups(counts, key, "groups"))))
         if self.labels is None:
             return self._fold_rows(size, key, "samples")
         labels = context.values_of(self.labels, "labels")
@@ -182,23 +182,23 @@ class FoldSampler(Sampler):
         fold_of[np.lexsort((hashes, labels))] = np.arange(size) % self.num_folds
         return Table(np.flatnonzero((fold_of == self.fold) == self.held_out))
 
-    def _groups_read(self, sizes: Ids, key: Key, of: str) -> Ids:
+    def _selected_groups(self, sizes: Ids, key: Key, unit: str) -> Ids:
         """Gives the groups that are read: each fold gets one of k groups of similar sizes."""
-        return np.sort(np.argsort(-sizes, kind="stable")[self._fold_rows(sizes.size, key, of)[:]])
+        return np.sort(np.argsort(-sizes, kind="stable")[self._fold_rows(sizes.size, key, unit)[:]])
 
-    def _fold_rows(self, size: int, key: Key, of: str) -> FoldRows:
-        self._require_enough(size, of)
+    def _fold_rows(self, size: int, key: Key, unit: str) -> FoldRows:
+        self._require_enough(size, unit)
         return FoldRows(size, self.num_folds, key, self.fold, self.held_out)
 
-    def _require_enough(self, count: int, of: str) -> None:
+    def _require_enough(self, count: int, unit: str) -> None:
         if count < self.num_folds:
-            raise DatasetError("num_folds", f"is more than the {count} {of} there are", self.num_folds)
+            raise DatasetError("num_folds", f"is more than the {count} {unit} there are", self.num_folds)
 
     def _require_fixed(self, child: Order | None) -> None:
-        moving = next((link for link in self._links()[1:] if not link.is_fixed), None)
-        if moving is not None:
+        unfixed = next((link for link in self._links()[1:] if not link.is_fixed), None)
+        if unfixed is not None:
             problem = "would part other samples in each epoch, so that what is held out is trained on"
-            raise CompositionError("FoldSampler", problem, moving, hint="put that sampler above it")
+            raise CompositionError("FoldSampler", problem, unfixed, hint="put that sampler above it")
         if child is not None and child.num_passes > 1:
             problem = "has a child that yields a sample more than once, which would come into several folds"
             raise CompositionError("FoldSampler", problem, self.get_child(), hint="repeat samples above it")

@@ -22,12 +22,12 @@ ROLE = "lent"
 """The role in the keys of the seeds that are lent."""
 
 
-Lent = tuple[Callable[[], Any], Callable[[int], Any], Callable[[Any], Any]]
+GeneratorFunctions = tuple[Callable[[], Any], Callable[[int], Any], Callable[[Any], Any]]
 """Functions of a random generator: get its state, seed it with 64 bits, set its state."""
 
 
 @contextmanager
-def lent_randomness(sampler: Any, seed: int, epoch: int) -> Iterator[None]:
+def seeded_generators(sampler: Any, seed: int, epoch: int) -> Iterator[None]:
     """Seeds all generators that a sampler may draw from by seed and epoch, within a `with`.
 
     These are torch's default generator, those of CUDA if it is in use, numpy's and Python's, and the
@@ -41,9 +41,9 @@ def lent_randomness(sampler: Any, seed: int, epoch: int) -> Iterator[None]:
 
     Example:
         >>> before = random.getstate()
-        >>> with lent_randomness(None, seed=7, epoch=0):
+        >>> with seeded_generators(None, seed=7, epoch=0):
         ...     first = random.random()
-        >>> with lent_randomness(None, seed=7, epoch=0):
+        >>> with seeded_generators(None, seed=7, epoch=0):
         ...     print(random.random() == first)
         True
         >>> random.getstate() == before
@@ -51,20 +51,20 @@ def lent_randomness(sampler: Any, seed: int, epoch: int) -> Iterator[None]:
     """
     torch = _torch()
     # torch's comes first, and those of CUDA last: the seeds of the others depend on neither.
-    holders = [torch and torch.default_generator, np.random, random, *_held_by(sampler, torch)]
+    holders = [torch and torch.default_generator, np.random, random, *_generators_in(sampler, torch)]
     if torch is not None and torch.cuda.is_initialized():
         holders += torch.cuda.default_generators
     words = Key(seed, epoch, 0, ROLE).words(len(holders)).tolist()
     with ExitStack() as stack:
         for holder, word in zip(holders, words, strict=True):
-            if (lent := _lent(holder, torch)) is not None:
-                get_state, seed_with, set_state = lent
+            if (functions := _functions_of(holder, torch)) is not None:
+                get_state, seed_with, set_state = functions
                 stack.callback(set_state, get_state())
                 seed_with(word)
         yield
 
 
-def _lent(holder: Any, torch: Any) -> Lent | None:
+def _functions_of(holder: Any, torch: Any) -> GeneratorFunctions | None:
     """Gives the functions of a random generator, or of a module with one; None for any other object."""
     if torch is not None and isinstance(holder, torch.Generator):
         return holder.get_state, holder.manual_seed, holder.set_state
@@ -81,21 +81,21 @@ def _lent(holder: Any, torch: Any) -> Lent | None:
     return None
 
 
-def _held_by(sampler: Any, torch: Any) -> Iterator[Any]:
+def _generators_in(sampler: Any, torch: Any) -> Iterator[Any]:
     """Finds the generators in the attributes of a sampler and of the samplers in it, each once."""
-    waiting, seen = [sampler], set()
+    queue, seen = [sampler], set()
     samplers = () if torch is None else torch.utils.data.Sampler
-    while waiting:
-        for value in list(getattr(waiting.pop(), "__dict__", {}).values()):
+    while queue:
+        for value in list(getattr(queue.pop(), "__dict__", {}).values()):
             if id(value) in seen:
                 continue
             seen.add(id(value))
-            if _lent(value, torch) is not None:
+            if _functions_of(value, torch) is not None:
                 yield value
             elif isinstance(value, samplers):
-                waiting.append(value)
+                queue.append(value)
             elif isinstance(value, list | tuple) and value and isinstance(value[0], samplers):
-                waiting.extend(value)
+                queue.extend(value)
 
 
 def _torch() -> Any:
@@ -120,10 +120,10 @@ def read_ids(ids: Iterable[Any], limit: int | None, place: str) -> Ids:
         DatasetError: it yields too many, and perhaps never ends.
     """
     numbers = (_checked(number, place) for number in ids)
-    most = LONGEST_ITERATION if isinstance(ids, Sized) else LONGEST_UNSIZED
-    array = np.fromiter(islice(numbers, limit or most + 1), dtype=np.int64)
-    if not limit and array.size > most:
-        problem = f"yields more than {most:,} ids" + ("" if isinstance(ids, Sized) else ", and has no length")
+    cap = LONGEST_ITERATION if isinstance(ids, Sized) else LONGEST_UNSIZED
+    array = np.fromiter(islice(numbers, limit or cap + 1), dtype=np.int64)
+    if not limit and array.size > cap:
+        problem = f"yields more than {cap:,} ids" + ("" if isinstance(ids, Sized) else ", and has no length")
         raise DatasetError(place, problem, hint="say num_samples")
     return array
 
@@ -137,7 +137,7 @@ def read_sampler(sampler: Any, size: int, epoch: int) -> Ids:
     # A copy, so that the recipe does not change: __iter__ may use the size and keep state.
     reader = copy.copy(sampler)
     reader.dataset_size = size
-    with lent_randomness(reader, getattr(sampler, "seed", 0), epoch):
+    with seeded_generators(reader, getattr(sampler, "seed", 0), epoch):
         return read_ids(reader, sampler.num_samples, type(sampler).__name__)
 
 

@@ -21,7 +21,7 @@ from samplerkit.samplers.chain import Context, checked_algorithm
 
 DEFAULT_COLUMN = "label"
 
-_MOST_SAMPLES: Final = 1 << 30
+_MAX_SAMPLES: Final = 1 << 30
 """The most samples of an epoch: their order is a table."""
 
 
@@ -112,8 +112,8 @@ class PKSampler(Sampler):
             ArgumentRangeError: these are more than 2^30.
         """
         count = min(self.num_samples or arguments.LARGEST, classes.size * self.num_val)
-        if count > _MOST_SAMPLES:
-            problem = f"times {classes.size} classes is more than {_MOST_SAMPLES} samples"
+        if count > _MAX_SAMPLES:
+            problem = f"times {classes.size} classes is more than {_MAX_SAMPLES} samples"
             raise ArgumentRangeError(
                 "num_val", problem, self.num_val, hint="say a smaller one, or num_samples, and more epochs"
             )
@@ -136,15 +136,15 @@ class PKSampler(Sampler):
         """Gives the labels that were given, or else those of the dataset."""
         if self.labels is not None:
             return self.labels
-        places = [self.class_column]
+        names = [self.class_column]
         if self.class_column == DEFAULT_COLUMN:
-            places.append("targets")
-        found_column = find_column(dataset, *places)
-        if found_column is None:
-            problem = f"the dataset has no attribute or column {' or '.join(places)}"
+            names.append("targets")
+        column = find_column(dataset, *names)
+        if column is None:
+            problem = f"the dataset has no attribute or column {' or '.join(names)}"
             raise DatasetError("class_column", problem, self.class_column, hint="give labels= to the sampler")
-        place, found = found_column
-        return checked_labels(found, place)
+        name, labels = column
+        return checked_labels(labels, name)
 
 
 def checked_labels(labels: Any, place: str) -> np.ndarray[Any, Any]:

@@ -24,7 +24,7 @@ from samplerkit.samplers.chain import Context
 UNIT_BITS = 32
 """Factors are counted in units of 2^-32."""
 
-MOST_DRAWS = 1 << 30
+MAX_DRAWS = 1 << 30
 """The largest sum of factors: its units fit into 63 bits."""
 
 
@@ -57,8 +57,8 @@ class Repeated(Order):
     def locate(self, ids: Ids) -> Located:
         which = np.flatnonzero((ids >= 0) & (ids <= (self.length - 1) // self.repeats))
         positions = (ids[which, None] * self.repeats + np.arange(self.num_passes)).reshape(-1)
-        is_there = positions < self.length
-        return np.repeat(which, self.num_passes)[is_there], positions[is_there]
+        exists = positions < self.length
+        return np.repeat(which, self.num_passes)[exists], positions[exists]
 
 
 @final
@@ -105,7 +105,7 @@ def sums_of_factors(factors: np.ndarray[Any, np.dtype[np.float64]]) -> Ids:
     """Adds up factors in units of 2^-32, scaled so that their sum is a whole number, the nearest one.
 
     Args:
-        factors: none negative, one positive, their sum at most `MOST_DRAWS`.
+        factors: none negative, one positive, their sum at most `MAX_DRAWS`.
 
     Example:
         >>> (sums_of_factors(np.array([1.0, 1.5, 0.25, 0.25])) / 2**32).tolist()
@@ -115,13 +115,13 @@ def sums_of_factors(factors: np.ndarray[Any, np.dtype[np.float64]]) -> Ids:
     units[(units == 0) & (factors > 0)] = 1
     sums = np.cumsum(units)
     total = int(sums[-1])
-    whole = max(1, (total + (1 << UNIT_BITS - 1)) >> UNIT_BITS) << UNIT_BITS
+    rounded = max(1, (total + (1 << UNIT_BITS - 1)) >> UNIT_BITS) << UNIT_BITS
     # The difference is below 2^32: its parts are exact enough as doubles, and the last one is the whole.
-    sums += np.floor(sums / total * (whole - total)).astype(np.int64)
+    sums += np.floor(sums / total * (rounded - total)).astype(np.int64)
     return np.append(0, sums)
 
 
-MOST_REPEATS = 1 << 20
+MAX_REPEATS = 1 << 20
 
 
 @final
@@ -153,7 +153,7 @@ class RepeatSampler(Sampler):
 
     def __init__(self, repeats: int, num_samples: int | None = None) -> None:
         super().__init__(num_samples)
-        self.repeats: Final = arguments.positive("repeats", repeats, MOST_REPEATS)
+        self.repeats: Final = arguments.positive("repeats", repeats, MAX_REPEATS)
 
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout."""
@@ -204,8 +204,8 @@ class RepeatFactorSampler(Sampler):
         self.factors: Final = arguments.weights(factors, "factors")
         self.seed: Final = arguments.seed(seed)
         total = float(self.factors.sum())
-        if total > MOST_DRAWS:
-            raise ArgumentRangeError("factors", f"must add up to at most {MOST_DRAWS}", total)
+        if total > MAX_DRAWS:
+            raise ArgumentRangeError("factors", f"must add up to at most {MAX_DRAWS}", total)
 
     @staticmethod
     def factors_of(categories: Iterable[Iterable[Any]], threshold: float = 0.001) -> np.ndarray[Any, Any]:

@@ -12,7 +12,7 @@ from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, OutOfDatase
 from samplerkit.order import arguments
 from samplerkit.order.algebra import limited
 from samplerkit.order.caching import cached_property
-from samplerkit.order.deal import MOST_SHARDS, Deal
+from samplerkit.order.deal import MAX_SHARDS, Deal
 from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.layout import Layout
 from samplerkit.order.mixing.weights import draw_without_replacement, integer_weights
@@ -130,8 +130,8 @@ class RandomSampler(ModedSampler):
             return limited(order, self.num_samples or None)
         if size == 0:
             return Range(0, 0)
-        wanted = self.num_samples or size
-        count = wanted if layout.has_files else min(wanted, size)
+        requested = self.num_samples or size
+        count = requested if layout.has_files else min(requested, size)
         return DrawsWithReplacement(count, context.key(self.seed, "replacement"), population=size)
 
 
@@ -197,8 +197,8 @@ class DistributedSampler(ModedSampler):
     def _check_ranges(self) -> None:
         shards, shard, offset = self.num_shards, self.shard_id, self.offset
         if shards is not None:
-            arguments.positive("num_shards", shards, MOST_SHARDS)
-        end, largest = ("num_shards", MOST_SHARDS) if shards is None else (shards, shards)
+            arguments.positive("num_shards", shards, MAX_SHARDS)
+        end, largest = ("num_shards", MAX_SHARDS) if shards is None else (shards, shards)
         if shard is not None and not 0 <= shard < largest:
             raise ArgumentRangeError("shard_id", f"must be in [0, {end})", shard)
         if not -1 <= offset <= largest:
@@ -260,9 +260,9 @@ class WeightedRandomSampler(Sampler):
         self.replacement: Final = arguments.boolean("replacement", replacement)
         self.seed: Final = arguments.seed(seed)
         self.algorithm: Final = checked_algorithm(algorithm, self)
-        wanted = self.num_samples or 0
-        if not self.replacement and wanted <= self.weights.size:
-            self._require_positive(wanted)
+        requested = self.num_samples or 0
+        if not self.replacement and requested <= self.weights.size:
+            self._require_positive(requested)
 
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout."""

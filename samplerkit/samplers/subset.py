@@ -27,7 +27,7 @@ from samplerkit.order.sequences import Permuted, Range, Table
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.chain import Context, checked_algorithm
-from samplerkit.samplers.iteration import checked_ids, lent_randomness, read_ids
+from samplerkit.samplers.iteration import checked_ids, read_ids, seeded_generators
 
 
 @final
@@ -86,8 +86,8 @@ class ListedSampler(Sampler):
 
     def _listed(self, layout: Layout) -> Table:
         """Gives the ids in the order in which they are listed."""
-        kept = self.indices[: self.num_samples or None]
-        return Table(checked_ids(kept, len(layout), f"{type(self).__name__}: indices"))
+        ids = self.indices[: self.num_samples or None]
+        return Table(checked_ids(ids, len(layout), f"{type(self).__name__}: indices"))
 
 
 @final
@@ -213,7 +213,7 @@ class IterSampler(Sampler):
 
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout."""
-        with lent_randomness(self.sampler, self.seed, context.epoch):
+        with seeded_generators(self.sampler, self.seed, context.epoch):
             if callable(getattr(self.sampler, "set_epoch", None)):
                 self.sampler.set_epoch(context.epoch)
             ids = read_ids(self.sampler, self.num_samples, "sampler")

@@ -12,7 +12,7 @@ from torch.utils.data import ConcatDataset
 
 from samplerkit.errors import ArgumentTypeError, DatasetError
 from samplerkit.order.caching import cached_property
-from samplerkit.order.dataset_protocol import fingerprint_of, gives_segments
+from samplerkit.order.dataset_protocol import fingerprint_of, has_segments
 from samplerkit.order.intervals import interval_of
 from samplerkit.order.layout import Layout, named_parts, require_depth
 from samplerkit.order.typing import Ids
@@ -157,7 +157,7 @@ class TreeDataset(OpenPerProcess[Any]):
     @property
     def __getsegments__(self) -> Callable[..., list[Any]] | None:
         """A method that reads segments of samples, for packing; None if a part cannot read segments."""
-        return self._segments if all(map(gives_segments, self._datasets)) else None
+        return self._segments if all(map(has_segments, self._datasets)) else None
 
     @property
     def set_epoch(self) -> Callable[[int], None] | None:

@@ -38,7 +38,7 @@ class SamplerContract:
         >>> class TestEvenOdd(SamplerContract):
         ...     def make(self):
         ...         return EvenOdd()
-        >>> TestEvenOdd().test_a_resumed_loader_loses_and_repeats_nothing()
+        >>> TestEvenOdd().test_a_resumed_loader_reads_each_position_once()
     """
 
     datasets: Sequence[Any] = (Layout(1), Layout(23), Layout([7, 0, 9, 4]))
@@ -58,26 +58,26 @@ class SamplerContract:
             for epoch in self.epochs
         ]
 
-    def test_the_order_is_the_same_whenever_and_by_whomever_it_is_asked_for(self) -> None:
+    def test_equal_samplers_give_equal_orders(self) -> None:
         """Equal arguments give equal orders: from one sampler twice, and from two samplers."""
         for dataset, epoch, order in self._orders():
             sampler = self.make()
             for _ in range(2):
                 _require_equal(sampler.undealt_order(dataset, epoch), order, (dataset, epoch))
 
-    def test_no_process_wide_random_state_is_read_or_touched(self) -> None:
+    def test_global_random_state_is_neither_read_nor_changed(self) -> None:
         """The order does not depend on the random state of Python, numpy or torch, and does not change it."""
-        seen = []
+        orders = []
         for seed in (1, 2):
             random.seed(seed)
             np.random.seed(seed)  # noqa: NPY002  # the legacy state is what a sampler might touch
             torch.manual_seed(seed)
             before = _random_state()
-            seen.append([np.asarray(order).tolist() for _, _, order in self._orders()])
+            orders.append([np.asarray(order).tolist() for _, _, order in self._orders()])
             require(_random_state() == before, "the process-wide random state is as it was", seed)
-        require(seen[0] == seen[1], "the order does not hang on the process-wide random state", "")
+        require(orders[0] == orders[1], "the order does not hang on the process-wide random state", "")
 
-    def test_every_id_is_one_of_the_dataset(self) -> None:
+    def test_every_id_is_in_the_dataset(self) -> None:
         """Ids are in [0, number of samples)."""
         for dataset, epoch, order in self._orders():
             ids = np.asarray(order)
@@ -87,17 +87,17 @@ class SamplerContract:
     def test_indexing_slicing_and_iterating_agree(self) -> None:
         """The order is the same, however it is read."""
         for dataset, epoch, order in self._orders():
-            where = (dataset, epoch)
+            case = (dataset, epoch)
             ids = np.asarray(order).tolist()
-            require(len(ids) == len(order), "the length is true", where)
-            require(list(order) == ids, "iterating gives the ids", where)
-            require([order[p] for p in range(len(ids))] == ids, "indexing gives the ids", where)
-            require(order[::-1].tolist() == ids[::-1], "slicing gives the ids", where)
+            require(len(ids) == len(order), "the length is true", case)
+            require(list(order) == ids, "iterating gives the ids", case)
+            require([order[p] for p in range(len(ids))] == ids, "indexing gives the ids", case)
+            require(order[::-1].tolist() == ids[::-1], "slicing gives the ids", case)
             if ids:
                 shuffled = np.argsort(np.array(ids) * 7919 % 101, kind="stable")
-                require(order[shuffled].tolist() == [ids[p] for p in shuffled], "any positions", where)
+                require(order[shuffled].tolist() == [ids[p] for p in shuffled], "any positions", case)
 
-    def test_positions_lead_back_to_their_ids(self) -> None:
+    def test_positions_of_is_the_inverse_of_indexing(self) -> None:
         """p is among the positions of order[p], and each of these positions holds that id."""
         for dataset, epoch, order in self._orders():
             for position, sample in enumerate(np.asarray(order).tolist()):
@@ -106,47 +106,47 @@ class SamplerContract:
                 except InverseTooLargeError:
                     break
                 require(position in positions, "a position leads back", (dataset, epoch, position))
-                holds = set(order[positions].tolist())
-                require(holds == {sample}, "every position holds the id", (dataset, epoch, sample))
+                ids = set(order[positions].tolist())
+                require(ids == {sample}, "every position holds the id", (dataset, epoch, sample))
 
-    def test_each_shard_is_the_dealt_view_of_one_order(self) -> None:
+    def test_all_shards_are_dealt_from_one_order(self) -> None:
         """Rank r of W reads positions r, r + W, r + 2 W, ..., wrapping around at the end."""
         if self.make().chain.deal is not None:
             return
         for dataset in self.datasets:
             for count in self.worlds:
                 first = self.make().chain.constants(World(count, 0))
-                whole = np.asarray(self.make().undealt_order(dataset, 1, constants=first)).tolist()
+                undealt = np.asarray(self.make().undealt_order(dataset, 1, constants=first)).tolist()
                 for shard in range(count):
-                    mine = list(self.make().order(dataset, 1, world=World(count, shard)))
-                    rows = range(-(-len(whole) // count))
-                    dealt = [whole[(row * count + shard) % len(whole)] for row in rows]
-                    require(mine == dealt, "a shard is the dealt view", (dataset, count, shard))
+                    own = list(self.make().order(dataset, 1, world=World(count, shard)))
+                    rows = range(-(-len(undealt) // count))
+                    dealt = [undealt[(row * count + shard) % len(undealt)] for row in rows]
+                    require(own == dealt, "a shard is the dealt view", (dataset, count, shard))
 
-    def test_a_resumed_loader_loses_and_repeats_nothing(self) -> None:
+    def test_a_resumed_loader_reads_each_position_once(self) -> None:
         """A run that stops at any step and resumes with other ranks and batches reads each position once."""
         if self.make().chain.deal is not None:
             return
         for dataset in self.datasets:
             for ranks, batch in ((1, 4), (2, 3), (3, 2)):
                 first = [self._loader(dataset, ranks, batch, rank) for rank in range(ranks)]
-                whole = Counter(np.asarray(first[0].order).tolist())
+                expected = Counter(np.asarray(first[0].order).tolist())
                 for cut in range(first[0].steps_left + 1):
-                    before = Counter(id for run in first for step in range(cut) for id in _kept(run, step))
+                    before = Counter(id for run in first for step in range(cut) for id in _ids(run, step))
                     state = first[0].state_dict(step=cut)
                     after: Counter[int] = Counter()
                     if state["epoch"] == 0:
                         for rank in range(2):
                             run = self._loader(dataset, 2, 2, rank)
                             run.load_state_dict(state)
-                            after.update(id for step in range(run.steps_left) for id in _kept(run, step))
-                    require(before + after == whole, "nothing lost or repeated", (dataset, ranks, cut))
+                            after.update(id for step in range(run.steps_left) for id in _ids(run, step))
+                    require(before + after == expected, "nothing lost or repeated", (dataset, ranks, cut))
 
     def _loader(self, dataset: Any, ranks: int, batch: int, rank: int) -> Loader:
         return Loader(dataset, self.make(), batch_size=batch, world=World(ranks, rank))
 
 
-def _kept(loader: Loader, step: int) -> list[int]:
+def _ids(loader: Loader, step: int) -> list[int]:
     ids: list[int] = loader.ids(step)[~loader.pads(step)].tolist()
     return ids
 
@@ -156,18 +156,18 @@ def _random_state() -> tuple[Any, ...]:
     return random.getstate(), state[1].tolist(), torch.get_rng_state().tolist()
 
 
-def _require_equal(one: Order, other: Order, where: Any) -> None:
-    require(np.array_equal(np.asarray(one), np.asarray(other)), "the order is the same", where)
+def _require_equal(one: Order, other: Order, case: Any) -> None:
+    require(np.array_equal(np.asarray(one), np.asarray(other)), "the order is the same", case)
 
 
-def require(holds: bool, law: str, where: Any) -> None:
+def require(condition: bool, rule: str, case: Any) -> None:
     """Checks that a property holds.
 
     Raises:
         AssertionError: it does not; the error has the property and the case.
     """
-    if not holds:
-        raise AssertionError(f"{law}: not so for {where}")
+    if not condition:
+        raise AssertionError(f"{rule}: not so for {case}")
 
 
 def same(one: Any, other: Any) -> bool:

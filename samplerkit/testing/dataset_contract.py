@@ -29,7 +29,7 @@ from samplerkit.samplers.shuffled import DistributedSampler
 from samplerkit.testing.contract import require, same
 
 _CUTS = 8
-_PATIENCE = 120.0
+_TIMEOUT = 120.0
 _ANOTHER_PROCESS = """
 import pickle, sys
 from samplerkit.testing.dataset_contract import _require_read
@@ -54,7 +54,7 @@ class DatasetContract:
         ...         return [[0, 1, 2], [0, 1, 2]]
         ...     def make(self, folder):
         ...         return sk.FileDataset([f"{folder}/a.npy", f"{folder}/b.npy"], "npy")
-        >>> TestNpy().test_a_batch_is_its_samples_in_any_order()
+        >>> TestNpy().test_batches_are_read_in_any_order()
     """
 
     has_files: bool = True
@@ -83,45 +83,45 @@ class DatasetContract:
         others = (bytes(len(whole)), np.random.default_rng(0).bytes(len(whole)))
         return [other[:end] + whole[end:] for end in (len(whole), half) for other in others]
 
-    def test_the_layout_says_which_samples_lie_together(self) -> None:
+    def test_the_layout_has_the_number_of_samples_of_each_file(self) -> None:
         """The layout has the written numbers of samples and files; names of files, if any, are distinct."""
-        with self._written() as (folder, files), self._made(folder) as dataset:
-            layout, wanted = Layout.of(dataset), [len(samples) for samples in files]
+        with self._write_data() as (folder, files), self._open_dataset(folder) as dataset:
+            layout, counts = Layout.of(dataset), [len(samples) for samples in files]
             require(layout.has_files is self.has_files, "the layout has files or not, as was said", layout)
-            found = layout.sizes.tolist()
-            require(found == (wanted if self.has_files else [sum(wanted)]), "a file has its samples", found)
-            require(len(dataset) == sum(wanted), "the length is that of the layout", len(dataset))
+            sizes = layout.sizes.tolist()
+            require(sizes == (counts if self.has_files else [sum(counts)]), "a file has its samples", sizes)
+            require(len(dataset) == sum(counts), "the length is that of the layout", len(dataset))
             names = layout.names or ()
             require(len(set(names)) == len(names), "no two files have one name", names)
 
-    def test_an_id_is_its_sample_and_there_are_no_others(self) -> None:
+    def test_each_id_returns_its_sample_and_other_ids_raise_an_error(self) -> None:
         """Samples are read one at a time by their ids; ids beyond the first and the last raise an error."""
-        with self._written() as (folder, files), self._made(folder) as dataset:
-            samples = _joined(files)
+        with self._write_data() as (folder, files), self._open_dataset(folder) as dataset:
+            samples = _flatten(files)
             for id, sample in enumerate(samples):
                 require(same(dataset[id], sample), "an id is its sample", id)
             for outside in (len(samples), -len(samples) - 1):
                 _require_raises(
                     OutOfDatasetError, partial(getitem, dataset, outside), "an id outside", outside
                 )
-                beyond = [abs(outside)]
-                _require_raises(OutOfDatasetError, partial(dataset.__getitems__, beyond), "an id", beyond)
+                past_end = [abs(outside)]
+                _require_raises(OutOfDatasetError, partial(dataset.__getitems__, past_end), "an id", past_end)
 
-    def test_a_batch_is_its_samples_in_any_order(self) -> None:
+    def test_batches_are_read_in_any_order(self) -> None:
         """Ids are in order, reversed, mixed, repeated, or none; as a list and as an array."""
-        with self._written() as (folder, files), self._made(folder) as dataset:
-            samples = _joined(files)
+        with self._write_data() as (folder, files), self._open_dataset(folder) as dataset:
+            samples = _flatten(files)
             require(len(dataset) == len(samples), "the length is that of the files", len(dataset))
-            every = list(range(len(samples)))
-            mixed = np.random.default_rng(0).choice(every, 2 * len(every))
-            for ids in (every, every[::-1], mixed, every[-1:] * 3, []):
+            all_ids = list(range(len(samples)))
+            mixed = np.random.default_rng(0).choice(all_ids, 2 * len(all_ids))
+            for ids in (all_ids, all_ids[::-1], mixed, all_ids[-1:] * 3, []):
                 read = list(dataset.__getitems__(ids))
                 require(same(read, [samples[id] for id in ids]), "a batch is its samples", list(ids))
 
     def test_a_loader_reads_each_sample_once(self) -> None:
         """A loader reads a mixed order, announces the next ids, and reads another epoch."""
-        with self._written() as (folder, files), self._made(folder) as dataset:
-            samples = _joined(files)
+        with self._write_data() as (folder, files), self._open_dataset(folder) as dataset:
+            samples = _flatten(files)
             sampler = DistributedSampler(shuffle="files" if self.has_files else "global", seed=7)
             for epoch in range(2):
                 loader = Loader(dataset, sampler, batch_size=3, world=World(1, 0), collate_fn=list)
@@ -131,83 +131,83 @@ class DatasetContract:
                 ids = sampler.order(Layout.of(dataset), epoch=epoch, world=World(1, 0))[:]
                 require(same(read, [samples[id] for id in ids]), "a loader reads the order", epoch)
 
-    def test_a_forked_process_reads_and_so_does_its_parent(self) -> None:
+    def test_a_forked_process_and_its_parent_can_both_read(self) -> None:
         """Both read after the parent has read: neither disturbs the open files of the other."""
-        with self._written() as (folder, files), self._made(folder) as dataset:
-            samples = _joined(files)
+        with self._write_data() as (folder, files), self._open_dataset(folder) as dataset:
+            samples = _flatten(files)
             _require_read(dataset, samples, "a batch is its samples")
             context = multiprocessing.get_context("fork")
-            ours, theirs = context.Pipe()
-            child = context.Process(target=_read_into, args=(dataset, samples, theirs), daemon=True)
+            receiver, sender = context.Pipe()
+            child = context.Process(target=_read_and_send, args=(dataset, samples, sender), daemon=True)
             child.start()
-            theirs.close()
-            require(ours.poll(_PATIENCE), "a forked process reads", folder)
-            require(not (error := ours.recv()), "a forked process reads alike", error)
-            child.join(_PATIENCE)
+            sender.close()
+            require(receiver.poll(_TIMEOUT), "a forked process reads", folder)
+            require(not (error := receiver.recv()), "a forked process reads alike", error)
+            child.join(_TIMEOUT)
             _require_read(dataset, samples, "its parent reads as before")
 
     def test_a_pickled_dataset_reads_in_another_process(self) -> None:
         """A dataset is pickled, as for spawned workers, before and after use, without its open files."""
-        with self._written() as (folder, files), self._made(folder) as dataset:
-            samples = _joined(files)
+        with self._write_data() as (folder, files), self._open_dataset(folder) as dataset:
+            samples = _flatten(files)
             fresh = pickle.dumps(dataset)
             _require_read(dataset, samples, "a batch is its samples")
-            again = pickle.loads(fresh)  # noqa: S301  # what this test wrote itself
-            _require_read(again, samples, "a pickled dataset reads alike")
-            _end(again)
+            unpickled = pickle.loads(fresh)  # noqa: S301  # what this test wrote itself
+            _require_read(unpickled, samples, "a pickled dataset reads alike")
+            _close(unpickled)
             command = [sys.executable, "-c", _ANOTHER_PROCESS]
-            sent = pickle.dumps((dataset, samples, "it reads alike"))
-            run = subprocess.run(command, input=sent, capture_output=True, timeout=_PATIENCE, check=False)  # noqa: S603
+            data = pickle.dumps((dataset, samples, "it reads alike"))
+            run = subprocess.run(command, input=data, capture_output=True, timeout=_TIMEOUT, check=False)  # noqa: S603
             require(run.returncode == 0, "another process reads alike", run.stderr.decode()[-500:])
 
-    def test_what_is_closed_holds_nothing_and_can_be_used_again(self) -> None:
+    def test_a_closed_dataset_has_no_open_files_and_can_be_used_again(self) -> None:
         """No data file stays open and no thread is left; the next sample is read as before."""
-        with self._written() as (folder, files):
-            samples, threads = _joined(files), set(threading.enumerate())
+        with self._write_data() as (folder, files):
+            samples, threads = _flatten(files), set(threading.enumerate())
             dataset = self.make(folder)
             for _ in range(2):
                 _require_read(dataset, samples, "a dataset that was closed can be used again")
-                _end(dataset)
-                held = [path for path in _open_files() if path.startswith(folder)]
-                require(not held, "what is closed holds no file open", held)
-                left = {thread.name for thread in set(threading.enumerate()) - threads}
-                left = {name for name in left if name.startswith("samplerkit")}
-                require(not left, "what is closed has no threads", left)
+                _close(dataset)
+                open_files = [path for path in _open_files() if path.startswith(folder)]
+                require(not open_files, "what is closed holds no file open", open_files)
+                remaining = {thread.name for thread in set(threading.enumerate()) - threads}
+                remaining = {name for name in remaining if name.startswith("samplerkit")}
+                require(not remaining, "what is closed has no threads", remaining)
 
-    def test_data_that_was_cut_or_is_gone_is_an_error_that_names_it(self) -> None:
+    def test_truncated_or_missing_data_raises_an_error_that_names_the_file(self) -> None:
         """The file is cut anywhere, emptied or deleted, before and after the dataset has opened it."""
-        with self._written() as (folder, files):
+        with self._write_data() as (folder, files):
             path = self.victim(folder)
-            whole = path.read_bytes()
-            ends = {*(len(whole) * cut // _CUTS for cut in range(_CUTS)), len(whole) - 1}
+            content = path.read_bytes()
+            ends = {*(len(content) * cut // _CUTS for cut in range(_CUTS)), len(content) - 1}
             for end in (*sorted(ends), None):
-                self._require_seen(path, whole, None if end is None else whole[:end], folder, files)
+                self._require_detected(path, content, None if end is None else content[:end], folder, files)
 
-    def test_data_that_lies_is_an_error_that_names_it(self) -> None:
+    def test_damaged_data_raises_an_error_that_names_the_file(self) -> None:
         """Each of `lies` replaces the written file, before and after the dataset has opened it."""
-        with self._written() as (folder, files):
+        with self._write_data() as (folder, files):
             path = self.victim(folder)
-            whole = path.read_bytes()
-            for other in self.lies(whole):
-                self._require_seen(path, whole, other, folder, files)
+            content = path.read_bytes()
+            for damaged in self.lies(content):
+                self._require_detected(path, content, damaged, folder, files)
 
-    def _require_seen(
-        self, path: Path, whole: bytes, other: bytes | None, folder: str, files: Sequence[Sequence[Any]]
+    def _require_detected(
+        self, path: Path, content: bytes, damaged: bytes | None, folder: str, files: Sequence[Sequence[Any]]
     ) -> None:
         """Checks that damage is detected by a new dataset, and by one that has opened the file before."""
-        what = "a file that is gone" if other is None else f"{len(other)} of {len(whole)} bytes"
-        samples = _joined(files)
-        path.write_bytes(whole)
-        with self._made(folder) as knows:
-            knows.__getitems__([0])
-            _end(knows)
-            path.unlink() if other is None else path.write_bytes(other)
-            for dataset in (lambda: knows, lambda: self.make(folder)):
-                self._require_error_or_same(dataset, samples, path, folder, what)
-        path.write_bytes(whole)
+        damage = "a file that is gone" if damaged is None else f"{len(damaged)} of {len(content)} bytes"
+        samples = _flatten(files)
+        path.write_bytes(content)
+        with self._open_dataset(folder) as opened:
+            opened.__getitems__([0])
+            _close(opened)
+            path.unlink() if damaged is None else path.write_bytes(damaged)
+            for dataset in (lambda: opened, lambda: self.make(folder)):
+                self._require_error_or_same(dataset, samples, path, folder, damage)
+        path.write_bytes(content)
 
     def _require_error_or_same(
-        self, make: Callable[[], Any], samples: list[Any], path: Path, folder: str, what: str
+        self, make: Callable[[], Any], samples: list[Any], path: Path, folder: str, case: str
     ) -> None:
         dataset: Any = None
         try:
@@ -216,54 +216,54 @@ class DatasetContract:
             is_same = not self._shows_damage or (len(dataset) == len(samples) and same(read, samples))
         except DatasetError as error:
             is_named = path.name in str(error) or folder in str(error)
-            require(is_named, "the error names what is wrong", f"{what}: {error}")
+            require(is_named, "the error names what is wrong", f"{case}: {error}")
         except OutOfDatasetError as error:
-            require(len(dataset) < len(samples), "only what is gone is outside", what)
-            require(not self._shows_damage, f"a file that is not whole is an error, and not {error}", what)
+            require(len(dataset) < len(samples), "only what is gone is outside", case)
+            require(not self._shows_damage, f"a file that is not whole is an error, and not {error}", case)
         except Exception as error:
-            raise AssertionError(f"what is wrong is a DatasetError: not so for {what} ({error!r})") from error
+            raise AssertionError(f"what is wrong is a DatasetError: not so for {case} ({error!r})") from error
         else:
-            require(is_same, "data that is not whole is an error, or read as it was", what)
+            require(is_same, "data that is not whole is an error, or read as it was", case)
         finally:
-            _end(dataset)
+            _close(dataset)
 
     @contextmanager
-    def _written(self) -> Iterator[tuple[str, Sequence[Sequence[Any]]]]:
+    def _write_data(self) -> Iterator[tuple[str, Sequence[Sequence[Any]]]]:
         """Writes data into a folder that exists during the `with` block."""
         with tempfile.TemporaryDirectory() as folder:
-            inside = Path(folder).resolve() / "data"
-            inside.mkdir()
-            yield str(inside), self.write(str(inside))
+            data = Path(folder).resolve() / "data"
+            data.mkdir()
+            yield str(data), self.write(str(data))
 
     @contextmanager
-    def _made(self, folder: str) -> Iterator[Any]:
+    def _open_dataset(self, folder: str) -> Iterator[Any]:
         dataset = self.make(folder)
         try:
             yield dataset
         finally:
-            _end(dataset)
+            _close(dataset)
 
 
-def _joined(files: Sequence[Sequence[Any]]) -> list[Any]:
+def _flatten(files: Sequence[Sequence[Any]]) -> list[Any]:
     return [sample for samples in files for sample in samples]
 
 
-def _end(dataset: Any) -> None:
+def _close(dataset: Any) -> None:
     close = getattr(dataset, "close", None)
     if close is not None:
         close()
 
 
-def _require_read(dataset: Any, samples: list[Any], law: str) -> None:
+def _require_read(dataset: Any, samples: list[Any], rule: str) -> None:
     ids = list(range(len(samples)))[::-1]
-    require(same(list(dataset.__getitems__(ids)), samples[::-1]), law, ids)
+    require(same(list(dataset.__getitems__(ids)), samples[::-1]), rule, ids)
 
 
-def _read_into(dataset: Any, samples: list[Any], pipe: Connection) -> None:
+def _read_and_send(dataset: Any, samples: list[Any], pipe: Connection) -> None:
     """Reads in a forked process, and sends the error, if any."""
     try:
         _require_read(dataset, samples, "a batch is its samples")
-        _end(dataset)
+        _close(dataset)
         pipe.send("")
     except BaseException as error:  # raised in the parent
         pipe.send(repr(error))
@@ -271,21 +271,21 @@ def _read_into(dataset: Any, samples: list[Any], pipe: Connection) -> None:
 
 def _open_files() -> list[str]:
     """Returns the open files of this process, if the system reports them; otherwise none."""
-    found = []
+    paths = []
     folder = Path("/proc/self/fd")
     for entry in folder.iterdir() if folder.exists() else ():
         try:
-            found.append(str(entry.readlink()))
+            paths.append(str(entry.readlink()))
         except OSError:  # closed meanwhile
             continue
-    return found
+    return paths
 
 
-def _require_raises(wanted: type[Exception], call: Callable[[], Any], law: str, what: Any) -> None:
+def _require_raises(expected: type[Exception], call: Callable[[], Any], rule: str, case: Any) -> None:
     try:
         call()
-    except wanted:
+    except expected:
         return
     except Exception as error:
-        raise AssertionError(f"{law} is an {wanted.__name__}: not so for {what!r} ({error!r})") from error
-    raise AssertionError(f"{law} is an {wanted.__name__}: not so for {what!r}")
+        raise AssertionError(f"{rule} is an {expected.__name__}: not so for {case!r} ({error!r})") from error
+    raise AssertionError(f"{rule} is an {expected.__name__}: not so for {case!r}")

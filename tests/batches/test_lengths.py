@@ -29,7 +29,7 @@ def path(tmp_path):
 
 @pytest.fixture
 def kept(tmp_path, monkeypatch):
-    monkeypatch.setattr(set_plan, "KEPT_FROM", 100)
+    monkeypatch.setattr(set_plan, "CACHED_FROM", 100)
     return TableCache(tmp_path / "kept")
 
 
@@ -119,7 +119,7 @@ def test_what_was_counted_and_sorted_is_found_again(path, kept, monkeypatch):
     def again(*_):
         raise AssertionError("is made again")
 
-    monkeypatch.setattr(SampleLengths, "_pass", again)
+    monkeypatch.setattr(SampleLengths, "_count_all", again)
     monkeypatch.setattr(SortedMembers, "_fill", again)
     assert planned(path, kept.folder) == first
     # Another seed, epoch, budget and policy read the same table.
@@ -177,7 +177,7 @@ PROGRAM = """
 import sys
 import samplerkit as sk
 from samplerkit.batches import set_plan
-set_plan.KEPT_FROM = 100
+set_plan.CACHED_FROM = 100
 plans = sk.TokenBatches(200, lengths=sys.argv[1]).over(sk.RandomSampler(seed=1), 500, folder=sys.argv[2])
 print([batch.tolist() for batch in plans.plan(0)])
 """

@@ -11,7 +11,7 @@ import pytest
 import samplerkit as sk
 from samplerkit.batches.cutting import halved
 from samplerkit.batches.packs.pack_plan import PackPlan
-from samplerkit.batches.recipe import in_words
+from samplerkit.batches.recipe import describe
 from samplerkit.batches.set_plan import StaticPlan
 from samplerkit.batches.window_plan import WindowPlan
 from samplerkit.order.deal import World
@@ -260,8 +260,8 @@ def test_a_recipe_in_words_tells_one_run_from_another_and_is_short():
     other = sk.BucketBatches(list(range(1, 90)), list(range(2, 91)))
     assert len(long.words) < 160
     assert long.words != other.words
-    assert in_words("a" * 158, {}) == "a" * 158 + "()"
-    assert len(in_words("a" * 159, {})) < 159
+    assert describe("a" * 158, {}) == "a" * 158 + "()"
+    assert len(describe("a" * 159, {})) < 159
     digests = {
         sk.TokenBatches(400, lengths=lengths).over(sk.RandomSampler(), 300).digest
         for lengths in (LENGTHS, LENGTHS + 1)

@@ -87,8 +87,10 @@ def test_a_resume_looks_at_one_window(monkeypatch):
     last = saved.steps_left - 4
     state = saved.state_dict(step=last)
     assert state["sections"]["batches"]["window"][0] >= 2
-    looked, made, expected = [], WindowPlan._made, saved.ids(last).tolist()
-    monkeypatch.setattr(WindowPlan, "_made", lambda plan, number: looked.append(number) or made(plan, number))
+    looked, made, expected = [], WindowPlan._compute, saved.ids(last).tolist()
+    monkeypatch.setattr(
+        WindowPlan, "_compute", lambda plan, number: looked.append(number) or made(plan, number)
+    )
     run = loader("partial", 2, 1)
     run.load_state_dict(state)
     assert [index for index, _ in next(iter(run))] == expected

@@ -60,8 +60,8 @@ def test_nothing_but_a_length_passes_over_an_epoch_of_windows():
     run = loader("partial", 2, 1)
     looked = []
     plan = run.plan
-    made = plan._made
-    plan._made = lambda window: looked.append(window) or made(window)
+    made = plan._compute
+    plan._compute = lambda window: looked.append(window) or made(window)
     batches = iter(run)
     next(batches)
     assert run.state_dict()["position"] == 2

@@ -8,7 +8,7 @@ import torch
 
 import samplerkit as sk
 from samplerkit.order.algebra import Shard
-from samplerkit.order.deal import MOST_SHARDS
+from samplerkit.order.deal import MAX_SHARDS
 from samplerkit.order.sequences import Range
 
 FIVE = Range(0, 5)
@@ -17,8 +17,8 @@ FIVE = Range(0, 5)
 @pytest.mark.parametrize("size", [1, 1000])
 @pytest.mark.parametrize("padded", [True, False])
 def test_the_inverse_of_a_shard_costs_nothing_for_the_most_shards(size, padded):
-    for first in (0, size - 1, size, MOST_SHARDS - 1):
-        shard = Shard(Range(0, size), MOST_SHARDS, first, padded=padded)
+    for first in (0, size - 1, size, MAX_SHARDS - 1):
+        shard = Shard(Range(0, size), MAX_SHARDS, first, padded=padded)
         ids = list(shard)
         assert ids == ([first % size] if padded or first < size else [])
         which, positions = shard.positions_of(np.arange(size))

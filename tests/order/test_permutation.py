@@ -109,9 +109,9 @@ def test_walks_that_are_looked_up_end_where_walks_of_a_few_values_end(n):
     many, few = Permuted(n, KEY), Permuted(n, KEY)
     positions = np.arange(0, n, max(1, n >> 17))[: 1 << 17]
     looked_up = many.ids_at(positions)
-    assert "ways_in" in vars(many._network)
+    assert "walk_ends" in vars(many._network)
     walked = [few.ids_at(part) for part in np.array_split(positions, -(-positions.size >> (bits + 2)))]
-    assert "ways_in" not in vars(few._network)
+    assert "walk_ends" not in vars(few._network)
     np.testing.assert_array_equal(looked_up, np.concatenate(walked))
 
 
@@ -120,11 +120,11 @@ def test_cycles_that_lie_outside_as_a_whole_are_not_walked_for_ever():
     positions = np.arange(n)
     for epoch in range(200):
         order = Permuted(n, Key(seed=7, epoch=epoch, depth=0, role="global"))
-        ways_in = order._network.ways_in
-        outside = np.flatnonzero(ways_in >= n)
+        walk_ends = order._network.walk_ends
+        outside = np.flatnonzero(walk_ends >= n)
         found += outside.size > 0
         # They are cycles of their own: a step from one of them leads to one of them.
-        left, right, scratch = np.empty((3, outside.size), dtype=ways_in.dtype)
+        left, right, scratch = np.empty((3, outside.size), dtype=walk_ends.dtype)
         scratch[...] = n + outside
         permutation._rounds(order._network, left, right, scratch, inverse=False)
         assert set(left.tolist()) == set((n + outside).tolist())

@@ -17,7 +17,7 @@ from samplerkit.order.mixing.source_draws import SourceDraws
 from samplerkit.order.mixing.source_ends import outermost
 from samplerkit.order.mixing.stream_algebra import Mix
 from samplerkit.order.mixing.streams import Part, Passes
-from samplerkit.order.mixing.weights import WHOLE, thresholds
+from samplerkit.order.mixing.weights import DRAW_RANGE, thresholds
 from samplerkit.order.permutation import NARROW_LIMIT
 from samplerkit.order.sequences import DrawsWithReplacement, Permuted, Range
 from tests.order.test_passes import counted
@@ -59,27 +59,27 @@ def test_draws_are_as_defined(lane):
     ]
 
 
-@given(keys, st.integers(0, farthest), st.integers(0, WHOLE), st.integers(0, 2**24 - 1))
+@given(keys, st.integers(0, farthest), st.integers(0, DRAW_RANGE), st.integers(0, 2**24 - 1))
 @settings(max_examples=60, deadline=None, derandomize=True)
 def test_any_row_is_counted_from_its_neighbour_and_found_again(key, row, alpha, lane):
     draws = SourceDraws(key)
     before, after = draws.before(lane, np.array([row, row + 1]), alpha).tolist()
     is_below = int(values_of(draws, np.array([lane]), np.array([row]))[0]) < alpha
     assert after - before == is_below
-    low, high, turn = (0, alpha, before) if is_below else (alpha, WHOLE, row - before)
+    low, high, turn = (0, alpha, before) if is_below else (alpha, DRAW_RANGE, row - before)
     assert draws.position(lane, turn, low, high) == row
-    assert abs(before - row * alpha // WHOLE) <= 2 * 4.52 * 16
+    assert abs(before - row * alpha // DRAW_RANGE) <= 2 * 4.52 * 16
 
 
 @given(weights_lists)
 @settings(max_examples=60, deadline=None, derandomize=True)
 def test_thresholds_are_exact_to_a_die_a_source(weights):
     widths = np.diff(thresholds(weights))
-    assert widths.sum() == WHOLE
+    assert widths.sum() == DRAW_RANGE
     assert ((widths > 0) == (np.array(weights) > 0)).all()
     total = math.fsum(weight / 2**64 for weight in weights)
-    shares = np.array([weight / 2**64 / total * WHOLE for weight in weights])
-    assert np.abs(widths - shares).max() <= len(weights) + WHOLE * 1e-15
+    shares = np.array([weight / 2**64 / total * DRAW_RANGE for weight in weights])
+    assert np.abs(widths - shares).max() <= len(weights) + DRAW_RANGE * 1e-15
 
 
 @pytest.mark.statistics
@@ -153,7 +153,7 @@ def test_when_weights_change_each_source_goes_on_where_its_lane_stood(key, lanes
     firsts = firsts.reshape(-1, lanes).astype(np.int64)
     streams, starts = streams_of(lanes)
     mix = Mix(SourceCounts(draws, thresholds(weights[0])[None]), lanes, streams, starts)
-    mix = mix.reweighed(weights[1:], lambda lane: firsts[:, lane]) if changes else mix
+    mix = mix.reweighted(weights[1:], lambda lane: firsts[:, lane]) if changes else mix
     for lane in range(lanes):
         rows = np.arange(400)
         segment = np.searchsorted(firsts[:, lane], rows, side="right")
@@ -262,7 +262,7 @@ def test_the_first_and_the_last_turn_are_those_of_all_rows(key, weights, lanes, 
     read = np.flatnonzero(np.diff(ends))
     source, lane = np.repeat(read, lanes), np.tile(np.arange(lanes), read.size)
     low, high = ends[source], ends[source + 1]
-    share = (high - low) / WHOLE
+    share = (high - low) / DRAW_RANGE
     turns = [int(size * part) + random.randrange(3) if even else random.randrange(size + 1) for part in share]
     require_outermost(draws, lane, turns, low, high)
 
@@ -286,15 +286,15 @@ def require_outermost(draws, lane, turns, low, high):
 class Shared(SourceCounts):
     """Counts that another thread reads as soon as some lanes were counted."""
 
-    def _keep(self, lanes):
-        kept = super()._keep(lanes)
-        super()._keep([40, 41, 42])
+    def _count_lanes(self, lanes):
+        kept = super()._count_lanes(lanes)
+        super()._count_lanes([40, 41, 42])
         return kept
 
 
 def test_threads_share_counts_of_more_lanes_than_are_kept(monkeypatch):
-    monkeypatch.setattr(source_counts, "_KEPT_LANES", 2)
-    monkeypatch.setattr(source_counts, "_MOST_KEPT", 1)
+    monkeypatch.setattr(source_counts, "_CACHED_LANES", 2)
+    monkeypatch.setattr(source_counts, "_MAX_CACHED", 1)
     draws, ends = SourceDraws(Key(7, 0, 0, "sources")), np.stack([thresholds([1, 2]), thresholds([2, 1])])
     lanes, rows = np.arange(40), np.arange(5, 405, 10)
     alone, shared = (

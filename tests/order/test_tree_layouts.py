@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import samplerkit as sk
 from samplerkit.loading.state.identity import describe_dataset
-from samplerkit.order.layout import DEEPEST
+from samplerkit.order.layout import MAX_DEPTH
 
 Layout = sk.Layout
 
@@ -141,9 +141,9 @@ def test_a_tree_cannot_be_changed():
 
 def test_trees_in_trees_end_before_python_does():
     tree = Layout(1)
-    for _ in range(DEEPEST):
+    for _ in range(MAX_DEPTH):
         tree = Layout.tree({"a": tree})
-    assert (len(tree), tree.names) == (1, ("/".join(["a"] * DEEPEST),))
+    assert (len(tree), tree.names) == (1, ("/".join(["a"] * MAX_DEPTH),))
     assert pickle.loads(pickle.dumps(tree)) == tree  # noqa: S301  # our own bytes
     with pytest.raises(sk.ArgumentValueError, match="nested more than 64 deep"):
         Layout.tree({"a": tree})

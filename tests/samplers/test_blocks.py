@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.samplers.block import blocks_of
+from samplerkit.samplers.block import block_sampler_of
 from tests.chains import under
 
 PIECES = (1, 3, 4, 12)
@@ -114,6 +114,6 @@ def test_it_costs_nothing_at_any_size_and_beyond_the_limit_is_refused():
 def test_a_deal_stands_above_it_and_never_below():
     dealt = under(sk.DistributedSampler(2, 1, shuffle=False), blocks(4))
     assert list(dealt.order(24)) == blocks(4).order(24)[1::2].tolist()
-    assert blocks_of(dealt) is dealt.get_child()
-    assert blocks_of(under(sk.DistributedSampler(2, 1), blocks(4))) is None
-    assert blocks_of(under(sk.RandomSampler(), blocks(4))) is None
+    assert block_sampler_of(dealt) is dealt.get_child()
+    assert block_sampler_of(under(sk.DistributedSampler(2, 1), blocks(4))) is None
+    assert block_sampler_of(under(sk.RandomSampler(), blocks(4))) is None

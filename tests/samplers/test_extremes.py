@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import samplerkit as sk
-from samplerkit.order.arguments import MOST_LANES
+from samplerkit.order.arguments import MAX_LANES
 from samplerkit.samplers import iteration
 
 
@@ -95,7 +95,7 @@ def test_a_cut_pk_sampler_takes_no_more_than_it_reads(algorithm, shuffle, num_sa
 
 
 def test_a_pk_sampler_of_as_many_samples_as_it_may_have_is_no_error(monkeypatch):
-    monkeypatch.setattr("samplerkit.samplers.pk._MOST_SAMPLES", 6)
+    monkeypatch.setattr("samplerkit.samplers.pk._MAX_SAMPLES", 6)
     assert len(sk.PKSampler(2, labels=[0, 1, 2]).order(3)) == 6
     with pytest.raises(sk.ArgumentRangeError, match="num_val: times 3 classes is more than 6 samples"):
         sk.PKSampler(3, labels=[0, 1, 2]).order(3)
@@ -129,7 +129,7 @@ def test_the_inverse_of_a_source_that_is_read_too_often_is_refused():
 def test_more_lanes_than_samples_are_as_many_as_samples(mode):
     size, layout = 17, sk.Layout([17])
     few = sk.RandomSampler(shuffle=mode, partial_size=3, seed=1, lanes=size).order(layout)
-    for lanes in (size + 1, MOST_LANES):
+    for lanes in (size + 1, MAX_LANES):
         peaks = []
         for _ in range(2):  # tables of the process, which double at some moment, do so in one of them
             tracemalloc.start()

@@ -18,7 +18,7 @@ from samplerkit.order.modes import FILE_AWARE
 from samplerkit.order.sequences import Table
 from tests.samplers.dealing import dealt, woven
 from tests.testing.links import Backwards, EvenOdd, Rotated
-from tests.testing.strategies import MOST_SHARDS, chains
+from tests.testing.strategies import MAX_SHARDS, chains
 
 
 def reaching(strategy, kinds, most):
@@ -81,7 +81,7 @@ def test_no_rank_is_in_the_order(case):
 @law(deals_at_the_root)
 def test_no_number_of_ranks_is_in_the_order_once_the_run_has_started(case):
     undealt, constants = list(case.undealt()), case.constants()
-    for other in range(max(1, case.offset), MOST_SHARDS + 1):
+    for other in range(max(1, case.offset), MAX_SHARDS + 1):
         links = case.links
         if case.dealer is not None:
             arguments = {**links[-1].arguments, "num_shards": other, "shard_id": 0}

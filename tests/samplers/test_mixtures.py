@@ -17,7 +17,7 @@ from torch.utils.data import ConcatDataset
 
 import samplerkit as sk
 from samplerkit.loading.state.identity import describe_chain, seeds_of
-from samplerkit.samplers.base import made_of, plain
+from samplerkit.samplers.base import from_plain, plain
 
 CORPUS = sk.Layout.tree(
     {
@@ -177,7 +177,7 @@ def test_no_two_recipes_have_one_fingerprint(seed, inner, is_deep):
     recipes: list[Any] = [swapped, tree, dealt]
     for kept in changed(plain(dealt, "")):
         with suppress(sk.errors.SamplerkitError):  # what does not go with all else
-            recipes.append(made_of(kept))
+            recipes.append(from_plain(kept))
     # Recipes that hold the same words are one, whichever way they came about.
     distinct = {repr(recipe): name_of(recipe) for recipe in recipes}
     assert len(distinct) > 40

@@ -73,7 +73,7 @@ class Turning:
         return iter(self.ids[turn:] + self.ids[:turn])
 
 
-MOST_SHARDS = 4
+MAX_SHARDS = 4
 MOST_SAMPLES = 24
 
 Arguments = dict[str, Any]
@@ -148,7 +148,7 @@ def _call(make: Callable[..., Sampler], **arguments: st.SearchStrategy[Any]) -> 
 
 def distributed_link(modes: list[Shuffle]) -> Calls:
     """A `DistributedSampler` in one of some modes."""
-    return st.integers(1, MOST_SHARDS).flatmap(
+    return st.integers(1, MAX_SHARDS).flatmap(
         lambda num_shards: _call(
             DistributedSampler,
             num_shards=st.just(num_shards),

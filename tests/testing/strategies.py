@@ -22,7 +22,7 @@ from samplerkit.samplers.mixing.edit import Edit
 from samplerkit.samplers.mixing.ledger import Ledger
 from samplerkit.samplers.mixing.mixture import MixtureSampler
 from tests.testing import links
-from tests.testing.links import MOST_SAMPLES, MOST_SHARDS, Links, SamplerCall, legal_modes, seeds
+from tests.testing.links import MAX_SHARDS, MOST_SAMPLES, Links, SamplerCall, legal_modes, seeds
 
 DEEPEST = 4
 
@@ -185,7 +185,7 @@ def in_a_world(draw: st.DrawFn, case: Case) -> Case:
     if not draw(st.booleans()):
         return case
     if case.dealer is None:
-        return replace(case, num_shards=draw(st.integers(1, MOST_SHARDS)), by_world=True)
+        return replace(case, num_shards=draw(st.integers(1, MAX_SHARDS)), by_world=True)
     left_out = draw(st.sampled_from([(), ("num_shards",), ("shard_id",), ("num_shards", "shard_id")]))
     dealer = case.links[case.dealer]
     dealer = replace(dealer, arguments={**dealer.arguments, **dict.fromkeys(left_out)})
@@ -319,7 +319,7 @@ def ledgers(draw: st.DrawFn) -> Case:
     weighed = mixture if runs_on else None
     edits = draw(_edits(layout, weighed, is_whole=is_whole))
     case = Case((*chain, SamplerCall(Ledger, {"edits": edits})), layout, draw(epochs))
-    return replace(case, num_shards=draw(st.integers(1, MOST_SHARDS)), by_world=True)
+    return replace(case, num_shards=draw(st.integers(1, MAX_SHARDS)), by_world=True)
 
 
 @st.composite

@@ -81,11 +81,11 @@ class ByLanes(sk.Sampler):
 @pytest.mark.parametrize(
     ("broken", "law"),
     [
-        (ByProcessState, "test_the_order_is_the_same_whenever_and_by_whomever_it_is_asked_for"),
-        (ByProcessState, "test_no_process_wide_random_state_is_read_or_touched"),
-        (ByCall, "test_the_order_is_the_same_whenever_and_by_whomever_it_is_asked_for"),
-        (ByLanes, "test_each_shard_is_the_dealt_view_of_one_order"),
-        (ByLanes, "test_a_resumed_loader_loses_and_repeats_nothing"),
+        (ByProcessState, "test_equal_samplers_give_equal_orders"),
+        (ByProcessState, "test_global_random_state_is_neither_read_nor_changed"),
+        (ByCall, "test_equal_samplers_give_equal_orders"),
+        (ByLanes, "test_all_shards_are_dealt_from_one_order"),
+        (ByLanes, "test_a_resumed_loader_reads_each_position_once"),
     ],
 )
 def test_a_sampler_that_breaks_a_law_is_found(broken, law):

@@ -116,13 +116,13 @@ class OfCareless(DatasetContract):
 LAWS = [name for name in dir(DatasetContract) if name.startswith("test_")]
 
 BROKEN = {
-    "long": "test_the_layout_says_which_samples_lie_together",
-    "wrong error": "test_an_id_is_its_sample_and_there_are_no_others",
-    "sorts": "test_a_batch_is_its_samples_in_any_order",
+    "long": "test_the_layout_has_the_number_of_samples_of_each_file",
+    "wrong error": "test_each_id_returns_its_sample_and_other_ids_raise_an_error",
+    "sorts": "test_batches_are_read_in_any_order",
     "unsent": "test_a_pickled_dataset_reads_in_another_process",
-    "open": "test_what_is_closed_holds_nothing_and_can_be_used_again",
-    "silent": "test_data_that_was_cut_or_is_gone_is_an_error_that_names_it",
-    "raw": "test_data_that_lies_is_an_error_that_names_it",
+    "open": "test_a_closed_dataset_has_no_open_files_and_can_be_used_again",
+    "silent": "test_truncated_or_missing_data_raises_an_error_that_names_the_file",
+    "raw": "test_damaged_data_raises_an_error_that_names_the_file",
 }
 
 

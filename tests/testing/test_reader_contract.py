@@ -163,12 +163,12 @@ class OneBuffer(Json):
     ("broken", "law"),
     [
         (CountsWrongly, "the_samples_of_a_file_are_counted"),
-        (ReadsBackwards, "any_samples_are_read_in_any_order_and_again"),
-        (AnotherTimeOtherwise, "a_file_is_read_alike_whenever_and_by_whomever"),
-        (WantsSamples, "a_file_without_samples_has_none"),
-        (TakesWhatIsThere, "a_file_that_was_cut_is_an_error_that_names_it"),
-        (TakesWhatIsThere, "a_file_that_was_overwritten_is_an_error_that_names_it"),
-        (HoldsAFunction, "a_pickled_reader_reads_as_before"),
+        (ReadsBackwards, "samples_can_be_read_in_any_order_and_repeatedly"),
+        (AnotherTimeOtherwise, "a_file_returns_the_same_samples_each_time"),
+        (WantsSamples, "a_file_may_have_no_samples"),
+        (TakesWhatIsThere, "a_truncated_file_raises_an_error_that_names_it"),
+        (TakesWhatIsThere, "an_overwritten_file_raises_an_error_that_names_it"),
+        (HoldsAFunction, "a_pickled_reader_reads_the_same_samples"),
         (OneBuffer, "threads_share_a_reader"),
     ],
 )

@@ -47,11 +47,11 @@ class Fit:
 
         Nothing is left of a document that is left out because it has no tokens or is too long.
         """
-        whole = np.maximum(lengths - 1, 0) // self.seq_len
+        full = np.maximum(lengths - 1, 0) // self.seq_len
         if self.long == "split":
-            return whole, lengths - whole * self.seq_len
-        left = np.minimum(lengths, self.seq_len) if self.long == "truncate" else np.where(whole, 0, lengths)
-        return np.zeros_like(whole), left
+            return full, lengths - full * self.seq_len
+        rest = np.minimum(lengths, self.seq_len) if self.long == "truncate" else np.where(full, 0, lengths)
+        return np.zeros_like(full), rest
 
     def is_last(self, lengths: Ids) -> np.ndarray[Any, Any]:
         """Returns whether a document ends with the rest of it: not where it is truncated."""
@@ -105,8 +105,8 @@ class Bins:
         self._edges = edges_of(depths)
         self._entries = np.empty(int(self._edges[-1]), dtype=np.int64)
         for level, chain in enumerate(chains):
-            there = np.flatnonzero(chain >= 0)
-            self._entries[self._edges[there + 1] - 1 - level] = chain[there]
+            present = np.flatnonzero(chain >= 0)
+            self._entries[self._edges[present + 1] - 1 - level] = chain[present]
 
     def items(self, bins: Ids) -> tuple[Ids, Ids]:
         """Gives the items in some bins, from the largest to the smallest in each.
@@ -156,12 +156,12 @@ class _OpenRuns:
         if space < self._least:
             self._closed.append(run)
             return
-        waiting = self._runs.get(space)
-        if waiting is None:
+        heap = self._runs.get(space)
+        if heap is None:
             self._runs[space] = [run]
             insort(self._spaces, space)
         else:
-            heappush(waiting, run)
+            heappush(heap, run)
 
     def take(self, size: int) -> tuple[int, _Run] | None:
         """Takes out the first run of those with the least space that holds a size."""
@@ -169,14 +169,14 @@ class _OpenRuns:
         if at == len(self._spaces):
             return None
         space = self._spaces[at]
-        waiting = self._runs[space]
-        if len(waiting) > 1:
-            return space, heappop(waiting)
+        heap = self._runs[space]
+        if len(heap) > 1:
+            return space, heappop(heap)
         del self._runs[space], self._spaces[at]
-        return space, waiting[0]
+        return space, heap[0]
 
     def all(self) -> list[_Run]:
-        return self._closed + [run for waiting in self._runs.values() for run in waiting]
+        return self._closed + [run for heap in self._runs.values() for run in heap]
 
 
 def _packed(sizes: list[int], counts: list[int], capacity: int) -> tuple[list[_Entry], list[_Run]]:

@@ -11,7 +11,7 @@ from typing import Any, final
 import numpy as np
 
 from samplerkit.batches.cutting import has_repeats, longest_first
-from samplerkit.batches.lengths import Histogram, found_lengths
+from samplerkit.batches.lengths import Histogram, find_lengths
 from samplerkit.batches.packs.best_fit import LONG_DOCUMENTS, Bins, Fit, LongDocument
 from samplerkit.batches.packs.pack_plan import PackedSet, PackPlan
 from samplerkit.batches.plan import BatchSamples, Measure
@@ -28,7 +28,7 @@ from samplerkit.order.sequences import Occurrences
 from samplerkit.order.typing import Ids
 
 _LONGEST_PACK = 1 << 24
-_MOST_PACKS = 1 << 20
+_MAX_PACKS = 1 << 20
 _SMALLEST_WINDOW = 1 << 14
 
 
@@ -80,7 +80,7 @@ class PackBatches(BatchRecipe):
     num_batches: int | None = None
 
     def __post_init__(self) -> None:
-        require_positive(self, seq_len=_LONGEST_PACK, packs=_MOST_PACKS)
+        require_positive(self, seq_len=_LONGEST_PACK, packs=_MAX_PACKS)
         require_positive(self, length_multiple=self.seq_len, **SHARED_ARGUMENTS)
         arguments.choice("long", self.long, LONG_DOCUMENTS)
         if self.seq_len % self.length_multiple:
@@ -98,16 +98,16 @@ class PackBatches(BatchRecipe):
         return Fit(self.seq_len, self.length_multiple, self.long)
 
     def prepared(self, dataset: Any, chosen: SampleSet | None, abreast: int, kept: TableCache) -> Prepared:
-        lengths = found_lengths(self.lengths, dataset, kept, pairs_hint="give one for each document")
+        lengths = find_lengths(self.lengths, dataset, kept, pairs_hint="give one for each document")
         histogram = lengths.histogram_of(chosen)
         self._require_fit(histogram)
         measure = Measure(lengths, pack=self.seq_len, multiple=self.length_multiple)
         if chosen is None or self.window is not None:
             return Prepared(measure, self.window or self._window_size(histogram, abreast))
         members = SortedMembers(lengths, chosen, histogram, kept)
-        whole = partial(PackPlan, measure, abreast, self.num_batches, members)
+        make_plan = partial(PackPlan, measure, abreast, self.num_batches, members)
         packed = PackedSet(histogram, self.fit)
-        return Prepared(measure, whole=partial(whole, packed=packed, packs=self.packs))
+        return Prepared(measure, plan=partial(make_plan, packed=packed, packs=self.packs))
 
     def cut(self, ids: Ids, lengths: Ids, context: WindowContext) -> list[Ids]:
         """Packs a window: the places of the documents of each batch, one of which may be in several."""
@@ -122,21 +122,21 @@ class PackBatches(BatchRecipe):
 
     def _packed(self, ids: Ids, lengths: Ids) -> BatchSamples:
         """Packs a window: first what fills packs alone, then the bins of the rest, the largest first."""
-        whole, rest = self.fit.parts(lengths)
+        full, rest = self.fit.parts(lengths)
         sizes = self.fit.sizes(rest)
-        turns = Occurrences(ids).turns if has_repeats(ids) else None
+        repeats = Occurrences(ids).repeats if has_repeats(ids) else None
         # Documents of one size in their order, but repeats after all first ones: so they are apart.
-        by_size = longest_first(sizes) if turns is None else np.lexsort((turns, -sizes))
+        by_size = longest_first(sizes) if repeats is None else np.lexsort((repeats, -sizes))
         by_size = by_size[: np.count_nonzero(sizes)]
         descending = sizes[by_size]
         first = np.flatnonzero(np.diff(descending, prepend=-1))
         counts = np.diff(np.append(first, descending.size))
         bins = Bins(descending[first], counts, self.fit.capacity)
         items, edges = bins.items(np.arange(bins.count))
-        alone = np.repeat(np.arange(lengths.size), whole)
+        alone = np.repeat(np.arange(lengths.size), full)
         ends = by_size[items]
         places = np.concatenate([alone, ends])
-        starts = np.concatenate([numbers_in(np.zeros_like(whole), whole), whole[ends]]) * self.seq_len
+        starts = np.concatenate([numbers_in(np.zeros_like(full), full), full[ends]]) * self.seq_len
         parts = np.concatenate([np.full(alone.size, self.seq_len), rest[ends]])
         is_last = np.append(np.zeros(alone.size, dtype=bool), self.fit.is_last(lengths[ends]))
         pack_edges = np.concatenate([np.arange(alone.size), alone.size + edges])

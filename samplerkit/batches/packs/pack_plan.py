@@ -39,10 +39,10 @@ class PackedSet:
         values = histogram.values
         self.fit = fit
         self.places = edges_of(histogram.counts)
-        self.whole, self.rest = fit.parts(values)
+        self.full, self.rest = fit.parts(values)
         self.lasts = fit.is_last(values)
-        self.whole_starts = edges_of(self.whole * histogram.counts)
-        self.num_whole = int(self.whole_starts[-1])
+        self.full_starts = edges_of(self.full * histogram.counts)
+        self.num_full = int(self.full_starts[-1])
         # Lengths in the order of items: neighbours of one size are a run, whichever documents they end.
         sizes = fit.sizes(self.rest)
         self.by_item = np.argsort(-sizes, kind="stable")[: np.count_nonzero(sizes)]
@@ -54,7 +54,7 @@ class PackedSet:
         first = np.flatnonzero(np.diff(sizes, prepend=-1))
         self.runs = np.append(self.item_starts[first], self.item_starts[-1])
         self.bins = Bins(sizes[first], np.diff(self.runs), fit.capacity)
-        self.num_packs = self.num_whole + self.bins.count
+        self.num_packs = self.num_full + self.bins.count
         self.num_left_out = histogram.total - int(self.item_starts[-1])
 
 
@@ -74,7 +74,7 @@ class PackPlan(SetPlan):
     def __post_init__(self) -> None:
         self._set_count(-(-self.packed.num_packs // self.packs))
         self._items = GroupedPermutation(self.packed.runs, self.keys[0])
-        self._whole = Permuted(self.packed.num_whole, self.keys[0], number=1)
+        self._full = Permuted(self.packed.num_full, self.keys[0], number=1)
 
     @property
     def dropped(self) -> int:
@@ -89,35 +89,35 @@ class PackPlan(SetPlan):
         first = self._groups.forward(numbers) * self.packs
         counts = np.minimum(first + self.packs, packed.num_packs) - first
         packs = numbers_in(first, counts)
-        is_whole = packs < packed.num_whole
-        items, item_edges = packed.bins.items(packs[~is_whole] - packed.num_whole)
+        is_full = packs < packed.num_full
+        items, item_edges = packed.bins.items(packs[~is_full] - packed.num_full)
         sizes = np.ones(packs.size, dtype=np.int64)
-        sizes[~is_whole] = np.diff(item_edges)
+        sizes[~is_full] = np.diff(item_edges)
         edges = edges_of(sizes)
         batch_edges = edges_of(counts)
-        segment_is_whole = np.repeat(is_whole, sizes)
-        value, places, starts = np.empty((3, segment_is_whole.size), dtype=np.int64)
-        alone = packs[is_whole]
+        segment_is_full = np.repeat(is_full, sizes)
+        value, places, starts = np.empty((3, segment_is_full.size), dtype=np.int64)
+        alone = packs[is_full]
         if alone.size:
-            value[segment_is_whole], places[segment_is_whole], starts[segment_is_whole] = self._parts(alone)
+            value[segment_is_full], places[segment_is_full], starts[segment_is_full] = self._parts(alone)
         if items.size:
-            is_end = ~segment_is_whole
+            is_end = ~segment_is_full
             value[is_end], places[is_end], starts[is_end] = self._ends(items)
         rest = packed.rest[value]
         segments = Segments(
             starts,
-            np.where(segment_is_whole, packed.fit.seq_len, rest),
+            np.where(segment_is_full, packed.fit.seq_len, rest),
             np.repeat(packs - np.repeat(first, counts), sizes),
-            ~segment_is_whole & packed.lasts[value],
+            ~segment_is_full & packed.lasts[value],
         )
         return BatchSamples(self.members.at(places), places, edges[batch_edges], segments)
 
     def _parts(self, packs: Ids) -> tuple[Ids, Ids, Ids]:
         """Gives length, place and start of the parts that fill packs alone."""
         packed = self.packed
-        parts = self._whole.permuted(packs)
-        value = interval_of(packed.whole_starts, parts)
-        document, part = np.divmod(parts - packed.whole_starts[value], packed.whole[value])
+        parts = self._full.permuted(packs)
+        value = interval_of(packed.full_starts, parts)
+        document, part = np.divmod(parts - packed.full_starts[value], packed.full[value])
         return value, packed.places[value] + document, part * packed.fit.seq_len
 
     def _ends(self, items: Ids) -> tuple[Ids, Ids, Ids]:
@@ -129,7 +129,7 @@ class PackPlan(SetPlan):
         return (
             value,
             packed.places[value] + drawn - packed.item_starts[at],
-            packed.whole[value] * packed.fit.seq_len,
+            packed.full[value] * packed.fit.seq_len,
         )
 
     def locate(self, ids: Ids) -> Located:
@@ -139,16 +139,16 @@ class PackPlan(SetPlan):
         document = places - packed.places[value]
         is_item = packed.first_items[value] >= 0
         items = self._items.backward((packed.first_items[value] + document)[is_item])
-        times = packed.whole[value]
-        parts = numbers_in(packed.whole_starts[value] + document * times, times)
+        times = packed.full[value]
+        parts = numbers_in(packed.full_starts[value] + document * times, times)
         if parts.size:
-            parts = self._whole.permuted(parts, inverse=True)
-        packs = np.concatenate([packed.bins.bin_of(items) + packed.num_whole, parts])
-        found = np.concatenate([which[is_item], np.repeat(which, times)])
+            parts = self._full.permuted(parts, inverse=True)
+        packs = np.concatenate([packed.bins.bin_of(items) + packed.num_full, parts])
+        matches = np.concatenate([which[is_item], np.repeat(which, times)])
         numbers = self._groups.backward(packs // self.packs)
-        is_there = numbers < self._length
+        exists = numbers < self._length
         # Two parts of a document may be in one batch.
-        pairs = np.unique(np.stack([found[is_there], numbers[is_there]]), axis=1)
+        pairs = np.unique(np.stack([matches[exists], numbers[exists]]), axis=1)
         return pairs[0], pairs[1]
 
 
@@ -224,28 +224,28 @@ class GroupedPermutation:
             self._make(table, missing, inverse=inverse)
             # Set last: another thread may read it at the same time.
             is_made[missing] = True
-        found: Ids = table[self._small_starts[run] + rows].astype(np.int64)
-        return found
+        moved: Ids = table[self._small_starts[run] + rows].astype(np.int64)
+        return moved
 
     def _make(self, table: np.ndarray[Any, Any], runs: Ids, *, inverse: bool) -> None:
         """Sorts the rows of runs by keyed hashes of their places, all at once."""
         sizes = self._starts[runs + 1] - self._starts[runs]
-        which = np.repeat(np.arange(runs.size), sizes)
+        run_of = np.repeat(np.arange(runs.size), sizes)
         begins = np.cumsum(sizes) - sizes
         hashes = keyed_hash(self._words[:_KEY_WORDS], numbers_in(self._starts[runs], sizes))
         shift = np.uint64(64 - _HASH_BITS)
-        by_run = (which.astype(np.uint64) << np.uint64(_HASH_BITS)) | (hashes >> shift)
-        rows = np.argsort(by_run, kind="stable") - begins[which]
+        by_run = (run_of.astype(np.uint64) << np.uint64(_HASH_BITS)) | (hashes >> shift)
+        rows = np.argsort(by_run, kind="stable") - begins[run_of]
         if inverse:
-            back = np.empty_like(rows)
-            back[begins[which] + rows] = np.arange(rows.size) - begins[which]
-            rows = back
+            inverted = np.empty_like(rows)
+            inverted[begins[run_of] + rows] = np.arange(rows.size) - begins[run_of]
+            rows = inverted
         table[numbers_in(self._small_starts[runs], sizes)] = rows
 
     def _network(self, run: Ids) -> Network:
         """Makes the networks of places in runs that are all below `NARROW_LIMIT`, or all above."""
-        runs, which = distinct(run)
+        runs, index = distinct(run)
         sizes = self._starts[runs + 1] - self._starts[runs]
         counters = runs * (2 * ROUNDS) + np.arange(2 * ROUNDS)[:, None]
         words = keyed_hash(self._words[_KEY_WORDS:], counters)
-        return Network.each(network_constants(sizes.tolist(), words), which)
+        return Network.of_columns(network_constants(sizes.tolist(), words), index)

@@ -12,7 +12,7 @@ from samplerkit.errors import ArgumentRangeError, ArgumentValueError, Compositio
 from samplerkit.loading.loader import Loader
 from samplerkit.order import arguments
 from samplerkit.order.layout import Layout
-from samplerkit.order.order import Located, Order, found
+from samplerkit.order.order import Located, Order, located
 from samplerkit.order.sequences import Table
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
@@ -56,7 +56,7 @@ class MicroBatches(Order):
         return self._transpose(positions, self._ranks, self._micro)
 
     def locate(self, ids: Ids) -> Located:
-        return found(self._transpose(ids, self._micro, self._ranks), (ids >= 0) & (ids < self._size))
+        return located(self._transpose(ids, self._micro, self._ranks), (ids >= 0) & (ids < self._size))
 
     def _transpose(self, numbers: Ids, columns: int, rows: int) -> Ids:
         """Transposes each step, seen as a row-major matrix of `rows` by `columns`."""

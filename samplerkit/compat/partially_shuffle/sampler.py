@@ -131,7 +131,7 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         self.seed = arguments.seed(seed)
         self._cursor = FunctionCursor(self._reached)
         self._set_rank(num_replicas, rank)
-        if not self._given.asks_the_job:
+        if not self._given.needs_job:
             self._given.world(None)
         # As in the original, `files_len` comes before `total_size`.
         total = arguments.optional_integer("total_size", total_size) if files_len is None else None

@@ -19,7 +19,7 @@ from samplerkit.order import arguments
 from samplerkit.order.permutation import CHUNK
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.iteration import LONGEST_ITERATION, lent_randomness
+from samplerkit.samplers.iteration import LONGEST_ITERATION, seeded_generators
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,7 @@ class ShardedSampler(GivenRank, EpochSampler[Any]):  # type: ignore[override]  #
 
     def _draw(self, epoch: int) -> Ids | list[Any]:
         """Draws an epoch, and keeps the number of items and their digest."""
-        with lent_randomness(self.sampler, self.seed, epoch):
+        with seeded_generators(self.sampler, self.seed, epoch):
             for inner in nested(self.sampler):
                 if callable(getattr(inner, "set_epoch", None)):
                     inner.set_epoch(epoch)

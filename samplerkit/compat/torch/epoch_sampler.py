@@ -66,7 +66,7 @@ class GivenRank(TorchNames):
         return self._current_world()
 
     def _current_world(self) -> World:
-        return self._given.world(detect_world() if self._given.asks_the_job else None)
+        return self._given.world(detect_world() if self._given.needs_job else None)
 
     def _require_still(self) -> None:
         require_same_world(self.world, self._current_world)

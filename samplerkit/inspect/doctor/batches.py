@@ -14,7 +14,7 @@ from samplerkit.errors import SamplerkitError
 from samplerkit.inspect.doctor.findings import Fault, Faults, Finding, PlannedRun, batches, kind, order, rule
 from samplerkit.inspect.doctor.inspection import InspectedRun
 from samplerkit.inspect.doctor.probe import module_codes
-from samplerkit.order.dataset_protocol import gives_segments
+from samplerkit.order.dataset_protocol import has_segments
 
 MIN_EFFICIENCY = 0.7
 """Below it, more than 30 % of the padded tokens are padding."""
@@ -173,7 +173,7 @@ def documents_read_again(setup: PlannedRun) -> Faults:
     lengths = setup.plan.measure.lengths
     if not isinstance(setup.recipe, PackBatches) or lengths is None or setup.recipe.long != "split":
         return
-    if gives_segments(setup.run.dataset):
+    if has_segments(setup.run.dataset):
         return
     values, counts = lengths.histogram.values, lengths.histogram.counts
     parts = np.maximum(-(-values // setup.recipe.seq_len), 1)

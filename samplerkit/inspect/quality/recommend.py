@@ -195,7 +195,7 @@ def recommend(
         math.inf if value is None else arguments.positive(name, value)
         for name, value in (("cache_files", cache_files), ("cache_samples", cache_samples))
     ]
-    lanes = arguments.positive("lanes", lanes, arguments.MOST_LANES)
+    lanes = arguments.positive("lanes", lanes, arguments.MAX_LANES)
     scored = []
     for plain in modes_on_the_grid(layout, batch_size, lanes):
         is_shuffled = plain.shuffle is Shuffle.GLOBAL

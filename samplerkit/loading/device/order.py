@@ -21,7 +21,7 @@ from samplerkit.order.algebra import Composed, Shard
 from samplerkit.order.files import FileSequence
 from samplerkit.order.keys import Key
 from samplerkit.order.layout import Layout
-from samplerkit.order.order import Order, part_of
+from samplerkit.order.order import Order, slice_positions
 from samplerkit.order.permutation import (
     NARROW_LIMIT,
     TABLE_LIMIT,
@@ -81,7 +81,7 @@ class DeviceOrder:
             OutOfDatasetError: a position is outside.
         """
         if isinstance(index, slice):
-            return self._at(part_of(len(self), index))
+            return self._at(slice_positions(len(self), index))
         if not isinstance(index, torch.Tensor) or index.dtype != torch.int64:
             raise ArgumentTypeError("index", "must be a slice or an int64 tensor", index)
         if index.device.type != self.device.type:

@@ -11,7 +11,7 @@ import numpy as np
 
 from samplerkit.batches.cutting import halved
 from samplerkit.batches.plan import BatchPlan, BatchSamples
-from samplerkit.batches.recipe import MOST_ABREAST, BatchRecipe, Plans
+from samplerkit.batches.recipe import MAX_ABREAST, BatchRecipe, Plans
 from samplerkit.batches.window_plan import WindowPlan
 from samplerkit.errors import ArgumentTypeError, NotSupportedError, StateError
 from samplerkit.loading.run.units import EpochUnits, RunFacts, StepSamples, Unit
@@ -40,7 +40,7 @@ from samplerkit.samplers.mixing.ledger import Ledger
 _CHECKS = {
     "recipe": TEXT,
     "lengths": optional(TEXT),
-    "abreast": int_in(1, MOST_ABREAST),
+    "abreast": int_in(1, MAX_ABREAST),
     "window": optional(list_of(int_in(0, LARGEST), 2)),
 }
 _HINT = "make the batches as they were made when the state was saved"

@@ -21,7 +21,7 @@ from samplerkit.loading.state.past import EpochsRead, Past
 from samplerkit.loading.state.state import Place
 from samplerkit.loading.world import require_same_world, world_of
 from samplerkit.order import arguments
-from samplerkit.samplers.mixing.edit import Edit, lines_of
+from samplerkit.samplers.mixing.edit import Edit, to_lines
 from samplerkit.samplers.mixing.ledger import Ledger
 from samplerkit.storage.atomic import atomic
 
@@ -233,7 +233,7 @@ class RunCursor(Cursor):
 def _write(edits: Sequence[Edit], path: str | os.PathLike[str]) -> None:
     try:
         with atomic(Path(path)) as file:
-            file.write(lines_of(edits).encode())
+            file.write(to_lines(edits).encode())
     except OSError as error:
         problem = f"cannot be written ({error.strerror})"
         raise ArgumentValueError("edits_file", problem, os.fspath(path)) from None

@@ -18,7 +18,13 @@ from samplerkit.loading.state.state import Section, State, int_in, mismatch, opt
 from samplerkit.order.arguments import LARGEST
 from samplerkit.order.layout import Layout
 from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.block import block_layout, blocks_of, ledger_below, required_pieces, shared_value
+from samplerkit.samplers.block import (
+    block_layout,
+    block_sampler_of,
+    ledger_below,
+    required_pieces,
+    shared_value,
+)
 from samplerkit.samplers.chain import RunConstants
 
 _CHECKS = {
@@ -53,7 +59,7 @@ class TokenWindowUnit(Unit):
     @classmethod
     def of(cls, recipe: Sampler, dataset: Any) -> TokenWindowUnit | None:
         """Returns the windows of a run; None where they are no part of blocks."""
-        blocks, windows = blocks_of(recipe), shared_value(dataset, "windows_per_block")
+        blocks, windows = block_sampler_of(recipe), shared_value(dataset, "windows_per_block")
         if blocks is not None:
             windows = required_pieces(dataset, blocks.windows_per_block)
         if windows is None:

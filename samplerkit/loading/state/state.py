@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, StateError
-from samplerkit.order.arguments import INT64_MAX, MOST_LANES, is_iterable
+from samplerkit.order.arguments import INT64_MAX, MAX_LANES, is_iterable
 
 SCHEMA = 1
 """The version of the state's fields; a newer one is refused."""
@@ -115,7 +115,7 @@ _CHECKS = {
     "epoch": int_in(0, INT64_MAX),
     "position": int_in(-INT64_MAX, INT64_MAX),  # it is checked against its order
     "ended": optional(int_in(-INT64_MAX, INT64_MAX)),
-    "lanes": int_in(1, MOST_LANES),
+    "lanes": int_in(1, MAX_LANES),
     "limit": optional(int_in(0, INT64_MAX)),
     "tail": TEXT,
     "dataset": TEXT,

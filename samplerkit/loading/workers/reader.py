@@ -23,7 +23,7 @@ from samplerkit.errors import DatasetError
 from samplerkit.loading.generators import seed_generators, seed_worker
 from samplerkit.loading.sample_fields import is_sequence, rows_of
 from samplerkit.loading.workers.protocol import Answer, Batches, Report, Request, SkippedSample
-from samplerkit.order.dataset_protocol import gives_segments
+from samplerkit.order.dataset_protocol import has_segments
 from samplerkit.order.draws import Draws
 from samplerkit.order.typing import Ids
 from samplerkit.storage.batch_readers import (
@@ -186,7 +186,7 @@ def reports_stats(dataset: Any) -> bool:
 
 def _read_functions(dataset: Any, options: ReaderOptions) -> tuple[Read | None, Read | None]:
     """Returns the functions that read all samples, if the dataset can, and one; None for `dataset[index]`."""
-    if options.is_packed and gives_segments(dataset):
+    if options.is_packed and has_segments(dataset):
         return partial(_read_segments, dataset), partial(_read_segments, dataset)
     read = _read_present if present_reader(dataset) else _read_batch
     together = None if batch_reader(dataset) is None else partial(read, dataset)

@@ -47,12 +47,12 @@ class RemovedRows:
     ends: Ids = field(default_factory=no_positions)
 
     def __post_init__(self) -> None:
-        self._gone = edges_of(self.ends - self.begins)
-        self._kept_before = self.begins - self._gone[:-1]
+        self._removed_before = edges_of(self.ends - self.begins)
+        self._kept_before = self.begins - self._removed_before[:-1]
 
     def rows(self, kept: Ids) -> Ids:
         """Gives the rows of the lane that are kept as the first, the second and so on, counted from 0."""
-        moved: Ids = kept + self._gone[np.searchsorted(self._kept_before, kept, side="right")]
+        moved: Ids = kept + self._removed_before[np.searchsorted(self._kept_before, kept, side="right")]
         return moved
 
     def drawn(self, kept: Ids) -> Ids:
@@ -63,9 +63,9 @@ class RemovedRows:
         """Returns how many rows before each are kept, and whether it is kept itself."""
         number = np.searchsorted(self.begins, rows, side="right")
         inside = np.append(0, self.ends)[number] - rows
-        return rows - self._gone[number] + np.maximum(inside, 0), inside <= 0
+        return rows - self._removed_before[number] + np.maximum(inside, 0), inside <= 0
 
-    def and_rows(self, begins: Ids, ends: Ids) -> RemovedRows:
+    def with_rows(self, begins: Ids, ends: Ids) -> RemovedRows:
         """Gives the holes with further intervals of rows, none empty; they may share rows with these."""
         begins, ends = np.append(self.begins, begins), np.append(self.ends, ends)
         ascending = np.argsort(begins, kind="stable")
@@ -75,9 +75,9 @@ class RemovedRows:
         is_last = np.append(is_first[1:], True)[: begins.size]
         return RemovedRows(begins[is_first], reached[is_last])
 
-    def and_kept(self, begins: Ids, ends: Ids) -> RemovedRows:
+    def with_kept(self, begins: Ids, ends: Ids) -> RemovedRows:
         """Gives the holes with further intervals, which count what is kept: ascending and not empty."""
-        return self.and_rows(self.rows(begins), self.rows(ends - 1) + 1)
+        return self.with_rows(self.rows(begins), self.rows(ends - 1) + 1)
 
 
 @final
@@ -88,30 +88,30 @@ class RemovedPositions:
     Args:
         lanes: of the stream.
         skips: positions of what is kept when each is said, ascending, and how many each takes.
-        gone: further positions, of the stream as it is, whose ids left; they follow from the stream.
+        positions: further positions, of the stream as it is, whose ids left; they follow from the stream.
     """
 
     lanes: int
     skips: tuple[tuple[int, int], ...] = ()
-    gone: Ids = field(default_factory=no_positions, compare=False)
-    _of_lanes: dict[int, RemovedRows] = field(default_factory=dict, init=False, compare=False)
+    positions: Ids = field(default_factory=no_positions, compare=False)
+    _lane_rows: dict[int, RemovedRows] = field(default_factory=dict, init=False, compare=False)
 
     def __bool__(self) -> bool:
-        return bool(self.skips or self.gone.size)
+        return bool(self.skips or self.positions.size)
 
     def of_lane(self, lane: int) -> RemovedRows:
         """Gives the rows that leave a lane: those that a skip takes are behind all that left before."""
-        if lane not in self._of_lanes:
+        if lane not in self._lane_rows:
             at, counts = np.array(self.skips, dtype=np.int64).reshape(-1, 2).T
             first = rows_before(at, lane, self.lanes)
             taken = rows_before(at + counts, lane, self.lanes) - first
             begins = first + np.cumsum(taken) - taken
-            gone = self.gone[self.gone % self.lanes == lane] // self.lanes
-            rows = RemovedRows().and_rows(gone, gone + 1)
-            self._of_lanes[lane] = rows.and_kept(begins[taken > 0], (begins + taken)[taken > 0])
-        return self._of_lanes[lane]
+            removed = self.positions[self.positions % self.lanes == lane] // self.lanes
+            rows = RemovedRows().with_rows(removed, removed + 1)
+            self._lane_rows[lane] = rows.with_kept(begins[taken > 0], (begins + taken)[taken > 0])
+        return self._lane_rows[lane]
 
-    def below(self, kept: Ids) -> Ids:
+    def in_stream(self, kept: Ids) -> Ids:
         """Gives where positions of what is kept are in the stream."""
         rows, lane = np.divmod(kept, self.lanes)
         positions = np.empty_like(kept)
@@ -163,21 +163,21 @@ class WithoutIds(OrderView):
         self._woven = LaneWeave(size, max(1, min(self.lanes, size)))
         rows = np.sort(self._woven.ids_at(order.locate(self.ids)[1]))
         self._removed = RemovedRows(rows, rows + 1)
-        left = size - rows.size
-        self._woven_again = LaneWeave(left, max(1, min(self.lanes, left)))
+        remaining = size - rows.size
+        self._rewoven = LaneWeave(remaining, max(1, min(self.lanes, remaining)))
 
     def __len__(self) -> int:
-        return len(self._woven_again)
+        return len(self._rewoven)
 
     @property
     def viewed(self) -> Sequence[Order]:
         return (self.order,)
 
-    def read(self, positions: Ids, what: Read) -> Ids:
-        rows = self._removed.rows(self._woven_again.ids_at(positions))
-        return what(self.order, self._woven.locate(rows)[1])
+    def read(self, positions: Ids, getter: Read) -> Ids:
+        rows = self._removed.rows(self._rewoven.ids_at(positions))
+        return getter(self.order, self._woven.locate(rows)[1])
 
     def locate(self, ids: Ids) -> Located:
         which, positions = self.order.locate(ids)
         rows, is_kept = self._removed.kept(self._woven.ids_at(positions))
-        return which[is_kept], self._woven_again.locate(rows[is_kept])[1]
+        return which[is_kept], self._rewoven.locate(rows[is_kept])[1]

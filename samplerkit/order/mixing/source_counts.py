@@ -14,11 +14,11 @@ from samplerkit.order.typing import Ids
 _BLOCK = 256
 _DENSE = 4
 """Rows of their blocks, a row read, up to which all of them are drawn."""
-_KEPT_LANES = 256
+_CACHED_LANES = 256
 _COUNTED_TOGETHER = 16
 """Lanes that are kept, and counted at once, of weights that change a thousand times; of fewer, more."""
-_MOST_KEPT = 1 << 22
-_MOST_COUNTED = 1 << 16
+_MAX_CACHED = 1 << 22
+_MAX_COUNTED = 1 << 16
 
 
 def _none(_lane: int) -> Ids:
@@ -39,8 +39,8 @@ class SourceCounts:
         self.draws: Final = draws
         self.ends: Final = ends
         self._firsts = firsts
-        self._is_one = len(ends) == 1
-        self._kept: dict[int, tuple[Ids, Ids]] = {}
+        self._static = len(ends) == 1
+        self._cached: dict[int, tuple[Ids, Ids]] = {}
 
     @property
     def recipe(self) -> tuple[object, ...]:
@@ -63,11 +63,11 @@ class SourceCounts:
         first, last = int(block.min()), int(block.max())
         span = last - first + 1
         if span * (int(lanes.max()) + 1) < 1 << 62:
-            labels, which = distinct(lanes * span + (block - first))
+            labels, inverse = distinct(lanes * span + (block - first))
             lane, number = np.divmod(labels, span)
             if labels.size * _BLOCK <= _DENSE * rows.size:
                 source, turn = self._blocks(lane, number + first)
-                at = which * _BLOCK + (rows & 255)
+                at = inverse * _BLOCK + (rows & 255)
                 return source[at], turn[at]
         source = self._sources(lanes, rows, None)
         return source, self.drawn(source, lanes, rows)
@@ -101,7 +101,7 @@ class SourceCounts:
         low, high = self.ends[segments, source], self.ends[segments, source + 1]
         counts = self.draws.before(lanes, rows, high) - self.draws.before(lanes, rows, low)
         return (
-            counts if self._is_one else counts + self._offsets(lanes, segments)[np.arange(rows.size), source]
+            counts if self._static else counts + self._offsets(lanes, segments)[np.arange(rows.size), source]
         )
 
     def row(self, source: int, lanes: Ids, turns: Ids) -> Ids:
@@ -109,7 +109,7 @@ class SourceCounts:
 
         A row beyond 2^62, or of a source that is not read so often, is 2^62.
         """
-        if self._is_one:
+        if self._static:
             segments, offsets = np.zeros_like(turns), np.zeros_like(turns)
         else:
             segments, offsets = self._segments_of_turns(source, lanes, turns)
@@ -121,48 +121,48 @@ class SourceCounts:
     def _segments_of_turns(self, source: int, lanes: Ids, turns: Ids) -> tuple[Ids, Ids]:
         """Gives the segment in which lanes read a source for the turn-th time, and its offset."""
         segments, offsets = np.empty_like(turns), np.empty_like(turns)
-        each = [(firsts, of_lane, at) for (firsts, of_lane), at in self._of_each(lanes)]
-        lane_of = [np.full_like(firsts, lanes[at[0]]) for firsts, _, at in each]
-        firsts = np.concatenate([firsts for firsts, _, _ in each] or [turns[:0]])
+        by_lane = [(firsts, offsets_of, at) for (firsts, offsets_of), at in self._by_lane(lanes)]
+        lane_of = [np.full_like(firsts, lanes[at[0]]) for firsts, _, at in by_lane]
+        firsts = np.concatenate([firsts for firsts, _, _ in by_lane] or [turns[:0]])
         # How often each lane read the source before each segment, in one call for all lanes.
         drawn, begin = self.drawn(source, np.concatenate(lane_of or [lanes[:0]]), firsts), 0
-        for before, of_lane, at in each:
+        for before, offsets_of, at in by_lane:
             end = begin + before.size
             segments[at] = np.searchsorted(drawn[begin:end], turns[at], side="right")
-            offsets[at] = of_lane[segments[at], source]
+            offsets[at] = offsets_of[segments[at], source]
             begin = end
         return segments, offsets
 
     def _sources_of_blocks(self, lanes: Ids, numbers: Ids, cells: Cells) -> Ids:
-        if self._is_one:
+        if self._static:
             return self.draws.sources_of_blocks(lanes, numbers, self.ends[0], cells)
         segments = self._segment_of(lanes, numbers << 8)
         is_across = segments != self._segment_of(lanes, (numbers << 8) + _BLOCK - 1)
         source, cells = np.empty((numbers.size, _BLOCK), dtype=np.int64), cells.reshape(-1, _BLOCK)
         for segment, at in groups(np.where(is_across, -1, segments)):
-            mine = cells[at].reshape(-1)
+            own_cells = cells[at].reshape(-1)
             if segment < 0:
                 rows = ((numbers[at] << 8)[:, None] + np.arange(_BLOCK)).reshape(-1)
-                read = self._sources(np.repeat(lanes[at], _BLOCK), rows, mine)
+                read = self._sources(np.repeat(lanes[at], _BLOCK), rows, own_cells)
             else:
-                read = self.draws.sources_of_blocks(lanes[at], numbers[at], self.ends[segment], mine)
+                read = self.draws.sources_of_blocks(lanes[at], numbers[at], self.ends[segment], own_cells)
             source[at] = read.reshape(-1, _BLOCK)
         return source.reshape(-1)
 
     def _sources(self, lanes: Ids, rows: Ids, cells: Cells | None) -> Ids:
-        if self._is_one:
+        if self._static:
             return self.draws.sources(lanes, rows, self.ends[0], cells)
         source = np.empty_like(rows)
         for segment, at in groups(self._segment_of(lanes, rows)):
-            known = None if cells is None else cells[at]
-            source[at] = self.draws.sources(lanes[at], rows[at], self.ends[segment], known)
+            part = None if cells is None else cells[at]
+            source[at] = self.draws.sources(lanes[at], rows[at], self.ends[segment], part)
         return source
 
     def drawn_of_all(self, lanes: Ids, rows: Ids) -> Ids:
         """Returns how often lanes read each source before rows: shape (m, sources)."""
         segments = self._segment_of(lanes, rows)
         counts = self._counts(lanes[:, None], rows, self.ends[segments, 1:-1])
-        return counts if self._is_one else counts + self._offsets(lanes, segments)
+        return counts if self._static else counts + self._offsets(lanes, segments)
 
     def _counts(self, lanes: int | Ids, rows: Ids, inner: Ids) -> Ids:
         """Counts the rows before some by the thresholds between sources: shape (..., m, sources)."""
@@ -175,51 +175,51 @@ class SourceCounts:
 
     def _segment_of(self, lanes: Ids, rows: Ids) -> Ids:
         segments = np.zeros_like(rows)
-        if not self._is_one:
-            for (firsts, _), at in self._of_each(lanes):
+        if not self._static:
+            for (firsts, _), at in self._by_lane(lanes):
                 segments[at] = np.searchsorted(firsts, rows[at], side="right")
         return segments
 
     def _offsets(self, lanes: Ids, segments: Ids) -> Ids:
         """What is added to counts by a segment's thresholds: shape (m, sources)."""
         offsets = np.empty((lanes.size, self.ends.shape[1] - 1), dtype=np.int64)
-        for (_, of_lane), at in self._of_each(lanes):
-            offsets[at] = of_lane[segments[at]]
+        for (_, lane_offsets), at in self._by_lane(lanes):
+            offsets[at] = lane_offsets[segments[at]]
         return offsets
 
-    def _of_each(self, lanes: Ids) -> Iterator[tuple[tuple[Ids, Ids], Ids]]:
+    def _by_lane(self, lanes: Ids) -> Iterator[tuple[tuple[Ids, Ids], Ids]]:
         """Gives what `_lane` gives for each lane, with the indices at which it is."""
         at_of_lane = dict(groups(lanes))
-        self._keep([lane for lane in at_of_lane if lane not in self._kept])
+        self._count_lanes([lane for lane in at_of_lane if lane not in self._cached])
         return ((self._lane(lane), at) for lane, at in at_of_lane.items())
 
     def _lane(self, lane: int) -> tuple[Ids, Ids]:
         """The first rows of a lane's segments but the first, and the offsets: shape (segments, sources)."""
-        kept = self._kept.get(lane)
-        if kept is None:
-            kept = self._keep([lane])[lane]
-        return kept
+        cached = self._cached.get(lane)
+        if cached is None:
+            cached = self._count_lanes([lane])[lane]
+        return cached
 
-    def _keep(self, lanes: list[int]) -> dict[int, tuple[Ids, Ids]]:
+    def _count_lanes(self, lanes: list[int]) -> dict[int, tuple[Ids, Ids]]:
         """Counts for some lanes at once, and returns a table with the last of them, as far as they fit."""
-        kept = self._kept  # a table only grows, until another one replaces it: threads read it meanwhile
-        together = max(_COUNTED_TOGETHER, _MOST_COUNTED // self.ends.size)
-        most = max(_KEPT_LANES, _MOST_KEPT // self.ends.size)
+        cached = self._cached  # a table only grows, until another one replaces it: threads read it meanwhile
+        together = max(_COUNTED_TOGETHER, _MAX_COUNTED // self.ends.size)
+        limit = max(_CACHED_LANES, _MAX_CACHED // self.ends.size)
         for begin in range(0, len(lanes), together):
-            some = lanes[begin : begin + together]
-            firsts = [self._firsts(lane) for lane in some]
-            rows, of_row = np.concatenate(firsts), np.repeat(some, [len(one) for one in firsts])
+            batch = lanes[begin : begin + together]
+            firsts = [self._firsts(lane) for lane in batch]
+            rows, row_lanes = np.concatenate(firsts), np.repeat(batch, [len(rows_of) for rows_of in firsts])
             inner = self.ends[:, 1:-1]
             # Each by the thresholds before it and by its own.
-            both = np.stack([np.tile(part, (len(some), 1)) for part in (inner[:-1], inner[1:])])
-            before, after = self._counts(of_row[:, None], rows, both)
-            shape = (len(some), len(self.ends) - 1, self.ends.shape[1] - 1)
+            both = np.stack([np.tile(part, (len(batch), 1)) for part in (inner[:-1], inner[1:])])
+            before, after = self._counts(row_lanes[:, None], rows, both)
+            shape = (len(batch), len(self.ends) - 1, self.ends.shape[1] - 1)
             offsets = np.zeros((shape[0], shape[1] + 1, shape[2]), dtype=np.int64)
             np.cumsum((before - after).reshape(shape), axis=1, out=offsets[:, 1:])
-            if len(kept) + len(some) > most:
-                kept = self._kept = {}
-            kept.update(zip(some, zip(firsts, offsets, strict=True), strict=True))
-        return kept
+            if len(cached) + len(batch) > limit:
+                cached = self._cached = {}
+            cached.update(zip(batch, zip(firsts, offsets, strict=True), strict=True))
+        return cached
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_kept": {}}
+        return {**self.__dict__, "_cached": {}}

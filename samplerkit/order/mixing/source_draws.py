@@ -53,8 +53,8 @@ def count_table() -> np.ndarray[Any, np.dtype[np.uint8]]:
         At 32 * (16 * map + y) + 16 * b + x: how many digits below x count, those that go below y, and with b
         the one that goes to y. 16 is added if x counts itself.
     """
-    draw, goes = map_table().reshape(MAPS, 1, 1, 16), np.arange(16)[:, None, None]
-    continues = (draw < goes) | ((draw == goes) & np.array([[False], [True]]))
+    draw, bound = map_table().reshape(MAPS, 1, 1, 16), np.arange(16)[:, None, None]
+    continues = (draw < bound) | ((draw == bound) & np.array([[False], [True]]))
     counts = np.cumsum(continues, axis=3) - continues
     table: np.ndarray[Any, np.dtype[np.uint8]] = (counts + 16 * continues).astype(np.uint8).reshape(-1)
     return table
@@ -134,10 +134,10 @@ class SourceDraws:
             prefix = hashes.drawn(level, rows, prefix)
             level += 1
             draw = prefix << 60 - 4 * level
-            found = np.searchsorted(ends, draw, side="right") - 1
-            source[at] = found
-            going = np.flatnonzero(ends[found + 1] - draw < 1 << 60 - 4 * level)
-            hashes, rows, prefix, at = hashes.of(going), rows[going], prefix[going], at[going]
+            candidate = np.searchsorted(ends, draw, side="right") - 1
+            source[at] = candidate
+            pending = np.flatnonzero(ends[candidate + 1] - draw < 1 << 60 - 4 * level)
+            hashes, rows, prefix, at = hashes.of(pending), rows[pending], prefix[pending], at[pending]
         return source
 
     def sources_of_blocks(self, lanes: Ids, numbers: Ids, ends: Ids, cells: Cells) -> Ids:
@@ -167,16 +167,16 @@ class SourceDraws:
         Returns:
             int64 array of their shape. Of all rows, a source reads those between two counts.
         """
-        shape, lanes, rows, alpha = _flat(lanes, rows, thresholds)
+        shape, lanes, rows, alpha = _broadcast(lanes, rows, thresholds)
         if not rows.size:
             return np.zeros(shape, dtype=np.int64)
         hashes = DrawHashes(self.words, lanes)
         levels = min(DIGITS, -(-int(rows.max()).bit_length() // 4))
-        continues = _below_above(hashes, rows, alpha, levels).astype(np.int64) << 4
+        continues = _is_own_below(hashes, rows, alpha, levels).astype(np.int64) << 4
         counts = (rows >> 60) * alpha if levels == DIGITS else np.zeros_like(rows)
         for level in range(levels - 1, -1, -1):
             above, digit = rows >> 4 * level + 4, rows >> 4 * level & 15
-            smaller, continues = _counted(hashes, level, above, digit, alpha, continues)
+            smaller, continues = _count_smaller(hashes, level, above, digit, alpha, continues)
             counts += smaller
         counted: Ids = counts.reshape(shape)
         return counted
@@ -193,39 +193,39 @@ class SourceDraws:
         Returns:
             int64 array of their shape. A row beyond 2^62 is 2^62.
         """
-        shape, lanes, turns, low, high = _flat(lanes, turns, low, high)
+        shape, lanes, turns, low, high = _broadcast(lanes, turns, low, high)
         if not turns.size:
             return np.zeros(shape, dtype=np.int64)
-        digits, every, hashes = np.arange(16)[:, None], np.arange(turns.size), DrawHashes(self.words, lanes)
-        rows, left = np.divmod(turns, high - low)
-        is_beyond = rows > 3
-        rows = np.where(is_beyond, 0, rows)
+        digits, columns, hashes = np.arange(16)[:, None], np.arange(turns.size), DrawHashes(self.words, lanes)
+        rows, remaining = np.divmod(turns, high - low)
+        is_past_end = rows > 3
+        rows = np.where(is_past_end, 0, rows)
         continues = [np.zeros_like(rows), np.zeros_like(rows)]
         for level in range(DIGITS - 1, -1, -1):
-            found = [
-                _counted(hashes, level, rows, digits, alpha, counted)
+            sides = [
+                _count_smaller(hashes, level, rows, digits, alpha, counted)
                 for alpha, counted in zip((low, high), continues, strict=True)
             ]
-            between = found[1][0] - found[0][0]
-            digit = np.count_nonzero(between <= left, axis=0) - 1
-            left = left - between[digit, every]
-            continues = [counted[digit, every] for _, counted in found]
+            between = sides[1][0] - sides[0][0]
+            digit = np.count_nonzero(between <= remaining, axis=0) - 1
+            remaining = remaining - between[digit, columns]
+            continues = [counted[digit, columns] for _, counted in sides]
             rows = rows * 16 + digit
-        return np.where(is_beyond, 1 << 62, rows).reshape(shape)
+        return np.where(is_past_end, 1 << 62, rows).reshape(shape)
 
 
 @final
 class DrawHashes:
     """Picks maps for rows of some lanes: the words of each lane and digit are hashes themselves."""
 
-    def __init__(self, words: Any, lanes: Ids, which: Ids | None = None) -> None:
+    def __init__(self, words: Any, lanes: Ids, inverse: Ids | None = None) -> None:
         self._words = words
-        self._lanes, self._which = distinct(lanes) if which is None else (lanes, which)
-        self._few: Any = None
+        self._lanes, self._inverse = distinct(lanes) if inverse is None else (lanes, inverse)
+        self._cached_words: Any = None
 
     def of(self, chosen: Ids) -> DrawHashes:
         """Gives those of rows chosen by their indices."""
-        return DrawHashes(self._words, self._lanes, self._which[chosen])
+        return DrawHashes(self._words, self._lanes, self._inverse[chosen])
 
     def maps(self, level: int, counters: Ids) -> Ids:
         """Picks a map for each counter, as the place in the table at which the map begins.
@@ -234,9 +234,9 @@ class DrawHashes:
             level: the digit.
             counters: k div 16^(level + 1), then the digits before; the first axis goes along the lanes.
         """
-        words = self._of_lanes(level)
+        words = self._lane_words(level)
         if self._lanes.size > 1:
-            words = words[:, self._which]
+            words = words[:, self._inverse]
         hashed = keyed_hash(words.reshape(3, -1, *(1,) * (counters.ndim - 1)), counters)
         hashed >>= np.uint64(32)
         hashed *= np.uint64(MAPS)
@@ -244,13 +244,13 @@ class DrawHashes:
         hashed <<= np.uint64(4)
         return hashed.view(np.int64)
 
-    def _of_lanes(self, level: int) -> Any:
+    def _lane_words(self, level: int) -> Any:
         """The words of each lane for a digit, shape (3, lanes)."""
         if self._lanes.size > _FEW_LANES:
             return keyed_hash(self._words, (self._lanes * 16 + level) * 4 + np.arange(3)[:, None])
-        if self._few is None:
-            self._few = _few_words(self._words.tobytes(), self._lanes.tobytes())
-        return self._few[level]
+        if self._cached_words is None:
+            self._cached_words = _words_of_few(self._words.tobytes(), self._lanes.tobytes())
+        return self._cached_words[level]
 
     def drawn(self, level: int, rows: Ids, prefix: Ids) -> Ids:
         """Gives the digits of draws up to a level, from those before."""
@@ -259,13 +259,13 @@ class DrawHashes:
 
 
 @lru_cache(maxsize=64)
-def _few_words(words: bytes, lanes: bytes) -> Any:
+def _words_of_few(words: bytes, lanes: bytes) -> Any:
     """The words of a few lanes for all digits, shape (15, 3, lanes): the same lanes are read again."""
     digits = np.frombuffer(lanes, dtype=np.int64) * 16 + np.arange(DIGITS)[:, None, None]
     return keyed_hash(np.frombuffer(words, dtype=np.uint64), digits * 4 + np.arange(3)[:, None])
 
 
-def _counted(
+def _count_smaller(
     hashes: DrawHashes, level: int, above: Ids, digit: Ids, alpha: Ids, continues: Ids
 ) -> tuple[Ids, Ids]:
     """Counts the rows below a threshold whose digit at a level is smaller, those above it the same.
@@ -283,29 +283,29 @@ def _counted(
     """
     share = alpha >> 60 - 4 * level
     pi = hashes.maps(level, (above << 4 * level) + share)
-    found = count_table()[(pi + (alpha >> 56 - 4 * level & 15) << 5) + continues + digit]
-    return digit * share + (found & 15), (found & 16).astype(np.int64)
+    entry = count_table()[(pi + (alpha >> 56 - 4 * level & 15) << 5) + continues + digit]
+    return digit * share + (entry & 15), (entry & 16).astype(np.int64)
 
 
-def _below_above(hashes: DrawHashes, rows: Ids, alpha: Ids, level: int) -> Any:
+def _is_own_below(hashes: DrawHashes, rows: Ids, alpha: Ids, level: int) -> Any:
     """Returns whether the row of a threshold's own share lies below it, by the digits from a level on.
 
     There the rows have no digits but 0. At 15 of 16 the next digit decides already.
     """
     is_below = np.zeros(rows.size, dtype=bool)
-    going = np.arange(rows.size)
-    while going.size and level < DIGITS:
+    pending = np.arange(rows.size)
+    while pending.size and level < DIGITS:
         share, next_digit = alpha >> 60 - 4 * level, alpha >> 56 - 4 * level & 15
-        draw = hashes.drawn(level, rows[going], share) & 15
-        is_below[going] = draw < next_digit
-        still = draw == next_digit
-        going, alpha, hashes, level = going[still], alpha[still], hashes.of(np.flatnonzero(still)), level + 1
+        draw = hashes.drawn(level, rows[pending], share) & 15
+        is_below[pending] = draw < next_digit
+        tied = draw == next_digit
+        pending, alpha, hashes, level = pending[tied], alpha[tied], hashes.of(np.flatnonzero(tied)), level + 1
     return is_below
 
 
-def _flat(*given: Any) -> tuple[Any, ...]:
+def _broadcast(*values: Any) -> tuple[Any, ...]:
     """Gives the common shape of integers, and then these as int64 arrays of so many entries."""
-    arrays = np.broadcast_arrays(*(np.asarray(part, dtype=np.int64) for part in given))
+    arrays = np.broadcast_arrays(*(np.asarray(part, dtype=np.int64) for part in values))
     return arrays[0].shape, *(part.reshape(-1) for part in arrays)
 
 

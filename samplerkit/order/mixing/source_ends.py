@@ -22,13 +22,13 @@ from samplerkit.order.mixing.source_draws import SourceDraws
 from samplerkit.order.order import Located, Order, OrderView, Read
 from samplerkit.order.typing import Ids
 
-MOST_AHEAD = 150
+MAX_AHEAD = 150
 """Reads of a source by which a lane is ahead of its share, or behind it, at most."""
 
-BEYOND = 1 << 62
+NO_ROW = 1 << 62
 """The row of turns that come at no row of 62 bits."""
 
-_TOGETHER = 1 << 13
+_AT_ONCE = 1 << 13
 
 
 def outermost(
@@ -45,7 +45,7 @@ def outermost(
         last: whether the last one is sought.
 
     Returns:
-        Its row and its lane; `BEYOND` and the lane of any such turn, if the row has more than 62 bits.
+        Its row and its lane; `NO_ROW` and the lane of any such turn, if the row has more than 62 bits.
 
     Example:
         >>> from samplerkit.order.keys import Key
@@ -59,29 +59,29 @@ def outermost(
     width = (high - low) / (1 << 60)
     rows = (turns + 0.5) / width
     # Whatever a lane does, it is this near to its share: most sources are far from the end of the first one.
-    near = (MOST_AHEAD + 1) / width + rows * 1e-12  # floats of 2^62 are 1,024 apart
-    at = np.flatnonzero(rows + near >= (rows - near).max() if last else rows - near <= (rows + near).min())
+    tol = (MAX_AHEAD + 1) / width + rows * 1e-12  # floats of 2^62 are 1,024 apart
+    at = np.flatnonzero(rows + tol >= (rows - tol).max() if last else rows - tol <= (rows + tol).min())
     best = at[int(np.argmax(rows[at]) if last else np.argmin(rows[at]))]
     row, lane = _row(draws, lanes, turns, low, high, best), int(lanes[best])
-    for begin in range(0, at.size, _TOGETHER):
-        left = at[begin : begin + _TOGETHER]
-        while left.size:
+    for begin in range(0, at.size, _AT_ONCE):
+        rest = at[begin : begin + _AT_ONCE]
+        while rest.size:
             # Rows of this number are before the best one in earlier lanes.
-            bound = row + (lanes[left] <= lane if last else lanes[left] < lane)
-            reads = draws.before(lanes[left], bound, high[left]) - draws.before(lanes[left], bound, low[left])
-            ahead = (reads - turns[left]) / width[left]
-            beyond = np.flatnonzero(reads <= turns[left] if last else reads > turns[left])
-            if not beyond.size or (last and row == BEYOND):
+            bound = row + (lanes[rest] <= lane if last else lanes[rest] < lane)
+            reads = draws.before(lanes[rest], bound, high[rest]) - draws.before(lanes[rest], bound, low[rest])
+            ahead = (reads - turns[rest]) / width[rest]
+            better = np.flatnonzero(reads <= turns[rest] if last else reads > turns[rest])
+            if not better.size or (last and row == NO_ROW):
                 break
-            left, ahead = left[beyond], ahead[beyond]
-            best = left[int(np.argmin(ahead) if last else np.argmax(ahead))]
+            rest, ahead = rest[better], ahead[better]
+            best = rest[int(np.argmin(ahead) if last else np.argmax(ahead))]
             row, lane = _row(draws, lanes, turns, low, high, best), int(lanes[best])
-            left = left[left != best]
+            rest = rest[rest != best]
     return row, lane
 
 
-def _row(draws: SourceDraws, lanes: Ids, turns: Ids, low: Ids, high: Ids, one: int) -> int:
-    return int(draws.position(lanes[one], turns[one], low[one], high[one]))
+def _row(draws: SourceDraws, lanes: Ids, turns: Ids, low: Ids, high: Ids, index: int) -> int:
+    return int(draws.position(lanes[index], turns[index], low[index], high[index]))
 
 
 @lru_cache(64)
@@ -98,15 +98,15 @@ def first_length(
         is_first: whether it ends before a source would begin again, else once each was read to its end.
     """
     size, end = np.array(sizes), np.array(ends)
-    read, lane = (part.reshape(-1) for part in np.indices((size.size, lanes)))
-    is_read = (np.diff(end) > 0)[read] & (is_first | (lane < size[read]))
-    read, lane = read[is_read], lane[is_read]
+    source, lane = (part.reshape(-1) for part in np.indices((size.size, lanes)))
+    is_read = (np.diff(end) > 0)[source] & (is_first | (lane < size[source]))
+    source, lane = source[is_read], lane[is_read]
     # The turn of each lane that begins a source again, or the last one of its first pass.
-    last = size[read] - lane + (lanes - 1 if is_first else -1)
+    last = size[source] - lane + (lanes - 1 if is_first else -1)
     turns = np.maximum(0, last // lanes)
-    row, ends_in = outermost(SourceDraws(*draws), lane, turns, end[read], end[read + 1], last=not is_first)
+    row, owner = outermost(SourceDraws(*draws), lane, turns, end[source], end[source + 1], last=not is_first)
     # Python's integers: a large source of a small weight ends beyond 64 bits.
-    return row * lanes + ends_in + (not is_first)
+    return row * lanes + owner + (not is_first)
 
 
 @final
@@ -137,7 +137,7 @@ class OnceEach(OrderView):
         self._border: Final = min(self._length, border)
         self._rows = rows_before(np.array(self._border), lane, lanes)
         self._drawn = turns.drawn_of_all(lane, self._rows)
-        self._left = edges_of((owned - self._drawn).ravel())
+        self._remaining = edges_of((owned - self._drawn).ravel())
         self._places = edges_of(rows_before(np.array(self._length), lane, lanes) - self._rows)
         self._shuffle = BlockShuffle(self._places, None, key)
 
@@ -154,9 +154,9 @@ class OnceEach(OrderView):
 
     def locate(self, ids: Ids) -> Located:
         which = np.flatnonzero((ids >= self._starts[0]) & (ids < self._starts[-1]))
-        found = [(which[:0],) * 2]
+        matches = [(which[:0],) * 2]
         for source, at in groups(interval_of(self._starts, ids[which])):
-            mine, inner = self._orders[source].locate(ids[which[at]])
+            local, inner = self._orders[source].locate(ids[which[at]])
             turn, lane = np.divmod(inner, self._lanes)
             late = turn - self._drawn[lane, source]
             positions = np.empty_like(inner)
@@ -164,24 +164,24 @@ class OnceEach(OrderView):
             rows = self._turns.row(source, lane[early], turn[early])
             positions[early] = rows * self._lanes + lane[early]
             rest = np.flatnonzero(late >= 0)
-            left = self._left[lane[rest] * len(self._orders) + source] + late[rest]
-            places = self._shuffle.locate(left)[1]
+            items = self._remaining[lane[rest] * len(self._orders) + source] + late[rest]
+            places = self._shuffle.locate(items)[1]
             last = interval_of(self._places, places)
             positions[rest] = (places - self._places[last] + self._rows[last]) * self._lanes + last
-            found.append((which[at[mine]], positions))
-        return np.concatenate([which for which, _ in found]), np.concatenate([p for _, p in found])
+            matches.append((which[at[local]], positions))
+        return np.concatenate([which for which, _ in matches]), np.concatenate([p for _, p in matches])
 
-    def read(self, positions: Ids, what: Read) -> Ids:
+    def read(self, positions: Ids, getter: Read) -> Ids:
         rows, lanes = np.divmod(positions, self._lanes)
         source, turn = np.empty_like(rows), np.empty_like(rows)
         early, rest = np.flatnonzero(positions < self._border), np.flatnonzero(positions >= self._border)
         source[early], turn[early] = self._turns.read(lanes[early], rows[early])
         places = self._places[lanes[rest]] + rows[rest] - self._rows[lanes[rest]]
-        left = self._shuffle.ids_at(places)
-        item = interval_of(self._left, left)
-        lanes[rest], source[rest] = np.divmod(item, len(self._orders))
-        turn[rest] = left - self._left[item] + self._drawn[lanes[rest], source[rest]]
-        read = np.empty_like(positions)
+        items = self._shuffle.ids_at(places)
+        cell = interval_of(self._remaining, items)
+        lanes[rest], source[rest] = np.divmod(cell, len(self._orders))
+        turn[rest] = items - self._remaining[cell] + self._drawn[lanes[rest], source[rest]]
+        values = np.empty_like(positions)
         for number, at in groups(source):
-            read[at] = what(self._orders[number], turn[at] * self._lanes + lanes[at])
-        return read
+            values[at] = getter(self._orders[number], turn[at] * self._lanes + lanes[at])
+        return values

@@ -47,7 +47,7 @@ class Mix(Stream):
     def recipe(self) -> tuple[object, ...]:
         return (*self.turns.recipe, self.lanes, self.starts, *self.streams)
 
-    def reweighed(self, weights: Sequence[Sequence[float]], firsts: Callable[[int], Ids]) -> Mix:
+    def reweighted(self, weights: Sequence[Sequence[float]], firsts: Callable[[int], Ids]) -> Mix:
         """Gives the mixture whose weights change: the same draws, and each source continues where it is.
 
         Args:
@@ -62,11 +62,11 @@ class Mix(Stream):
         """Gives the mixture of streams whose passes to come lack some ids; as for these."""
         streams = list(self.streams)
         for source, at in groups(interval_of(self.starts, ids)):
-            mine = ids[at] - int(self.starts[source])
-            streams[source] = streams[source].without(mine, self._drawn_of(source, drawn))
+            own_ids = ids[at] - int(self.starts[source])
+            streams[source] = streams[source].without(own_ids, self._drawn_within(source, drawn))
         return Mix(self.turns, self.lanes, streams, self.starts)
 
-    def _drawn_of(self, source: int, drawn: DrawnPositions) -> DrawnPositions:
+    def _drawn_within(self, source: int, drawn: DrawnPositions) -> DrawnPositions:
         """Gives what of one of the streams was drawn, where the mixture was drawn so far."""
         lanes = np.arange(self.lanes)
         turns = self.turns.drawn(source, lanes, rows_before(np.array(drawn.low), lanes, self.lanes))
@@ -81,21 +81,21 @@ class Mix(Stream):
         return DrawnPositions(low, max(0, high), lambda inner: drawn.has(self.positions_of(source, inner)))
 
     @property
-    def gone(self) -> Ids:
+    def removed(self) -> Ids:
         """The positions that are no longer read, in passes that were under way when ids were removed."""
-        found = [no_positions()]
+        parts = [no_positions()]
         for source, stream in enumerate(self.streams):
-            if (gone := stream.gone).size:
-                positions = self.positions_of(source, gone)
-                found.append(positions[positions < LARGEST])
-        return np.concatenate(found)
+            if (removed := stream.removed).size:
+                positions = self.positions_of(source, removed)
+                parts.append(positions[positions < LARGEST])
+        return np.concatenate(parts)
 
     def positions_of(self, source: int, inner: Ids) -> Ids:
         """Gives where positions of one of the streams are read; 2^62 for what is not reached."""
         turns, lanes = np.divmod(inner, self.lanes)
         rows = self.turns.row(source, lanes, turns)
-        is_far = rows >= LARGEST // self.lanes
-        return np.where(is_far, LARGEST, np.where(is_far, 0, rows) * self.lanes + lanes)
+        is_unreached = rows >= LARGEST // self.lanes
+        return np.where(is_unreached, LARGEST, np.where(is_unreached, 0, rows) * self.lanes + lanes)
 
     def pieces(self, positions: Ids) -> Iterator[Piece]:
         rows, lanes = np.divmod(positions, self.lanes)
@@ -107,10 +107,10 @@ class Mix(Stream):
             span = int((places // length).max(initial=0)) + 1
         if 0 < span < LARGEST // len(self.streams):
             label, places = source * span + places // length, places % length
-        for one, at in groups(label):
-            number, turn = divmod(one, span) if label is not source else (one, 0)
+        for value, at in groups(label):
+            number, turn = divmod(value, span) if label is not source else (value, 0)
             stream, start = self.streams[number], int(self.starts[number])
-            if label is not source and isinstance(stream, Passes) and stream.is_even:
+            if label is not source and isinstance(stream, Passes) and stream.is_uniform:
                 yield Piece(at, stream.order(turn), places[at], start, turn)
                 continue
             for part, order, inside, shift, turn in stream.pieces(places[at]):
@@ -122,39 +122,39 @@ class Mix(Stream):
         pairs = zip(self.streams, np.diff(self.turns.ends, axis=1).max(axis=0), strict=True)
         return np.array(
             [
-                one.length if draws and isinstance(one, Passes) and one.is_even else LARGEST
-                for one, draws in pairs
+                stream.length if draws and isinstance(stream, Passes) and stream.is_uniform else LARGEST
+                for stream, draws in pairs
             ]
         )
 
     def num_passes(self, end: int) -> int:
-        most = 1
+        passes = 1
         for number, stream in enumerate(self.streams):
             if (width := int(np.diff(self.turns.ends[:, number : number + 2], axis=1).max())) > 0:
                 # A lane is never further from its share than this.
                 share = -(-end * width >> 60) if len(self.turns.ends) == 1 else end
-                most = max(most, stream.num_passes(min(end, share + 150 * self.lanes) + self.lanes))
-        return most
+                passes = max(passes, stream.num_passes(min(end, share + 150 * self.lanes) + self.lanes))
+        return passes
 
     def locate(self, ids: Ids, begin: int, end: int) -> Located:
         which = np.flatnonzero((ids >= self.starts[0]) & (ids < self.starts[-1]))
-        found = [(which[:0],) * 2]
+        matches = [(which[:0],) * 2]
         lanes = np.arange(self.lanes)
         # How many rows of each lane are before the bounds, and how often these read each source.
         rows = [rows_before(np.array(bound), lanes, self.lanes) for bound in (begin, end)]
         for source, at in groups(interval_of(self.starts, ids[which])):
             first, last = (self.turns.drawn(source, lanes, before) for before in rows)
-            some = np.flatnonzero(last > first)
-            if not some.size:
+            active = np.flatnonzero(last > first)
+            if not active.size:
                 continue
-            low = int((first * self.lanes + lanes)[some].min())
-            high = int(((last - 1) * self.lanes + lanes)[some].max()) + 1
+            low = int((first * self.lanes + lanes)[active].min())
+            high = int(((last - 1) * self.lanes + lanes)[active].max()) + 1
             local, inner = self.streams[source].locate(ids[which[at]] - self.starts[source], low, high)
             turn, lane = np.divmod(inner, self.lanes)
             inside = (turn >= first[lane]) & (turn < last[lane])
             row = self.turns.row(source, lane[inside], turn[inside])
-            found.append((which[at[local[inside]]], row * self.lanes + lane[inside]))
-        return np.concatenate([which for which, _ in found]), np.concatenate([p for _, p in found])
+            matches.append((which[at[local[inside]]], row * self.lanes + lane[inside]))
+        return np.concatenate([which for which, _ in matches]), np.concatenate([p for _, p in matches])
 
 
 @final
@@ -163,27 +163,27 @@ class WithoutRows(Stream):
     """A stream without some rows of its lanes.
 
     Args:
-        whole: what they leave.
+        source: what they leave.
         removed: its positions that leave.
     """
 
-    whole: Stream
+    source: Stream
     removed: RemovedPositions
 
     def __post_init__(self) -> None:
-        self.lanes = self.whole.lanes
+        self.lanes = self.source.lanes
 
     def pieces(self, positions: Ids) -> Iterator[Piece]:
-        return self.whole.pieces(self.removed.below(positions))
+        return self.source.pieces(self.removed.in_stream(positions))
 
     def num_passes(self, end: int) -> int:
-        last = self.removed.below(np.arange(max(0, end - self.lanes), end))
-        return self.whole.num_passes(int(last.max(initial=0)) + 1)
+        last = self.removed.in_stream(np.arange(max(0, end - self.lanes), end))
+        return self.source.num_passes(int(last.max(initial=0)) + 1)
 
     def locate(self, ids: Ids, begin: int, end: int) -> Located:
         # Rows only move up, so the last row of each lane was last below too.
-        last = self.removed.below(np.arange(max(begin, end - self.lanes), end))
-        which, below = self.whole.locate(ids, begin, int(last.max()) + 1)
-        positions, is_kept = self.removed.kept(below)
+        last = self.removed.in_stream(np.arange(max(begin, end - self.lanes), end))
+        which, inner = self.source.locate(ids, begin, int(last.max()) + 1)
+        positions, is_kept = self.removed.kept(inner)
         is_kept &= (positions >= begin) & (positions < end)
         return which[is_kept], positions[is_kept]

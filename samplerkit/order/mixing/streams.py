@@ -15,14 +15,14 @@ from samplerkit.order.arguments import LARGEST
 from samplerkit.order.caching import Latest, cached_property
 from samplerkit.order.intervals import groups, interval_of
 from samplerkit.order.mixing.removed_positions import WithoutIds, no_positions
-from samplerkit.order.order import Located, MadeOf, Order
+from samplerkit.order.order import EqualByRecipe, Located, Order
 from samplerkit.order.sequences import Permuted, permuted_each
 from samplerkit.order.typing import Ids
 
-MOST_PASSES = 1 << 16
+MAX_PASSES = 1 << 16
 """The most passes over a source in which ids are sought, one after another."""
 
-_KEPT_PASSES = 64
+_CACHED_PASSES = 64
 _FEW = 1024
 
 
@@ -36,7 +36,7 @@ class Piece(NamedTuple):
     number: int
 
 
-class Stream(MadeOf, ABC):
+class Stream(EqualByRecipe, ABC):
     """An endless order with random access. Row k of lane l is position k * lanes + l."""
 
     lanes: int = 1
@@ -75,9 +75,9 @@ class Stream(MadeOf, ABC):
             pieces = [piece for piece, _ in together]
             which = np.repeat(np.arange(len(pieces)), [piece.at.size for piece in pieces])
             places = np.concatenate([piece.places for piece in pieces])
-            found = permuted_each([order for _, order in together], which, places)
-            found += np.array([piece.shift for piece in pieces])[which]
-            ids[np.concatenate([piece.at for piece in pieces])] = found
+            values = permuted_each([order for _, order in together], which, places)
+            values += np.array([piece.shift for piece in pieces])[which]
+            ids[np.concatenate([piece.at for piece in pieces])] = values
         return ids
 
     def passes_at(self, positions: Ids) -> Ids:
@@ -136,7 +136,7 @@ class Passes(Stream):
         lanes: into how many lanes the stream is woven.
         name: of the source, for errors.
         spans: of passes that lack the same ids, ascending; none where no pass lacks any.
-        gone: the positions that are no longer read, in passes that were under way when ids were removed.
+        removed: the positions that are no longer read, in passes that were under way when ids were removed.
 
     Raises:
         DatasetError: when a pass is made: it has another length than the first of its span.
@@ -146,11 +146,11 @@ class Passes(Stream):
     lanes: int
     name: str = "source"
     spans: tuple[PassSpan, ...] = ()
-    gone: Ids = field(default_factory=no_positions)
+    removed: Ids = field(default_factory=no_positions)
 
     def __post_init__(self) -> None:
-        self.is_even = len(self.spans) < 2
-        self._latest: Latest[Order] = Latest(_KEPT_PASSES)
+        self.is_uniform = len(self.spans) < 2
+        self._latest: Latest[Order] = Latest(_CACHED_PASSES)
 
     @property
     def woven(self) -> int:
@@ -163,12 +163,12 @@ class Passes(Stream):
         return self.spans[0].length if self.spans else len(self.order(0))
 
     @cached_property
-    def _every_span(self) -> tuple[PassSpan, ...]:
+    def _all_spans(self) -> tuple[PassSpan, ...]:
         return self.spans or (PassSpan(0, 0, self.length, no_positions()),)
 
     @property
     def recipe(self) -> tuple[object, ...]:
-        return self.orders, self.lanes, self.gone, *(value for span in self.spans for value in span)
+        return self.orders, self.lanes, self.removed, *(value for span in self.spans for value in span)
 
     def order(self, number: int) -> Order:
         """Gives the order of a pass; the last ones are kept."""
@@ -178,7 +178,7 @@ class Passes(Stream):
         order = self.orders(number)
         if not (number or self.spans):
             return order  # the others are as long
-        span = self._of_pass(number)
+        span = self._span_of_pass(number)
         if span.ids.size:
             order = WithoutIds(order, span.ids, self.woven)
         if len(order) != span.length:
@@ -187,11 +187,11 @@ class Passes(Stream):
             raise DatasetError(self.name, problem, len(order), hint=hint)
         return order
 
-    def _of_pass(self, number: int) -> PassSpan:
-        return [one for one in self._every_span if one.first <= number][-1]
+    def _span_of_pass(self, number: int) -> PassSpan:
+        return [span for span in self._all_spans if span.first <= number][-1]
 
-    def _of_position(self, position: int) -> PassSpan:
-        return [one for one in self._every_span if one.begin <= position][-1]
+    def _span_at(self, position: int) -> PassSpan:
+        return [span for span in self._all_spans if span.begin <= position][-1]
 
     def without(self, ids: Ids, drawn: DrawnPositions) -> Passes:
         """Gives the stream that lacks some ids: in its passes to come, and in the rest of those under way.
@@ -203,75 +203,75 @@ class Passes(Stream):
         Raises:
             NotSupportedError: nothing would be left.
         """
-        under_way = self._of_position(max(0, drawn.high - 1))
-        begun = max(0, -((under_way.begin - drawn.high) // under_way.length))
-        first, begin = under_way.first + begun, under_way.begin + begun * under_way.length
+        current = self._span_at(max(0, drawn.high - 1))
+        started = max(0, -((current.begin - drawn.high) // current.length))
+        first, begin = current.first + started, current.begin + started * current.length
         _, positions = self.locate(ids, drawn.low, begin)
-        excluded = np.union1d(self._every_span[-1].ids, ids)
-        left = len(WithoutIds(self.orders(first), excluded, self.woven))
-        if not left:
+        excluded = np.union1d(self._all_spans[-1].ids, ids)
+        remaining = len(WithoutIds(self.orders(first), excluded, self.woven))
+        if not remaining:
             hint = "give it the weight 0 at the same position"
             raise NotSupportedError(self.name, "would have no samples left", hint=hint)
-        before = tuple(one for one in self._every_span if one.first < first)
-        gone = np.union1d(self.gone, positions[~drawn.has(positions)])
-        spans = (*before, PassSpan(first, begin, left, excluded))
-        return Passes(self.orders, self.lanes, self.name, spans, gone)
+        before = tuple(span for span in self._all_spans if span.first < first)
+        removed = np.union1d(self.removed, positions[~drawn.has(positions)])
+        spans = (*before, PassSpan(first, begin, remaining, excluded))
+        return Passes(self.orders, self.lanes, self.name, spans, removed)
 
     def pieces(self, positions: Ids) -> Iterator[Piece]:
-        if self.is_even:
-            return self._pieces_of(self._every_span[0], np.arange(positions.size), positions)
-        bounds = np.array([*(one.begin for one in self._every_span), LARGEST + 1], dtype=np.int64)
-        each = groups(interval_of(bounds, positions))
-        several = ((self._every_span[number], at) for number, at in each)
+        if self.is_uniform:
+            return self._pieces_of(self._all_spans[0], np.arange(positions.size), positions)
+        bounds = np.array([*(span.begin for span in self._all_spans), LARGEST + 1], dtype=np.int64)
+        by_span = groups(interval_of(bounds, positions))
+        pairs = ((self._all_spans[number], at) for number, at in by_span)
         return chain.from_iterable(
-            self._pieces_of(span, at, positions[at] - span.begin) for span, at in several
+            self._pieces_of(span, at, positions[at] - span.begin) for span, at in pairs
         )
 
     def _pieces_of(self, span: PassSpan, at: Ids, places: Ids) -> Iterator[Piece]:
         """Gives the pieces of some places of a span, which are `at` among the requested ones."""
         length = span.length
         # Once each: of a hundred sources, these two are a good part of what a batch costs.
-        begun = int(places.min()) // length if places.size else 0
-        if places.size and int(places.max()) < (begun + 1) * length:
-            number = span.first + begun
-            yield Piece(at, self.order(number), places - begun * length, 0, number)
+        index = int(places.min()) // length if places.size else 0
+        if places.size and int(places.max()) < (index + 1) * length:
+            number = span.first + index
+            yield Piece(at, self.order(number), places - index * length, 0, number)
             return
         numbers, inside = np.divmod(places, length)
-        for begun, mine in groups(numbers):
-            number = span.first + begun
-            yield Piece(at[mine], self.order(number), inside[mine], 0, number)
+        for index, part in groups(numbers):
+            number = span.first + index
+            yield Piece(at[part], self.order(number), inside[part], 0, number)
 
     def locate(self, ids: Ids, begin: int, end: int) -> Located:
-        found = [(ids[:0],) * 2]
-        ends = [*(one.begin for one in self._every_span[1:]), end]
-        for span, bound in zip(self._every_span, ends, strict=True):
+        matches = [(ids[:0],) * 2]
+        ends = [*(span.begin for span in self._all_spans[1:]), end]
+        for span, bound in zip(self._all_spans, ends, strict=True):
             low, high = max(begin, span.begin), min(end, bound)
             first, last = (low - span.begin) // span.length, -((span.begin - high) // span.length)
-            if last - first > MOST_PASSES:
-                problem = f"looks at each pass over a source, limited to {MOST_PASSES} passes"
+            if last - first > MAX_PASSES:
+                problem = f"looks at each pass over a source, limited to {MAX_PASSES} passes"
                 hint = "ask about a shorter num_samples"
                 raise InverseTooLargeError("positions_of", problem, last - first, hint=hint)
-            for begun in range(first, last):
-                which, places = self.order(span.first + begun).locate(ids)
-                places = places + span.begin + begun * span.length
+            for index in range(first, last):
+                which, places = self.order(span.first + index).locate(ids)
+                places = places + span.begin + index * span.length
                 inside = (places >= low) & (places < high)
-                found.append((which[inside], places[inside]))
-        return np.concatenate([which for which, _ in found]), np.concatenate([p for _, p in found])
+                matches.append((which[inside], places[inside]))
+        return np.concatenate([which for which, _ in matches]), np.concatenate([p for _, p in matches])
 
     def pass_begin(self, number: int) -> int:
         """Gives the position at which a pass begins, at most 2^61."""
-        span = self._of_pass(number)
+        span = self._span_of_pass(number)
         return min(span.begin + (number - span.first) * span.length, LARGEST // 2)
 
     def passes_in(self, count: int) -> float:
         """Gives how many passes the first `count` samples are."""
-        span = self._of_position(count)
+        span = self._span_at(count)
         return span.first + (count - span.begin) / span.length
 
     def num_passes(self, end: int) -> int:
-        span = self._of_position(max(0, end - 1))
-        begun = -((span.begin - end) // max(1, span.length))
-        return (span.first + begun) * self.order(span.first).num_passes
+        span = self._span_at(max(0, end - 1))
+        started = -((span.begin - end) // max(1, span.length))
+        return (span.first + started) * self.order(span.first).num_passes
 
 
 _AHEAD = 32_768
@@ -310,7 +310,7 @@ class Part(Order):
         self.begin: Final = begin
         self._length = length
         self.runs_on: Final = runs_on
-        self._kept: ReadAhead | None = None
+        self._ahead: ReadAhead | None = None
 
     @property
     def recipe(self) -> tuple[object, ...]:
@@ -320,7 +320,7 @@ class Part(Order):
         return self._length
 
     def ids_at(self, positions: Ids) -> Ids:
-        kept, self._kept = self._kept, None
+        ahead, self._ahead = self._ahead, None
         if positions.size < 2 or positions.size > _AHEAD // 2:
             return self.stream.ids_at(positions + self.begin)
         start, step = int(positions[0]), int(positions[1] - positions[0])
@@ -328,19 +328,19 @@ class Part(Order):
             return self.stream.ids_at(positions + self.begin)
         # What is read in a row, as ranks and workers do, is read ahead: a call costs as much as its ids.
         count = positions.size
-        if kept is not None and kept.step == step and (start - kept.start) % step == 0:
-            place = (start - kept.start) // step
-            if 0 <= place <= kept.ids.size - positions.size:
-                self._kept = kept
-                return kept.ids[place : place + positions.size].copy()
-            if 0 <= place < kept.ids.size + _NEAR * positions.size:
-                count = min(_AHEAD, max(8 * kept.ids.size, count), -(-(self._length - start) // step))
+        if ahead is not None and ahead.step == step and (start - ahead.start) % step == 0:
+            place = (start - ahead.start) // step
+            if 0 <= place <= ahead.ids.size - positions.size:
+                self._ahead = ahead
+                return ahead.ids[place : place + positions.size].copy()
+            if 0 <= place < ahead.ids.size + _NEAR * positions.size:
+                count = min(_AHEAD, max(8 * ahead.ids.size, count), -(-(self._length - start) // step))
         ids = self.stream.ids_at(range_of(start + self.begin, step, count))
-        self._kept = ReadAhead(start, step, ids)
+        self._ahead = ReadAhead(start, step, ids)
         return ids[: positions.size].copy()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_kept": None}
+        return {**self.__dict__, "_ahead": None}
 
     @cached_property
     def num_passes(self) -> int:

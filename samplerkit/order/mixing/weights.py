@@ -14,7 +14,7 @@ from samplerkit.order.intervals import Offsets
 from samplerkit.order.keys import Key, scaled
 from samplerkit.order.typing import Ids
 
-WHOLE: Final = 1 << 60
+DRAW_RANGE: Final = 1 << 60
 """One more than the largest draw."""
 
 
@@ -42,22 +42,22 @@ def thresholds(weights: Sequence[float | Fraction]) -> Ids:
         weights: not negative, one positive; any real numbers. A positive one has at least one draw.
 
     Example:
-        >>> (thresholds([3, 0, 1]) / WHOLE).tolist()
+        >>> (thresholds([3, 0, 1]) / DRAW_RANGE).tolist()
         [0.0, 0.75, 0.75, 1.0]
     """
     ratios = list(map(_ratio, weights))
     # Whole numbers in the same proportion: as exact as fractions, and many times as fast.
-    common = math.lcm(*[below for _, below in ratios])
-    exact = [above * (common // below) for above, below in ratios]
+    common = math.lcm(*[denominator for _, denominator in ratios])
+    exact = [numerator * (common // denominator) for numerator, denominator in ratios]
     total = sum(exact)
-    ends = [WHOLE * part // total for part in accumulate(exact)]
-    if WHOLE * min(filter(None, exact)) >= total:
+    ends = [DRAW_RANGE * part // total for part in accumulate(exact)]
+    if DRAW_RANGE * min(filter(None, exact)) >= total:
         return np.array([0, *ends], dtype=np.int64)
     # Some have no draw yet.
     previous = 0
     for index, weight in enumerate(exact):
         previous = ends[index] = max(ends[index], previous + (weight > 0))
-    following = ends[-1] = WHOLE
+    following = ends[-1] = DRAW_RANGE
     for index in range(len(exact) - 1, 0, -1):
         following = ends[index - 1] = min(ends[index - 1], following - (exact[index] > 0))
     return np.array([0, *ends], dtype=np.int64)
@@ -87,19 +87,19 @@ def draw_without_replacement(weights: Ids, count: int, key: Key) -> Ids:
         >>> sorted(draw_without_replacement(np.array([5, 0, 1, 9]), 3, key).tolist())
         [0, 2, 3]
     """
-    left = np.flatnonzero(weights)
+    remaining = np.flatnonzero(weights)
     drawn: list[Ids] = []
     missing = count
-    for attempt in range(left.size):
+    for attempt in range(remaining.size):
         if not missing:
             break
-        cumulative = np.cumsum(weights[left])
+        cumulative = np.cumsum(weights[remaining])
         counters = np.arange(2 * missing)
         hashes = key.hashes(counters, attempt)
         picks = Offsets(cumulative).passed(scaled(hashes, int(cumulative[-1])))
         distinct, first = np.unique(picks, return_index=True)
         new = distinct[np.argsort(first)][:missing]
-        drawn.append(left[new])
+        drawn.append(remaining[new])
         missing -= new.size
-        left = np.delete(left, new)
+        remaining = np.delete(remaining, new)
     return np.concatenate(drawn)

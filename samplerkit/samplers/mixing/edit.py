@@ -20,7 +20,7 @@ from samplerkit.order import arguments
 from samplerkit.order.arguments import LARGEST
 from samplerkit.order.caching import cached_property
 from samplerkit.order.typing import Ids
-from samplerkit.samplers.base import Sampler, made_of, plain
+from samplerkit.samplers.base import Sampler, from_plain, plain
 from samplerkit.samplers.mixing.sources import require_source
 
 _DIGEST_BYTES = 8
@@ -132,7 +132,7 @@ def checked_edits(edits: Any) -> tuple[Edit, ...]:
     """
     if isinstance(edits, Edit | str | bytes | Mapping) or not arguments.is_iterable(edits):
         raise ArgumentTypeError("edits", "must be a list of edits", edits)
-    listed, held = tuple(edits), dict[tuple[int, str], int]()
+    listed, set_by = tuple(edits), dict[tuple[int, str], int]()
     for number, edit in enumerate(listed):
         if not isinstance(edit, Edit):
             raise ArgumentTypeError(f"edits[{number}]", "must be an Edit", edit)
@@ -145,7 +145,7 @@ def checked_edits(edits: Any) -> tuple[Edit, ...]:
         # count.
         for name in ("weights", "global_batch"):
             value = getattr(edit, name)
-            first = number if value is None else held.setdefault((edit.at, name), number)
+            first = number if value is None else set_by.setdefault((edit.at, name), number)
             if first != number:
                 problem = f"is said at position {edit.at} by edits[{first}] already"
                 hint = "say it once at each position"
@@ -164,21 +164,21 @@ def chained(edits: Sequence[Edit]) -> list[str]:
     return list(accumulate((edit.digest for edit in edits), _digest, initial=_digest("edits")))
 
 
-def lines_of(edits: Sequence[Edit]) -> str:
+def to_lines(edits: Sequence[Edit]) -> str:
     """Gives the text of a file of edits: JSON, one a line."""
     return "".join(json.dumps(edit.fields) + "\n" for edit in edits)
 
 
-def edit_of(fields: dict[str, Any]) -> Edit:
-    """Makes an edit from the data that `Edit.said` gives.
+def edit_from_fields(fields: dict[str, Any]) -> Edit:
+    """Makes an edit from the data that `Edit.fields` gives.
 
     Raises:
         ArgumentValueError: a sampler in it is not samplerkit's own; and what the constructor raises.
     """
-    return Edit(**{name: made_of(value) for name, value in fields.items()})
+    return Edit(**{name: from_plain(value) for name, value in fields.items()})
 
 
-def edits_in(path: str | os.PathLike[str]) -> tuple[Edit, ...]:
+def read_edits(path: str | os.PathLike[str]) -> tuple[Edit, ...]:
     """Reads a file of edits; a missing file holds none.
 
     Raises:
@@ -195,7 +195,7 @@ def edits_in(path: str | os.PathLike[str]) -> tuple[Edit, ...]:
     edits = []
     for number, line in enumerate(lines, 1):
         try:
-            edits.append(edit_of(json.loads(line)))
+            edits.append(edit_from_fields(json.loads(line)))
         except (ValueError, TypeError, RuntimeError, AttributeError) as error:
             problem = f"holds no edit in line {number} ({error})"
             hint = "write one edit a line, as JSON, or take the line out if the run never made that edit"

@@ -77,19 +77,19 @@ def edited(
         _Change(edit.at, None if edit.weights is None else weights[edit.at], edit.skip, edit.without)
         for edit in edits
     ]
-    made = _changed(source, changes)
-    left = dict(caps)
-    while left:
-        at, number = min((_first_beyond(made, *capped), capped[0]) for capped in left.items())
-        if at >= made.end:
+    run = _with_changes(source, changes)
+    remaining = dict(caps)
+    while remaining:
+        at, number = min((_cap_position(run, *capped), capped[0]) for capped in remaining.items())
+        if at >= run.end:
             break
-        del left[number]
-        changes = _stopped(changes, at, number, first)
+        del remaining[number]
+        changes = _with_stop(changes, at, number, first)
         # Where no source has a weight, the run ends, and later edits are ignored.
-        end = next((one.at for one in changes if one.weights is not None and not any(one.weights)), LARGEST)
-        changes = [one for one in changes if one.at < end]
-        made = _changed(source, changes)._replace(end=end)
-    return made
+        end = next((c.at for c in changes if c.weights is not None and not any(c.weights)), LARGEST)
+        changes = [change for change in changes if change.at < end]
+        run = _with_changes(source, changes)._replace(end=end)
+    return run
 
 
 class _Change(NamedTuple):
@@ -101,45 +101,45 @@ class _Change(NamedTuple):
     without: Any = None
 
 
-def _changed(source: Passes | Mix, changes: Sequence[_Change]) -> RunStream:
+def _with_changes(source: Passes | Mix, changes: Sequence[_Change]) -> RunStream:
     """Gives a stream with the weights and passes after changes, and the rows that are removed from it."""
-    weights = [one.weights for one in changes if one.weights is not None]
-    removed, begins, have_left = RemovedPositions(source.lanes), tuple[int, ...](), False
+    weights = [change.weights for change in changes if change.weights is not None]
+    removed, begins, has_removed = RemovedPositions(source.lanes), tuple[int, ...](), False
     for at, group in groupby(changes, key=lambda change: change.at):
-        changed = list(group)
-        weighed = [at for change in changed if change.weights is not None]
-        begins += tuple(weighed)
-        if weighed and have_left:
+        batch = list(group)
+        weights_at = [at for change in batch if change.weights is not None]
+        begins += tuple(weights_at)
+        if weights_at and has_removed:
             # Which rows the rest of a pass loses depends on the weights there, in all lanes: none of a source
             # that is not read, until it is read again.
-            source = _reweighed(source, weights, removed, begins)
-            removed = replace(removed, gone=source.gone)
-        skips = [(at, change.skip) for change in changed if change.skip is not None]
+            source = _reweighted(source, weights, removed, begins)
+            removed = replace(removed, positions=source.removed)
+        skips = [(at, change.skip) for change in batch if change.skip is not None]
         removed = replace(removed, skips=(*removed.skips, *skips))
-        for ids in (np.asarray(change.without) for change in changed if change.without is not None):
-            source = _reweighed(source, weights, removed, begins)
+        for ids in (np.asarray(change.without) for change in batch if change.without is not None):
+            source = _reweighted(source, weights, removed, begins)
             source = source.without(ids, DrawnPositions.of_lanes(removed.first_kept(at)))
-            removed, have_left = replace(removed, gone=source.gone), True
-    return RunStream(_reweighed(source, weights, removed, begins), removed)
+            removed, has_removed = replace(removed, positions=source.removed), True
+    return RunStream(_reweighted(source, weights, removed, begins), removed)
 
 
-def _first_beyond(made: RunStream, number: int, passes: int) -> int:
+def _cap_position(run: RunStream, number: int, passes: int) -> int:
     """Gives the first position that would read a source one pass more; 2^62 if none would."""
-    mix: Any = made.source  # only mixtures have caps, for sources that are read in passes
+    mix: Any = run.source  # only mixtures have caps, for sources that are read in passes
     begin = mix.streams[number].pass_begin(passes)
-    beyond = mix.positions_of(number, np.arange(begin, begin + mix.lanes))
-    return int(made.removed.kept(beyond[beyond < LARGEST])[0].min(initial=LARGEST))
+    positions = mix.positions_of(number, np.arange(begin, begin + mix.lanes))
+    return int(run.removed.kept(positions[positions < LARGEST])[0].min(initial=LARGEST))
 
 
-def _stopped(changes: Sequence[_Change], at: int, source: int, first: Sequence[float]) -> list[_Change]:
+def _with_stop(changes: Sequence[_Change], at: int, source: int, first: Sequence[float]) -> list[_Change]:
     """Gives changes with one more, from which on a source has no weight; `first` are those of the begin."""
     number = bisect_right(changes, at, key=lambda change: change.at)
-    changed = [first, *(one.weights for one in changes[:number] if one.weights is not None)]
+    weights = [first, *(change.weights for change in changes[:number] if change.weights is not None)]
     later = [
-        one
-        if one.weights is None
-        else one._replace(weights=[*one.weights[:source], 0.0, *one.weights[source + 1 :]])
-        for one in (_Change(at, changed[-1]), *changes[number:])
+        change
+        if change.weights is None
+        else change._replace(weights=[*change.weights[:source], 0.0, *change.weights[source + 1 :]])
+        for change in (_Change(at, weights[-1]), *changes[number:])
     ]
     return [*changes[:number], *later]
 
@@ -157,7 +157,7 @@ class _FirstRows:
         return self.removed.of_lane(lane).drawn(before) if self.removed else before
 
 
-def _reweighed(
+def _reweighted(
     source: Passes | Mix,
     weights: Sequence[Sequence[float]],
     removed: RemovedPositions,
@@ -165,4 +165,4 @@ def _reweighed(
 ) -> Passes | Mix:
     if not begins or isinstance(source, Passes):
         return source
-    return source.reweighed(weights[: len(begins)], _FirstRows(removed, begins))
+    return source.reweighted(weights[: len(begins)], _FirstRows(removed, begins))

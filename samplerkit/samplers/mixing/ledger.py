@@ -19,7 +19,7 @@ from samplerkit.order.order import Order
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.chain import Context, RunConstants
-from samplerkit.samplers.mixing.edit import Edit, chained, checked_edits, edit_of, edits_in
+from samplerkit.samplers.mixing.edit import Edit, chained, checked_edits, edit_from_fields, read_edits
 from samplerkit.samplers.mixing.edited_stream import RunStream, edited
 from samplerkit.samplers.mixing.mixture import Blend, MixtureSampler
 from samplerkit.samplers.mixing.sources import EpochOrders, mixed_parts, require_shares, require_undealt
@@ -27,7 +27,7 @@ from samplerkit.samplers.repeat import RepeatSampler
 from samplerkit.samplers.shuffled import RandomSampler
 from samplerkit.samplers.subset import SequentialSampler, SubsetRandomSampler
 
-_IN_PLACE = "say RandomSampler with the same arguments, which reads the same order"
+_DEALER_HINT = "say RandomSampler with the same arguments, which reads the same order"
 """What becomes of a distributed sampler, since nothing is put above a ledger."""
 
 
@@ -71,11 +71,11 @@ class Ledger(Sampler):
         self.edits_file: Final = edits_file
         self.edits: tuple[Edit, ...] = checked_edits(edits)
         if edits_file is not None:
-            self.edits = _joined(self.edits, edits_in(edits_file), edits_file)
-        self._made: Final = Latest[tuple[RunStream, int, Any]]()
+            self.edits = _join_edits(self.edits, read_edits(edits_file), edits_file)
+        self._streams: Final = Latest[tuple[RunStream, int, Any]]()
         self.add_child(sampler)
         if sampler is not None:
-            require_undealt("Ledger", sampler, "it", _IN_PLACE)
+            require_undealt("Ledger", sampler, "it", _DEALER_HINT)
 
     def arguments(self) -> dict[str, Any]:
         """Gives the constructor's arguments by name; the sampler is the child."""
@@ -89,12 +89,12 @@ class Ledger(Sampler):
             ArgumentValueError: it is before the last one, or says again what that says at its position; or
                 `edits_file` cannot keep a sampler in it.
         """
-        made = Ledger(self.get_child())
+        ledger = Ledger(self.get_child())
         edits = checked_edits((*self.edits, edit))
         if self.edits_file is not None:
-            edit_of(edit.fields)  # a file keeps only edits that can be read again
-        made.__dict__.update(edits=edits, edits_file=self.edits_file)
-        return made
+            edit_from_fields(edit.fields)  # a file keeps only edits that can be read again
+        ledger.__dict__.update(edits=edits, edits_file=self.edits_file)
+        return ledger
 
     @cached_property
     def digests(self) -> list[str]:
@@ -113,13 +113,13 @@ class Ledger(Sampler):
     @cached_property
     def new_sources(self) -> dict[str, Sampler | None]:
         """The parts that edits add to the mixture, and the sampler of each."""
-        return {name: one for edit in self.edits for name, one in edit.new_sources.items()}
+        return {name: sampler for edit in self.edits for name, sampler in edit.new_sources.items()}
 
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders an epoch of the run, by the dataset's layout: the child is read beyond one epoch."""
         # The dataset is kept with its stream, so that no other object gets its id().
         key = (id(context.dataset), context.lanes)
-        stream, length, _ = self._made.get(key, lambda: (*self._stream(context), context.dataset))
+        stream, length, _ = self._streams.get(key, lambda: (*self._stream(context), context.dataset))
         return stream.epoch(context.epoch * length, length)
 
     def _stream(self, context: Context) -> tuple[RunStream, int]:
@@ -127,7 +127,7 @@ class Ledger(Sampler):
         child, layout = self.get_child(), Layout.of(context.dataset)
         if child is None:
             raise CompositionError("Ledger", "has no sampler to read by", hint="give it one")
-        require_undealt("Ledger", self, "it", _IN_PLACE)
+        require_undealt("Ledger", self, "it", _DEALER_HINT)
         orders = EpochOrders(child, context.dataset, RunConstants(context.lanes))
         length = len(orders(0))
         if not length:
@@ -141,19 +141,19 @@ class Ledger(Sampler):
             if not blend.restarts:
                 stream, caps, first = blend.mix, blend.caps, blend.weights
                 weights = {
-                    at: blend.shares_of_draws(one, f"edit at {at}: weights") for at, one in weights.items()
+                    at: blend.shares_of_draws(new, f"edit at {at}: weights") for at, new in weights.items()
                 }
         return edited(stream, self.edits, weights, caps, first), length
 
 
-def _joined(
-    given: tuple[Edit, ...], kept: tuple[Edit, ...], path: str | os.PathLike[str]
+def _join_edits(
+    given: tuple[Edit, ...], saved: tuple[Edit, ...], path: str | os.PathLike[str]
 ) -> tuple[Edit, ...]:
     """Joins the edits that are given to those that a file keeps: one begins with all of the other."""
-    shorter, longer = sorted((given, kept), key=len)
+    shorter, longer = sorted((given, saved), key=len)
     if longer[: len(shorter)] != shorter:
-        number = next(n for n, (one, other) in enumerate(zip(given, kept, strict=False)) if one != other)
-        problem = f"is another one in the file {os.fspath(path)}, which says {kept[number]}"
+        number = next(n for n, (one, other) in enumerate(zip(given, saved, strict=False)) if one != other)
+        problem = f"is another one in the file {os.fspath(path)}, which says {saved[number]}"
         hint = "leave the edits out: the file has all of them"
         raise ArgumentValueError(f"edits[{number}]", problem, given[number], hint=hint)
     return longer
@@ -167,24 +167,24 @@ def shares(edits: Sequence[Edit], sampler: Any, layout: Layout) -> dict[int, lis
         ArgumentValueError: an edit names no source of the sampler, or lacks one; or it adds a source that
             is there, or is no part of the dataset.
     """
-    found = {}
-    known, parts = dict.fromkeys(getattr(sampler, "sources", None) or ()), layout.parts
+    by_position = {}
+    sources, parts = dict.fromkeys(getattr(sampler, "sources", None) or ()), layout.parts
     for edit in edits:
         if edit.weights is None:
             continue
         place = f"edit at {edit.at}"
-        if not known:
+        if not sources:
             raise NotSupportedError(place, "says weights, and this mixes no sources with names", sampler)
         for name in edit.new_sources:
-            if name in known:
+            if name in sources:
                 raise ArgumentValueError(place, "adds a source that is there", name)
             if name not in parts:
                 hint = f"parts: {', '.join(parts)}"
                 raise ArgumentValueError(place, "adds what is no part of the dataset", name, hint=hint)
-            known[name] = None
-        require_shares(f"{place}: weights", edit.weights, known)
-        found[edit.at] = [edit.weights.get(name, 0.0) for name in parts]
-    return found
+            sources[name] = None
+        require_shares(f"{place}: weights", edit.weights, sources)
+        by_position[edit.at] = [edit.weights.get(name, 0.0) for name in parts]
+    return by_position
 
 
 def require_removable(
@@ -210,10 +210,10 @@ def require_removable(
         if ids.size and ids[-1] >= size:
             problem = f"says without an id that is not in a dataset of {size}"
             raise ArgumentValueError(f"edit at {edit.at}", problem, int(ids[-1]))
-        _require_one_set(f"edit at {edit.at}", sampler, dataset, ids, added)
+        _require_fixed_set(f"edit at {edit.at}", sampler, dataset, ids, added)
 
 
-def _require_one_set(
+def _require_fixed_set(
     place: str, sampler: Sampler | None, dataset: Any, ids: Ids, added: Mapping[str, Sampler | None]
 ) -> None:
     if sampler is None or not ids.size:
@@ -230,24 +230,24 @@ def _require_one_set(
                 # Its passes would become shorter, but the positions of its caps would not move.
                 problem = "says without, of what a nested mixture with caps on its passes reads"
                 raise NotSupportedError(f"{place}, source {name}", problem, source.max_passes)
-            _require_one_set(f"{place}, source {name}", source, part, inside, {})
+            _require_fixed_set(f"{place}, source {name}", source, part, inside, {})
             start = end
-    elif not _reads_one_set(sampler, dataset):
+    elif not _reads_fixed_set(sampler, dataset):
         problem = "says without, and this reads other samples in each pass"
         hint = "ids can leave what reads all of a fixed set in each pass"
         raise NotSupportedError(place, problem, sampler, hint=hint)
 
 
-def _reads_one_set(sampler: Sampler, dataset: Any) -> bool:
+def _reads_fixed_set(sampler: Sampler, dataset: Any) -> bool:
     """Returns whether each epoch of a chain has the same samples, equally often."""
-    below, is_listed = len(Layout.of(dataset)), True
+    inner_size, is_listed = len(Layout.of(dataset)), True
     for link in sampler._links()[::-1]:
         size = len(link.undealt_order(dataset))
         may_read_all = isinstance(link, RandomSampler | RepeatSampler | SequentialSampler)
-        reads_all = may_read_all and size == below * getattr(link, "repeats", 1)
+        reads_all = may_read_all and size == inner_size * getattr(link, "repeats", 1)
         if getattr(link, "replacement", False):
             return False
         if not reads_all and not (is_listed and (link.is_fixed or isinstance(link, SubsetRandomSampler))):
             return False
-        below, is_listed = size, is_listed and link.is_fixed
+        inner_size, is_listed = size, is_listed and link.is_fixed
     return True

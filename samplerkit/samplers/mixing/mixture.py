@@ -164,24 +164,24 @@ class MixtureSampler(Sampler):
 
     def arguments(self) -> dict[str, Any]:
         """Gives the constructor's arguments by name, as they were understood."""
-        left_out = {"sources": None, "max_passes": None, "by": "samples"}
+        defaults = {"sources": None, "max_passes": None, "by": "samples"}
         given = super().arguments().items()
-        return {name: value for name, value in given if name not in left_out or value != left_out[name]}
+        return {name: value for name, value in given if name not in defaults or value != defaults[name]}
 
     def lane_count(self, layout: Layout, run_lanes: int) -> int:
         return run_lanes if self.lanes is None else self.lanes
 
     def looks_at(self, dataset: Any) -> dict[str, Any]:
         """Gives the data that samplers of sources use in their parts, and the tokens of the parts."""
-        looked: dict[str, Any] = {}
+        data: dict[str, Any] = {}
         if self.by == "tokens":
             parts = mixed_parts(self.sources, Layout.of(dataset), dataset)
-            looked["tokens"] = np.array([*self._part_lengths(dataset, parts).totals.values()])
-        return looked | {
-            f"{name}/{looked}": value
+            data["tokens"] = np.array([*self._part_lengths(dataset, parts).totals.values()])
+        return data | {
+            f"{name}/{key}": value
             for name, branch in self.branches().items()
             for link in branch._links()
-            for looked, value in link.looks_at(parts_of(dataset)[name]).items()
+            for key, value in link.looks_at(parts_of(dataset)[name]).items()
         }
 
     def _part_lengths(self, dataset: Any, parts: Mapping[str, Any]) -> PartLengths:
@@ -323,9 +323,9 @@ class Blend:
     @cached_property
     def mix(self) -> Mix:
         """The stream of the mixture, without caps."""
-        turns = SourceCounts(self._draws, thresholds(self.weights)[None])
+        counts = SourceCounts(self._draws, thresholds(self.weights)[None])
         streams = [source.endless if isinstance(source, Blend) else source for source in self.sources]
-        return Mix(turns, self.lanes, streams, self._starts)
+        return Mix(counts, self.lanes, streams, self._starts)
 
     @property
     def endless(self) -> Passes | Mix:
@@ -364,17 +364,17 @@ class Blend:
             return self.stream.epoch(begin, self.length, runs_on=not self.restarts)
         parts = zip(self.sources, self._is_read, pairwise(self._starts.tolist()), strict=True)
         orders = [
-            compose(limited(one.order(0), None if is_read else 0), Range(start, end - start))
-            for one, is_read, (start, end) in parts
-            if isinstance(one, Passes)
+            compose(limited(source.order(0), None if is_read else 0), Range(start, end - start))
+            for source, is_read, (start, end) in parts
+            if isinstance(source, Passes)
         ]
         sizes = [len(order) for order in orders]
         if not any(sizes):
             raise DatasetError("dataset", "holds no samples to mix", self._layout)
-        turns = SourceCounts(self._draws, thresholds(sizes)[None])
+        counts = SourceCounts(self._draws, thresholds(sizes)[None])
         key = replace(self._key, role="dice-left")
-        whole = OnceEach(turns, self.lanes, orders, self._starts, key)
-        return limited(whole, self._mixture.num_samples or None)
+        mixed = OnceEach(counts, self.lanes, orders, self._starts, key)
+        return limited(mixed, self._mixture.num_samples or None)
 
     @property
     def _draws(self) -> SourceDraws:

@@ -54,15 +54,15 @@ def source_reads(sampler: Sampler, dataset: Any, order: Order, position: int) ->
     stream, lanes = order.stream, np.arange(order.stream.lanes)
     rows = rows_before(np.array(order.begin + position), lanes, stream.lanes)
     if isinstance(stream, WithoutRows):
-        removed, stream = stream.removed, stream.whole
+        removed, stream = stream.removed, stream.source
         rows = np.array([removed.of_lane(lane).drawn(read) for lane, read in enumerate(rows)])
     if not isinstance(stream, Mix):
         return {}
     samplers = {**(mixture.sources or {}), **getattr(sampler, "new_sources", {})}
-    return dict(_of_each(mixture, samplers, dataset, stream, rows))
+    return dict(_by_source(mixture, samplers, dataset, stream, rows))
 
 
-def _of_each(
+def _by_source(
     mixture: MixtureSampler, samplers: Mapping[str, Any], dataset: Any, mix: Mix, rows: Ids
 ) -> Iterator[tuple[str, SourceRead]]:
     parts = mixed_parts(mixture.sources, Layout.of(dataset), dataset)
@@ -72,8 +72,8 @@ def _of_each(
         drawn = mix.turns.drawn(number, lanes, rows)
         inner = samplers.get(name)
         if isinstance(stream, Mix) and isinstance(inner, MixtureSampler):
-            of_inner = _of_each(inner, inner.sources or {}, part, stream, drawn)
-            yield from ((f"{name}/{path}", one) for path, one in of_inner)
+            nested = _by_source(inner, inner.sources or {}, part, stream, drawn)
+            yield from ((f"{name}/{path}", source_read) for path, source_read in nested)
         elif isinstance(stream, Passes) and (samples := int(drawn.sum())):
             mean = lengths.mean(name, Passes(stream.orders, stream.lanes))
             tokens = None if mean is None else round(samples * mean)

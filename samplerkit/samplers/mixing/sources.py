@@ -19,9 +19,9 @@ from samplerkit.samplers.chain import RunConstants
 
 def parts_of(dataset: Any) -> dict[str, Any]:
     """Gives the parts of a tree by name: datasets where these are known, else their layouts."""
-    known, given = Layout.of(dataset).parts, getattr(dataset, "parts", None)
-    found = given if isinstance(given, Mapping) else {}
-    return {name: found.get(name, part) for name, part in known.items()}
+    layouts, parts = Layout.of(dataset).parts, getattr(dataset, "parts", None)
+    datasets = parts if isinstance(parts, Mapping) else {}
+    return {name: datasets.get(name, part) for name, part in layouts.items()}
 
 
 def mixed_parts(sources: Mapping[str, Any] | None, layout: Layout, dataset: Any) -> dict[str, Any]:
@@ -74,28 +74,28 @@ class EpochOrders:
         return self.sampler.chain.woven_lanes(self.dataset, self.constants)
 
     @property
-    def _compared(self) -> tuple[object, ...]:
+    def _identity(self) -> tuple[object, ...]:
         return self.constants, self.first, self.step
 
     @property
-    def _read(self) -> object:
+    def _contents(self) -> object:
         """The chain, and the data of the dataset that it uses.
 
         A user's class may hold more than its arguments, so that it is equal to itself only.
         """
         if any(link.is_foreign for link in self.sampler._tree()):
             return id(self.sampler), id(self.dataset)
-        looked = [link.looks_at(self.dataset) for link in self.sampler._links()]
-        return Layout.of(self.dataset), plain([self.sampler, looked], "source")
+        data = [link.looks_at(self.dataset) for link in self.sampler._links()]
+        return Layout.of(self.dataset), plain([self.sampler, data], "source")
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, EpochOrders) or self._compared != other._compared:
+        if not isinstance(other, EpochOrders) or self._identity != other._identity:
             return False
-        is_one = self.sampler is other.sampler and self.dataset is other.dataset
-        return is_one or self._read == other._read
+        is_same = self.sampler is other.sampler and self.dataset is other.dataset
+        return is_same or self._contents == other._contents
 
     def __hash__(self) -> int:
-        return hash(self._compared)
+        return hash(self._identity)
 
 
 @final
@@ -213,17 +213,17 @@ def checked_caps(given: Any, sources: Any, weights: Any) -> dict[str, int] | Non
         return None
     if not isinstance(given, Mapping):
         raise ArgumentTypeError("max_passes", "must be numbers of passes by the names of sources", given)
-    caps, known = {}, sources
+    caps, allowed = {}, sources
     if sources is None and weights is not None:
-        known = dict.fromkeys(map(str, range(len(weights))))
+        allowed = dict.fromkeys(map(str, range(len(weights))))
     for name, passes in given.items():
         key = name if isinstance(name, str) else str(arguments.integer("max_passes", name))
-        if known is not None and key not in known:
-            files = f"files have the numbers 0 to {len(known) - 1}"
-            hint = f"sources: {', '.join(known)}" if sources else files
+        if allowed is not None and key not in allowed:
+            files = f"files have the numbers 0 to {len(allowed) - 1}"
+            hint = f"sources: {', '.join(allowed)}" if sources else files
             raise ArgumentValueError("max_passes", "names no source of the mixture", name, hint=hint)
         caps[key] = arguments.positive(f"max_passes.{key}", passes)
-        branch = None if known is None else known[key]
+        branch = None if allowed is None else allowed[key]
         if branch is not None and any(hasattr(link, "max_passes") for link in branch._links()):
             problem = "is of a mixture, whose sources have the passes"
             raise CompositionError(f"max_passes.{key}", problem, hint="cap its sources")

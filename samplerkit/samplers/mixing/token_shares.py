@@ -20,7 +20,7 @@ from samplerkit.samplers.shuffled import RandomSampler
 from samplerkit.samplers.subset import SequentialSampler
 
 _CHUNK = 1 << 20
-_MOST_SOURCES = 1024
+_MAX_SOURCES = 1024
 
 
 @final
@@ -42,17 +42,17 @@ class PartLengths:
     def __init__(self, dataset: Any, parts: Mapping[str, Any]) -> None:
         self.dataset: Final = dataset
         self._lengths: Final = dict[str, Ids | None]()
-        self._drawn: Final = Latest[float](_MOST_SOURCES)
-        begin, whole = 0, None
+        self._means: Final = Latest[float](_MAX_SOURCES)
+        begin, column = 0, None
         for name, part in parts.items():
             end, own = begin + len(Layout.of(part)), find_column(part, "lengths", "length")
-            if own is None and whole is None and not isinstance(getattr(dataset, "parts", None), Mapping):
-                whole = find_column(dataset, "lengths", "length")
-            given = own[1] if own is not None else None if whole is None else whole[1][begin:end]
+            if own is None and column is None and not isinstance(getattr(dataset, "parts", None), Mapping):
+                column = find_column(dataset, "lengths", "length")
+            given = own[1] if own is not None else None if column is None else column[1][begin:end]
             self._lengths[name] = None if given is None else _checked(name, given, end - begin)
             begin = end
         self.totals: Final = {
-            name: -1 if one is None else int(one.sum(dtype=np.int64)) for name, one in self._lengths.items()
+            name: -1 if arr is None else int(arr.sum(dtype=np.int64)) for name, arr in self._lengths.items()
         }
 
     def mean(self, name: str, passes: Passes) -> float | None:
@@ -65,9 +65,9 @@ class PartLengths:
         lengths = self._lengths[name]
         if lengths is None:
             return None
-        if _is_whole(getattr(passes.orders, "sampler", None)):
+        if _is_complete(getattr(passes.orders, "sampler", None)):
             return self.totals[name] / max(1, lengths.size)
-        return self._drawn.get((name, passes.orders), partial(_mean, lengths, passes))
+        return self._means.get((name, passes.orders), partial(_mean, lengths, passes))
 
     def mean_of_draws(self, name: str, passes: Passes) -> float:
         """Gives the mean number of tokens of the samples of a source that has a share of them.
@@ -92,7 +92,7 @@ def _mean(lengths: Ids, passes: Passes) -> float:
     return total / max(1, passes.length)
 
 
-def _is_whole(sampler: Sampler | None) -> bool:
+def _is_complete(sampler: Sampler | None) -> bool:
     """Returns whether a source is read whole in each pass, each sample once."""
     if sampler is None:
         return True

@@ -35,8 +35,8 @@ BUGS = [
     Bug(
         "the end of a long document begins where the document does",
         "PackPlan._ends",
-        "packed.whole[value] * packed.fit.seq_len",
-        "0 * packed.whole[value]",
+        "packed.full[value] * packed.fit.seq_len",
+        "0 * packed.full[value]",
         PACKS,
     ),
     Bug(
@@ -76,7 +76,7 @@ BUGS = [
         LAWS,
     ),
     Bug("a file that was written again is believed", "_stamp", "status.st_ctime_ns", "0", LENGTHS),
-    Bug("no batch is checked against its limit", "_require_padded", "measure.most is None", "True", PADDING),
+    Bug("no batch is checked against its limit", "_require_padded", "measure.cap is None", "True", PADDING),
     Bug(
         "each rank gets the first part of what was split",
         "Reading._read",

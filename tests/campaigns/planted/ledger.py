@@ -13,7 +13,7 @@ RUNS = "tests/loading/test_edits.py"
 BUGS = [
     Bug(
         "a lane loses the rows of another one",
-        "RemovedPositions.below",
+        "RemovedPositions.in_stream",
         "self.of_lane(number).rows(rows[at])",
         "self.of_lane(0).rows(rows[at])",
         REMOVED,
@@ -48,9 +48,10 @@ BUGS = [
     ),
     Bug(
         "rows that ids leave are not looked for again when weights change",
-        "_changed",
-        "source = _reweighed(source, weights, removed, begins)\nremoved = replace(removed, gone=source.gone)",
-        "source = _reweighed(source, weights, removed, begins)",
+        "_with_changes",
+        "source = _reweighted(source, weights, removed, begins)\n"
+        "removed = replace(removed, positions=source.removed)",
+        "source = _reweighted(source, weights, removed, begins)",
         REMOVED,
     ),
     Bug(
@@ -106,16 +107,16 @@ BUGS = [
     ),
     Bug(
         "a cap looks at the first lane only",
-        "_first_beyond",
+        "_cap_position",
         "np.arange(begin, begin + mix.lanes)",
         "np.arange(begin, begin + 1)",
         CAPS,
     ),
     Bug(
         "an edit behind a cap gives the source its weight again",
-        "_stopped",
-        "one.weights is None",
-        "one.weights is None or one.at > at",
+        "_with_stop",
+        "change.weights is None",
+        "change.weights is None or one.at > at",
         CAPS,
     ),
     Bug(

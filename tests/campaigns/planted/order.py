@@ -12,13 +12,13 @@ BUGS = [
     Bug(
         "the inverse takes the digit behind",
         "SourceDraws.position",
-        "np.count_nonzero(between <= left, axis=0) - 1",
-        "np.count_nonzero(between < left, axis=0)",
+        "np.count_nonzero(between <= remaining, axis=0) - 1",
+        "np.count_nonzero(between < remaining, axis=0)",
         DRAWS,
     ),
     Bug(
         "a source begins anew when its weight changes",
-        "SourceCounts._keep",
+        "SourceCounts._count_lanes",
         "before - after",
         "-after",
         DRAWS,
@@ -61,7 +61,7 @@ BUGS = [
     ),
     Bug(
         "the limit is forgotten",
-        "Chain._up_to_the_deal",
+        "Chain._order_to_deal",
         "limited(order, constants.limit)",
         "order",
         f"{LAWS}::test_num_samples_of_a_distributed_sampler_limits_all_shards_together",

@@ -49,7 +49,7 @@ BUGS = [
     ),
     Bug(
         "an iterable draws from the process",
-        "lent_randomness",
+        "seeded_generators",
         "seed_with(word)",
         "pass",
         "tests/loading/test_given_ids.py",

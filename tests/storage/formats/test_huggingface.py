@@ -28,9 +28,9 @@ def made(tmp_path):
 class TestHuggingFace(DatasetContract):
     """A list of four shards; what becomes of its files is the affair of its own package."""
 
-    test_data_that_was_cut_or_is_gone_is_an_error_that_names_it = None
-    test_data_that_lies_is_an_error_that_names_it = None
-    test_what_is_closed_holds_nothing_and_can_be_used_again = None
+    test_truncated_or_missing_data_raises_an_error_that_names_the_file = None
+    test_damaged_data_raises_an_error_that_names_the_file = None
+    test_a_closed_dataset_has_no_open_files_and_can_be_used_again = None
 
     def write(self, folder):
         rows = made(Path(folder)).to_list()
