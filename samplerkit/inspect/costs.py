@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 import tracemalloc
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from itertools import islice
 
 import numpy as np
@@ -12,6 +14,8 @@ import numpy.typing as npt
 
 from samplerkit.inspect.view import RunView
 from samplerkit.loading.run.delivery import Reading
+from samplerkit.loading.run.units import EpochUnits
+from samplerkit.order.modes import Mode, Shuffle
 
 COUNTED_SAMPLES = 1 << 22
 """The longest epoch, in samples, of which the files of all ranks are counted; of longer ones, some steps."""
@@ -90,8 +94,14 @@ def files_read(view: RunView, epoch: int, ranks: Sequence[int], every: int = 1) 
     """
     is_counted = len(view.run.undealt(epoch)) <= COUNTED_SAMPLES
     seen: Flags = np.zeros(view.layout.num_files, dtype=bool)
+    is_infile = view.recipe is None and view.mode is not None and view.mode.shuffle is Shuffle.INFILE
+    plain = view.order_source.plain if is_infile else None
     for rank in ranks:
         reading = view.reading(epoch, rank)
+        if plain is not None:
+            # Samples that are shuffled within a file stay in it, so the files are known without shuffling.
+            in_order = replace(plain, mode=Mode(Shuffle.FALSE)).order
+            reading = replace(reading, units=EpochUnits(epoch, partial(in_order, epoch)))
         most_ids = _MAX_IDS * every * (1 if is_counted else len(ranks))
         stride = 1 if is_counted else max(1, reading.steps * view.samples_a_batch // most_ids)
         batches = (ids for _, ids in reading.batches(0, every * stride))

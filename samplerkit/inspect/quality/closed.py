@@ -87,6 +87,15 @@ class Blocks:
         return (self.block_ends - self.block_starts).astype(np.float64)
 
     @cached_property
+    def _distinct_cells(self) -> tuple[Numbers, Numbers, Numbers]:
+        """The distinct pairs of cell size and block size, and the number of cells with each pair."""
+        order = np.lexsort((self._blocks, self._sizes))
+        sizes, blocks = self._sizes[order], self._blocks[order]
+        begins = np.append(True, (sizes[1:] != sizes[:-1]) | (blocks[1:] != blocks[:-1]))
+        cells = np.diff(np.append(np.flatnonzero(begins), sizes.size)).astype(np.float64)
+        return sizes[begins], blocks[begins], cells
+
+    @cached_property
     def _neighbours(self) -> tuple[Ids, Ids, Numbers]:
         """The pairs of cells of one file and lane, and the rows between their blocks."""
         pairs = []
@@ -102,14 +111,14 @@ class Blocks:
         Returns:
             The expected sums of their weights, and of their weights times the distance of their ids.
         """
-        sizes, blocks = self._sizes, self._blocks
+        sizes, blocks, cells = self._distinct_cells
         share = sizes * (sizes - 1) / np.maximum(1, blocks * (blocks - 1))
         weight = pair_weight(blocks, window, lanes) * share
         distance = weight * (sizes + 1) / 3
         is_whole = sizes >= self.block_size
         if is_whole.any():
             distance[is_whole] = self._in_whole_blocks(sizes[is_whole], window, lanes)
-        return float(weight.sum()), float(distance.sum())
+        return float(cells @ weight), float(cells @ distance)
 
     def _in_whole_blocks(self, sizes: Numbers, window: int, lanes: int) -> Numbers:
         size = self.block_size
