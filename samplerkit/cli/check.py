@@ -12,14 +12,14 @@ from typing import Annotated, Any
 
 import typer
 
-from samplerkit.cli.opening import AsJson, ConfigPath, FromZero, NumRanks, imported, one_line
+from samplerkit.cli.opening import AsJson, ConfigPath, FromZero, NumRanks, import_function, one_line
 from samplerkit.cli.printing import Facts, counted, show
 from samplerkit.config.config import Config, load_config
 from samplerkit.config.schema import json_schema
 from samplerkit.errors import ConfigError, SamplerkitError
-from samplerkit.inspect.doctor.check import check as look
+from samplerkit.inspect.doctor.check import check as run_doctor
 from samplerkit.inspect.doctor.findings import RULES, Finding
-from samplerkit.inspect.doctor.probe import appearance, appearance_elsewhere
+from samplerkit.inspect.doctor.probe import digests_in_subprocess, digests_of
 from samplerkit.inspect.doctor.samplers import disagreement
 from samplerkit.inspect.view import is_counted, loader_of
 from samplerkit.order.deal import World
@@ -33,14 +33,14 @@ def validate(config: ConfigPath, as_json: AsJson = False) -> None:
     """
     problem: SamplerkitError | None = None
     try:
-        read = load_config(config)
-        if read.dataset is not None and is_counted(read.dataset):
-            read.check_order()
+        loaded = load_config(config)
+        if loaded.dataset is not None and is_counted(loaded.dataset):
+            loaded.check_order()
     except SamplerkitError as error:
         problem = error
-    found = problem and {"place": problem.place, "message": str(problem), "hint": problem.hint}
+    details = problem and {"place": problem.place, "message": str(problem), "hint": problem.hint}
     lines = [f"{shown(config)}: valid"] if problem is None else []
-    show({"config": shown(config), "is_valid": problem is None, "problem": found}, *lines, as_json=as_json)
+    show({"config": shown(config), "is_valid": problem is None, "problem": details}, *lines, as_json=as_json)
     if problem is not None:
         if not as_json:
             typer.echo(f"samplerkit: {shown(config)}: {problem}", err=True)
@@ -82,23 +82,23 @@ def check(
         source: Any = _function(target) if config is None else loader_of(config, job)
         if config is not None and epoch is not None:
             source.set_epoch(epoch)  # as the training loop would
-        found = [*look(source, world=job, epoch=epoch, saves_state=saves_state)]
+        findings = [*run_doctor(source, world=job, epoch=epoch, saves_state=saves_state)]
         if config is not None:
-            found = [_in_the_config(finding, config, job) for finding in found]
+            findings = [_with_config_key(finding, config, job) for finding in findings]
         else:
-            found += _seen_elsewhere(target, source, found)
+            findings += _compare_processes(target, source, findings)
     ranks = "" if world is None else f" on {counted(world, 'rank')}"
-    heading = counted(len(found), "finding") if found else f"nothing found by {len(RULES)} rules"
+    heading = counted(len(findings), "finding") if findings else f"nothing found by {len(RULES)} rules"
     parts: list[str | Facts] = [f"{shown(target)}{ranks}: {heading}"]
-    for one in found:
-        parts += ["", [(one.severity, one.code), ("", one.what), ("hint", one.hint)]]
-    findings = [asdict(finding) for finding in found]
-    show({"target": shown(target), "findings": findings}, *parts, as_json=as_json)
-    if found:
+    for finding in findings:
+        parts += ["", [(finding.severity, finding.code), ("", finding.what), ("hint", finding.hint)]]
+    entries = [asdict(finding) for finding in findings]
+    show({"target": shown(target), "findings": entries}, *parts, as_json=as_json)
+    if findings:
         raise typer.Exit(1)
 
 
-def _in_the_config(finding: Finding, config: Config, job: World | None) -> Finding:
+def _with_config_key(finding: Finding, config: Config, job: World | None) -> Finding:
     """Replaces a finding about an order that cannot be built by one that names the key of the config."""
     if finding.code in ("refused", "lengths-do-not-fit", "sample-above-budget"):
         try:
@@ -110,27 +110,27 @@ def _in_the_config(finding: Finding, config: Config, job: World | None) -> Findi
 
 def _function(target: str) -> Callable[[], Any]:
     """Imports a function by name; if it raises, that is an error in one line, and not a finding."""
-    make = imported(target)
+    make = import_function(target)
 
     @wraps(make)
-    def made() -> Any:
+    def wrapper() -> Any:
         with one_line(target, "fails"):
             return make()
 
-    return made
+    return wrapper
 
 
-def _seen_elsewhere(target: str, make: Callable[[], Any], found: list[Finding]) -> list[Finding]:
-    if any(finding.code in ("ranks-disagree", "refused") for finding in found):
+def _compare_processes(target: str, make: Callable[[], Any], findings: list[Finding]) -> list[Finding]:
+    if any(finding.code in ("ranks-disagree", "refused") for finding in findings):
         return []
-    there = appearance_elsewhere(target)
-    if there is None:
+    other = digests_in_subprocess(target)
+    if other is None:
         typer.echo(
             f"samplerkit: {target} does not run in another process, and was looked at here only", err=True
         )
         return []
     try:
-        here = appearance(loader_of(make(), None))
+        own = digests_of(loader_of(make(), None))
     except SamplerkitError:
         return []
-    return disagreement(here, there, "in another process, with another hash seed")
+    return disagreement(own, other, "in another process, with another hash seed")

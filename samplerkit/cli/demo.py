@@ -82,18 +82,18 @@ def line_of(row: Row) -> str:
 
 def summary(rows: Mapping[str, Row]) -> str:
     """Describes the finished table in two sentences."""
-    whole, files = (rows[mode.value] for mode in (Shuffle.GLOBAL, Shuffle.FILES))
-    opened, of_whole = (_shown(row["files_opened"][0]) for row in (files, whole))
+    mixed, files = (rows[mode.value] for mode in (Shuffle.GLOBAL, Shuffle.FILES))
+    opened, opened_mixed = (_shown(row["files_opened"][0]) for row in (files, mixed))
     return (
-        f"The files are sorted by digit. GLOBAL mixes all samples and reaches {whole['accuracy']:.1f}%; "
+        f"The files are sorted by digit. GLOBAL mixes all samples and reaches {mixed['accuracy']:.1f}%; "
         f"FILES reads file after file and reaches {files['accuracy']:.1f}%, and rank 0 opens {opened} files "
-        f"an epoch in place of {of_whole}."
+        f"an epoch in place of {opened_mixed}."
     )
 
 
 def _extent(counts: Iterable[int]) -> dict[str, int]:
-    known = list(counts)
-    return {"low": min(known), "high": max(known)}
+    values = list(counts)
+    return {"low": min(values), "high": max(values)}
 
 
 def _shown(extent: Mapping[str, int]) -> str:
@@ -186,8 +186,8 @@ def resume_demo(folder: Path, scratch: Path, num_samples: int, *, as_json: bool)
         LaunchError: a run failed for another reason than the kill.
     """
     started = time.monotonic()
-    for left in (*folder.glob("*.jsonl"), *folder.glob(f"{training.CHECKPOINT}*")):
-        left.unlink()
+    for old in (*folder.glob("*.jsonl"), *folder.glob(f"{training.CHECKPOINT}*")):
+        old.unlink()
     console = Console(stderr=as_json)
     console.print(
         f"Handwritten digits: {num_samples:,} samples, {training.RESUMED_EPOCHS} epochs, "
@@ -256,10 +256,10 @@ def counted(folder: Path, saved_step: int, num_samples: int) -> dict[str, Any]:
             else:
                 replayed += ids.size
         runs.append({"ranks": ranks, "received": received, "replayed": replayed})
-    wanted = Counter(
+    expected = Counter(
         (epoch, sample) for epoch in range(training.RESUMED_EPOCHS) for sample in range(num_samples)
     )
-    lost, repeated = (wanted - delivered).total(), (delivered - wanted).total()
+    lost, repeated = (expected - delivered).total(), (delivered - expected).total()
     return {"runs": runs, "delivered": delivered.total(), "lost": lost, "repeated": repeated}
 
 

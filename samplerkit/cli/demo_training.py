@@ -295,7 +295,7 @@ def _rank(
     device = torch.device("cuda", rank % gpus) if gpus else torch.device("cpu")
     # The loopback interface needs no network, and no host name that resolves.
     os.environ["GLOO_SOCKET_IFNAME"] = "lo0" if os.uname().sysname == "Darwin" else "lo"
-    meeting = f"file://{scratch / 'store'}"
-    torch.distributed.init_process_group("gloo", meeting, rank=rank, world_size=num_ranks)
+    rendezvous = f"file://{scratch / 'store'}"
+    torch.distributed.init_process_group("gloo", rendezvous, rank=rank, world_size=num_ranks)
     train(events.put if rank == 0 else lambda _: None, device, *arguments)
     torch.distributed.destroy_process_group()

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from samplerkit.cli.opening import AsJson, FromOne, FromZero, NumRanks, opened, state_in
+from samplerkit.cli.opening import AsJson, FromOne, FromZero, NumRanks, load_run, state_in
 from samplerkit.cli.printing import counted, show, writing
 from samplerkit.config.config import load_config
 from samplerkit.config.reading import array_at, parse, plain, text_and_folder
@@ -55,7 +55,7 @@ def edit(
         if source is not None:  # no warning that the run would skip this part: the edit adds it
             logging.disable(logging.WARNING)
             quiet.callback(logging.disable, logging.NOTSET)
-        given, loader = opened(config, world, state, allow=() if source is None else {"dataset"})
+        original, loader = load_run(config, world, state, allow=() if source is None else {"dataset"})
     position = loader.editable_from
     shares = None if weights is None else _shares(weights)
     ids = None if without is None else array_at(str(without), "--without")
@@ -65,7 +65,7 @@ def edit(
     change = Edit(position if at is None else at, shares, skip, ids, names, global_batch)
     if change.at < position:
         raise typer.BadParameter(f"is before {position}, the position of the checkpoint", param_hint="--at")
-    written = given.to_dict()
+    written = original.to_dict()
     if written["sampler"]["kind"] != "ledger":
         written["sampler"] = {"kind": "ledger", "child": written["sampler"]}
     section = change.fields if without is None else {**change.fields, "without": str(without.resolve())}

@@ -16,7 +16,7 @@ from samplerkit.cli.check import check, schema, validate
 from samplerkit.cli.demo import demo
 from samplerkit.cli.demo_training import LaunchError
 from samplerkit.cli.edit import edit
-from samplerkit.cli.opening import described
+from samplerkit.cli.opening import with_option_help
 from samplerkit.cli.plan import plan
 from samplerkit.cli.plot import plot
 from samplerkit.cli.seen import seen, state
@@ -44,7 +44,7 @@ _COMMANDS = (
 )
 
 _STDOUT = 1
-_OF_STDOUT = {errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EBADF, errno.EDQUOT}
+_STDOUT_ERRORS = {errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EBADF, errno.EDQUOT}
 
 # typer takes this class from click, or from its own copy of click, and does not export it.
 _UsageError: Any = typer.BadParameter.__bases__[0]
@@ -57,8 +57,8 @@ app = typer.Typer(
 )
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"samplerkit {__version__}")
         raise typer.Exit
 
@@ -77,7 +77,7 @@ def _options(
 
 
 for _command in _COMMANDS:
-    app.command()(described(_command))
+    app.command()(with_option_help(_command))
 
 
 def main() -> None:
@@ -96,7 +96,7 @@ def main() -> None:
             sys.stdout.flush()
             sys.exit(code)
     except OSError as error:
-        if error.errno not in _OF_STDOUT or error.filename is not None:
+        if error.errno not in _STDOUT_ERRORS or error.filename is not None:
             raise
         _end_without_stdout(os.strerror(error.errno))
     except SystemExit:

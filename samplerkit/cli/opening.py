@@ -40,16 +40,16 @@ StatePath = Annotated[
 ]
 
 
-_DESCRIBED = re.compile(r"^ {4}(\w+): (.+(?:\n {5,}.+)*)", re.MULTILINE)
+_OPTION = re.compile(r"^ {4}(\w+): (.+(?:\n {5,}.+)*)", re.MULTILINE)
 
 
-def described(command: Callable[..., Any]) -> Callable[..., Any]:
+def with_option_help(command: Callable[..., Any]) -> Callable[..., Any]:
     """Sets the help of a command's options to the texts below `Options:` in its docstring."""
     command.__doc__, _, options = (inspect.getdoc(command) or "").partition("\n\nOptions:\n")
     kinds, hints = get_type_hints(command), get_type_hints(command, include_extras=True)
-    for name, text in _DESCRIBED.findall(options):
-        either = (hints[name], *get_args(hints[name]))
-        given = [copy(hint.__metadata__[0]) for hint in either if get_origin(hint) is Annotated]
+    for name, text in _OPTION.findall(options):
+        parts = (hints[name], *get_args(hints[name]))
+        given = [copy(hint.__metadata__[0]) for hint in parts if get_origin(hint) is Annotated]
         # typer adds a `--no-` variant to a flag, unless the flag's name is given.
         names = [f"--{name.replace('_', '-')}"] if kinds[name] is bool else []
         info = given[0] if given else typer.Option(*names)
@@ -59,7 +59,7 @@ def described(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def opened(
+def load_run(
     path: str,
     world: int | None,
     state: Path | None = None,
@@ -87,7 +87,7 @@ def opened(
     """
     config = load_config(path, check_quality=False)  # commands explain a low quality, and do not refuse it
     if samples_per_file is not None and not is_counted(config.dataset):
-        config = _guessed(config, samples_per_file)
+        config = _with_estimate(config, samples_per_file)
     loader: Loader = loader_of(config, None if world is None else World(world, 0))
     if counts:
         require_counted(loader.dataset)
@@ -101,7 +101,7 @@ def opened(
     return config, loader
 
 
-def imported(name: str) -> Callable[..., Any]:
+def import_function(name: str) -> Callable[..., Any]:
     """Imports a user's function, `module:function`; a failure is an error in one line."""
     with one_line(name, "cannot be imported"):
         return function_named(name)
@@ -115,9 +115,9 @@ def one_line(name: str, failed: str) -> Iterator[None]:
     except SamplerkitError:
         raise
     except (Exception, SystemExit) as error:
-        at = error if isinstance(error, SyntaxError) else traceback.extract_tb(error.__traceback__)[-1]
+        location = error if isinstance(error, SyntaxError) else traceback.extract_tb(error.__traceback__)[-1]
         reason = traceback.format_exception_only(error)[-1].strip()
-        place = f"{Path(at.filename or name).name}, line {at.lineno}"
+        place = f"{Path(location.filename or name).name}, line {location.lineno}"
         raise typer.BadParameter(f"{failed} ({reason}; {place})", param_hint=name) from error
 
 
@@ -127,18 +127,18 @@ def state_in(path: Path) -> dict[str, Any]:
     Raises:
         StateError: there is none, or there are several.
     """
-    found = states_in(path)
-    if len(found) != 1:
-        raise StateError(str(path), f"holds {len(found)} states of a loader", hint="name a file with one")
-    return found[0][1]
+    states = states_in(path)
+    if len(states) != 1:
+        raise StateError(str(path), f"holds {len(states)} states of a loader", hint="name a file with one")
+    return states[0][1]
 
 
-def _guessed(config: Config, samples_per_file: int) -> Config:
+def _with_estimate(config: Config, samples_per_file: int) -> Config:
     """Replaces a dataset whose samples were not counted by a layout with an estimate for each file."""
 
-    def guessed(section: dict[str, Any], dataset: Any) -> dict[str, Any]:
+    def estimated(section: dict[str, Any], dataset: Any) -> dict[str, Any]:
         if isinstance(dataset, TreeDataset):
-            parts = {name: guessed(part, dataset.parts[name]) for name, part in section["parts"].items()}
+            parts = {name: estimated(part, dataset.parts[name]) for name, part in section["parts"].items()}
             return {"kind": "tree", "parts": parts}
         if is_counted(dataset):
             layout = Layout.of(dataset)
@@ -147,7 +147,7 @@ def _guessed(config: Config, samples_per_file: int) -> Config:
         return {"kind": "layout", "sizes": np.full(len(files), samples_per_file)}
 
     written = config.to_dict()
-    section = guessed(written["dataset"], config.dataset)
+    section = estimated(written["dataset"], config.dataset)
     return load_config({**written, "dataset": section}, check_quality=False)
 
 
@@ -165,14 +165,14 @@ def states_in(path: Path) -> list[tuple[str, dict[str, Any]]]:
     """
     try:
         with path.open("rb") as file:
-            begins = file.read(1)
+            first_byte = file.read(1)
     except OSError as error:
         raise StateError(str(path), f"cannot be read ({error.strerror})") from None
     try:
         # Tensors are not needed: on the meta device they take no memory.
         saved = (
             json.loads(path.read_bytes())
-            if begins in b"{[ \t\r\n\xef"  # \xef starts the byte order mark of UTF-8
+            if first_byte in b"{[ \t\r\n\xef"  # \xef starts the byte order mark of UTF-8
             else torch.load(path, map_location="meta", weights_only=True)
         )
     except Exception as error:  # on a damaged file torch's unpickler may raise anything
@@ -182,14 +182,14 @@ def states_in(path: Path) -> list[tuple[str, dict[str, Any]]]:
     return list(_states(saved, "", 0))
 
 
-def parsed_epochs(text: str) -> range:
+def parse_epochs(text: str) -> range:
     """Parses `3`, `0:10` (ten epochs) or `0:100:10`.
 
     Raises:
         BadParameter: the text is none of these.
 
     Example:
-        >>> parsed_epochs("0:10"), parsed_epochs("3")
+        >>> parse_epochs("0:10"), parse_epochs("3")
         (range(0, 10), range(3, 4))
     """
     try:
@@ -208,4 +208,4 @@ def _states(value: Any, place: str, depth: int) -> list[tuple[str, dict[str, Any
     if depth > 8 or not isinstance(value, dict | list | tuple):
         return []
     entries = value.items() if isinstance(value, dict) else enumerate(value)
-    return [found for name, entry in entries for found in _states(entry, f"{place}/{name}", depth + 1)]
+    return [state for name, entry in entries for state in _states(entry, f"{place}/{name}", depth + 1)]

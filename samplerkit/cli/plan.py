@@ -8,17 +8,17 @@ from typing import Any
 
 import yaml
 
-from samplerkit.cli.opening import AsJson, ConfigPath, FromOne, NumRanks, opened
+from samplerkit.cli.opening import AsJson, ConfigPath, FromOne, NumRanks, load_run
 from samplerkit.cli.printing import Facts, counted, seconds_of, show, size_of
 from samplerkit.config.config import Config, load_config
 from samplerkit.errors import SamplerkitError
 from samplerkit.inspect.batches import BatchFigures
 from samplerkit.inspect.download_costs import FILES_IN_A_BLOCK, Downloads
 from samplerkit.inspect.plan import Plan, SourceFigures
-from samplerkit.inspect.plan import plan as planned
+from samplerkit.inspect.plan import plan as make_plan
 from samplerkit.inspect.quality.figure import shown
-from samplerkit.inspect.quality.mixing import LEAST_SAMPLES
-from samplerkit.inspect.quality.order_source import OrderSource, chooses
+from samplerkit.inspect.quality.mixing import MIN_SAMPLES
+from samplerkit.inspect.quality.order_source import OrderSource, selector_of
 from samplerkit.inspect.quality.recommend import Recommendation, recommend
 from samplerkit.inspect.tokens import TokenFigures
 from samplerkit.inspect.view import HINT, RunView, is_counted
@@ -47,42 +47,42 @@ def plan(
         ranks_per_machine: ranks that share a cache of remote files; by default all.
         samples_per_file: an estimate, for files whose samples were not counted.
     """
-    read, loader = opened(
+    loaded, loader = load_run(
         config, world, counts=False, first_world=first_world, samples_per_file=samples_per_file
     )
     if not is_counted(loader.dataset):
-        _print_what_is_known(loader, as_json=as_json)
+        _print_uncounted(loader, as_json=as_json)
         return
-    found = planned(loader, ranks_per_machine=ranks_per_machine)
-    view, recommendation = RunView.of(loader), None
-    facts = [*_facts(found)]
-    if found.batches is not None:
+    planned = make_plan(loader, ranks_per_machine=ranks_per_machine)
+    view, advised = RunView.of(loader), None
+    facts = [*_facts(planned)]
+    if planned.batches is not None:
         # No shuffle mode is recommended: a plan of batches mixes the samples itself.
-        facts += _batches(found.batches, found.num_samples)
-    elif found.num_samples >= LEAST_SAMPLES:
-        moved = (found.transfers, *found.transfers_of_parts.values())
-        is_remote = samples_per_file is not None or any(one is not None and one.is_remote for one in moved)
+        facts += _batches(planned.batches, planned.num_samples)
+    elif planned.num_samples >= MIN_SAMPLES:
+        parts = (planned.transfers, *planned.transfers_of_parts.values())
+        is_remote = samples_per_file is not None or any(one is not None and one.is_remote for one in parts)
         mode, section = view.mode, None
         advice = recommend(
             loader.dataset,
-            found.global_batch,
+            planned.global_batch,
             mixing=mixing,
             cache_files=cache_files,
             cache_samples=cache_samples,
-            lanes=(mode and mode.lanes) or max(found.lanes, found.num_ranks),
+            lanes=(mode and mode.lanes) or max(planned.lanes, planned.num_ranks),
             # Files that are fetched whole should be mixed with others while they are in the cache.
             block_files=FILES_IN_A_BLOCK if is_remote else 0,
         )
         if advice.chosen is not None:
-            section = advised(read, view.layout, advice.chosen.arguments)
+            section = advised_section(loaded, view.layout, advice.chosen.arguments)
             if section is None:
-                advice = replace(advice, chosen=None, reason=why_none(read, loader.dataset))
-        text = _in_words(advice)
-        if section is not None and (read.sampler.get_child() is not None or mode is None):
+                advice = replace(advice, chosen=None, reason=why_none(loaded, loader.dataset))
+        text = _advice_text(advice)
+        if section is not None and (loaded.sampler.get_child() is not None or mode is None):
             text += f"; write sampler: {in_yaml(section)}"
-        facts += [*_quality(found), ("advice", text)]
-        recommendation = {**advice.to_dict(), "sampler": section}
-    show({**found.to_dict(), "recommendation": recommendation}, [*facts, *_transfers(found)], as_json=as_json)
+        facts += [*_quality(planned), ("advice", text)]
+        advised = {**advice.to_dict(), "sampler": section}
+    show({**planned.to_dict(), "recommendation": advised}, [*facts, *_transfers(planned)], as_json=as_json)
 
 
 def _facts(plan: Plan) -> Facts:
@@ -95,7 +95,7 @@ def _facts(plan: Plan) -> Facts:
     yield "mode", f"{mode}: {plan.reason}"
     yield "dataset", counted(plan.num_samples, "sample") + files
     yield "epoch", counted(plan.epoch_samples, "sample") + _tail(plan)
-    yield "ranks", f"{plan.num_ranks}, {_dealt(plan)}, {plan.global_batch:,} samples a step{lanes}"
+    yield "ranks", f"{plan.num_ranks}, {_batch_sizes(plan)}, {plan.global_batch:,} samples a step{lanes}"
     yield "steps", f"{plan.steps:,} a rank{fewest}"
     yield "pads", _pads(plan)
     if plan.files_of_a_rank is not None:
@@ -105,36 +105,36 @@ def _facts(plan: Plan) -> Facts:
         yield "files", f"{least}{plan.files_of_a_rank:,} a rank{worker}{batch}"
     if plan.tokens is not None:
         yield from _tokens(plan.tokens)
-    for name, found in plan.sources.items():
-        yield "source", f"{name}: {_source(found)}"
+    for name, source in plan.sources.items():
+        yield "source", f"{name}: {_source(source)}"
     yield "start", f"{seconds_of(plan.start_seconds)} to the first batch of ids"
-    listed = f"a list of all ids would take {size_of(plan.list_bytes)} a rank"
-    yield "memory", f"{size_of(plan.order_bytes)}; {listed}"
+    list_text = f"a list of all ids would take {size_of(plan.list_bytes)} a rank"
+    yield "memory", f"{size_of(plan.order_bytes)}; {list_text}"
 
 
-def _tokens(found: TokenFigures) -> Facts:
+def _tokens(tokens: TokenFigures) -> Facts:
     """Yields facts about windows of tokens: their sizes, and where `seq_len` may change."""
-    text = f"{found.tokens_a_step:,} a step, {found.tokens_an_epoch:,} an epoch, in windows of "
-    yield "tokens", f"{text}{found.seq_len:,} and blocks of {found.block_len:,}"
-    if found.cut is not None:
-        about = "" if found.is_exact else "about "
-        yield "documents", f"{about}{100 * found.cut:.0f} % of the windows begin within one"
-    every = found.steps_to_a_change
+    text = f"{tokens.tokens_a_step:,} a step, {tokens.tokens_an_epoch:,} an epoch, in windows of "
+    yield "tokens", f"{text}{tokens.seq_len:,} and blocks of {tokens.block_len:,}"
+    if tokens.cut is not None:
+        about = "" if tokens.is_exact else "about "
+        yield "documents", f"{about}{100 * tokens.cut:.0f} % of the windows begin within one"
+    every = tokens.steps_to_a_change
     if every != 0:
         when = "at the end of an epoch alone" if every is None else f"every {counted(every, 'step')}"
         yield "seq_len", f"may change {when}"
 
 
-def _source(found: SourceFigures) -> str:
+def _source(figures: SourceFigures) -> str:
     """Describes what an epoch reads of a source, and what the run has read of it by the end of the epoch."""
-    share = found.share_of_tokens
+    share = figures.share_of_tokens
     of_tokens = "" if share is None else f", {100 * share:.1f} % of the tokens"
-    read = "" if found.tokens is None else f", {counted(found.tokens, 'token')}"
-    passes = f"{found.passes:.2f} passes{read} by the end of the epoch"
-    return f"{100 * found.share:.1f} % of the samples{of_tokens}; {passes}"
+    read = "" if figures.tokens is None else f", {counted(figures.tokens, 'token')}"
+    passes = f"{figures.passes:.2f} passes{read} by the end of the epoch"
+    return f"{100 * figures.share:.1f} % of the samples{of_tokens}; {passes}"
 
 
-def _dealt(plan: Plan) -> str:
+def _batch_sizes(plan: Plan) -> str:
     if plan.batches is None:
         return f"batches of {plan.batch_size:,}"
     sizes = f"{plan.batches.smallest:,} to {plan.batches.largest:,}, {plan.batches.mean:,.1f} on average"
@@ -189,7 +189,7 @@ def _quality(plan: Plan) -> Facts:
         yield "batch", f"{plan.global_batch:,} samples, worth {worth} if those of a file are alike"
 
 
-def _in_words(advice: Recommendation) -> str:
+def _advice_text(advice: Recommendation) -> str:
     if advice.chosen is None:
         return advice.reason
     settings = ", ".join(f"{name}: {value}" for name, value in advice.chosen.arguments.items())
@@ -203,48 +203,48 @@ def _in_words(advice: Recommendation) -> str:
 def _transfers(plan: Plan) -> Facts:
     """Yields facts about the requests and bytes that an epoch takes from the storage."""
     if plan.transfers is not None:
-        yield from _moved(plan.transfers)
+        yield from _download_facts(plan.transfers)
         return
-    for part, found in plan.transfers_of_parts.items():
-        for name, value in _moved(found):
+    for part, downloads in plan.transfers_of_parts.items():
+        for name, value in _download_facts(downloads):
             yield name, f"{part}: {value}"
-    remote = [found for found in plan.transfers_of_parts.values() if found.is_remote]
+    remote = [downloads for downloads in plan.transfers_of_parts.values() if downloads.is_remote]
     if len(remote) > 1:
         yield "total", _total(remote)
 
 
 def _total(parts: Sequence[Downloads]) -> str:
     """Sums up the requests of all remote parts, by the way in which they are read."""
-    about = "" if all(found.is_counted for found in parts) else "about "
-    asked = [
-        counted(sum(found.taken.requests for found in parts if found.way == way), what)
-        for way, what in (("whole", "download"), ("ranges", "request"))
-        if any(found.way == way for found in parts)
+    about = "" if all(part.is_counted for part in parts) else "about "
+    requests = [
+        counted(sum(part.actual.requests for part in parts if part.way == kind), noun)
+        for kind, noun in (("whole", "download"), ("ranges", "request"))
+        if any(part.way == kind for part in parts)
     ]
-    is_known = all(found.num_bytes is not None for found in parts)
-    amount = f", {size_of(sum(found.taken.bytes for found in parts))}" if is_known else ""
-    return f"{about}{' and '.join(asked)}{amount} an epoch"
+    is_known = all(part.num_bytes is not None for part in parts)
+    amount = f", {size_of(sum(part.actual.bytes for part in parts))}" if is_known else ""
+    return f"{about}{' and '.join(requests)}{amount} an epoch"
 
 
-def _moved(found: Downloads) -> Facts:
-    size = "" if found.num_bytes is None else f", {size_of(found.num_bytes)}"
-    kept = "" if found.cached_files is None else f", of which the cache holds {found.cached_files:,}"
-    where = "remote " if found.is_remote else ""
-    yield "storage", f"{counted(found.num_files, f'{where}file')}{size}{kept}"
-    about = "" if found.is_counted else "about "
-    for way, costs in (("whole", found.whole), ("ranges", found.ranges)):
-        if costs is not None and (found.is_remote or way == found.way):
-            amount = "" if found.num_bytes is None else f" and {size_of(costs.bytes)}"
-            taken = "; this is what it does" if found.ranges is not None and way == found.way else ""
-            what = counted(costs.requests, "download" if way == "whole" else "request")
-            yield way, f"{about}{what}{amount} an epoch{taken}"
-    if found.unknown:
-        yield "unknown", found.unknown
-    if found.advice:
-        yield "costly", found.advice
+def _download_facts(fetch: Downloads) -> Facts:
+    size = "" if fetch.num_bytes is None else f", {size_of(fetch.num_bytes)}"
+    cache = "" if fetch.cached_files is None else f", of which the cache holds {fetch.cached_files:,}"
+    where = "remote " if fetch.is_remote else ""
+    yield "storage", f"{counted(fetch.num_files, f'{where}file')}{size}{cache}"
+    about = "" if fetch.is_counted else "about "
+    for kind, costs in (("whole", fetch.whole), ("ranges", fetch.ranges)):
+        if costs is not None and (fetch.is_remote or kind == fetch.way):
+            amount = "" if fetch.num_bytes is None else f" and {size_of(costs.bytes)}"
+            note = "; this is what it does" if fetch.ranges is not None and kind == fetch.way else ""
+            count = counted(costs.requests, "download" if kind == "whole" else "request")
+            yield kind, f"{about}{count}{amount} an epoch{note}"
+    if fetch.unknown:
+        yield "unknown", fetch.unknown
+    if fetch.advice:
+        yield "costly", fetch.advice
 
 
-def _print_what_is_known(loader: Loader, *, as_json: bool) -> None:
+def _print_uncounted(loader: Loader, *, as_json: bool) -> None:
     """Prints what can be planned without the number of samples, and what cannot."""
     unknown = (
         "samples, steps, mixing, requests and bytes: to count the samples all files would have to be fetched"
@@ -252,28 +252,28 @@ def _print_what_is_known(loader: Loader, *, as_json: bool) -> None:
     hint = f"{HINT}; or guess: --samples-per-file 1000"
     view = RunView.of(loader)
     files = len(getattr(loader.dataset, "files", ())) or None
-    known = {"num_files": files, "num_ranks": view.num_ranks, "batch_size": view.batch_size}
-    what = "remote files" if files is None else counted(files, "remote file")
+    figures = {"num_files": files, "num_ranks": view.num_ranks, "batch_size": view.batch_size}
+    file_count = "remote files" if files is None else counted(files, "remote file")
     dealt = f"batches of {view.batch_size:,}" if view.recipe is None else "a batch of a plan each"
-    facts = [("dataset", f"{what}, not counted"), ("ranks", f"{view.num_ranks}, {dealt}")]
+    facts = [("dataset", f"{file_count}, not counted"), ("ranks", f"{view.num_ranks}, {dealt}")]
     rest = {"unknown": unknown, "hint": hint}
-    show({**known, **rest}, [*facts, *rest.items()], as_json=as_json)
+    show({**figures, **rest}, [*facts, *rest.items()], as_json=as_json)
 
 
 def _tail(plan: Plan) -> str:
     if plan.tail == "drop":
-        what = "" if plan.batches is None else " batches"
-        return f", {plan.dropped:,}{what} dropped by tail drop"
+        noun = "" if plan.batches is None else " batches"
+        return f", {plan.dropped:,}{noun} dropped by tail drop"
     return f", tail {plan.tail}"
 
 
-def advised(config: Config, layout: Layout, mode: dict[str, Any]) -> dict[str, Any] | None:
+def advised_section(config: Config, layout: Layout, mode: dict[str, Any]) -> dict[str, Any] | None:
     """Returns the sampler section that reads the same samples in a recommended mode.
 
     Returns:
         The section; None if no mode can replace the chain without reading other samples.
     """
-    if chooses(config.sampler, len(layout)) is not None:
+    if selector_of(config.sampler, len(layout)) is not None:
         return None
     section = _section(config.to_dict()["sampler"], mode)
     try:
@@ -285,12 +285,12 @@ def advised(config: Config, layout: Layout, mode: dict[str, Any]) -> dict[str, A
 
 def why_none(config: Config, dataset: Any) -> str:
     """Explains why no mode is recommended for a chain."""
-    choosing = chooses(config.sampler, len(Layout.of(dataset)))
-    if choosing is None:
+    chooser = selector_of(config.sampler, len(Layout.of(dataset)))
+    if chooser is None:
         return "none that reads the same samples as this chain"
     is_shuffled = OrderSource.of(config.sampler, dataset, None).is_shuffled
     return (
-        f"none: {type(choosing).__name__} chooses the samples, and a shuffle mode in its place would read "
+        f"none: {type(chooser).__name__} chooses the samples, and a shuffle mode in its place would read "
         "others; "
         + ("they are already fully shuffled" if is_shuffled else "to mix them, put a random sampler over it")
     )
@@ -313,8 +313,8 @@ def _section(sampler: dict[str, Any], mode: dict[str, Any]) -> dict[str, Any]:
     while "child" in links[-1]:
         links.append(links[-1]["child"])
     kinds = {link["kind"]: link for link in reversed(links)}
-    holder = kinds.get("distributed") or kinds.get("random") or {"kind": "random"}
-    kept = {name: value for name, value in holder.items() if name not in ("child", "shuffle", "partial_size")}
-    if mode["shuffle"] == "false" and kept["kind"] == "random":
+    link = kinds.get("distributed") or kinds.get("random") or {"kind": "random"}
+    rest = {name: value for name, value in link.items() if name not in ("child", "shuffle", "partial_size")}
+    if mode["shuffle"] == "false" and rest["kind"] == "random":
         return {"kind": "sequential"}
-    return {**kept, **mode}
+    return {**rest, **mode}

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from samplerkit.cli.opening import AsJson, FromZero, NumRanks, opened
+from samplerkit.cli.opening import AsJson, FromZero, NumRanks, load_run
 from samplerkit.cli.printing import show, writing
 from samplerkit.inspect.pictures.explorer import Settings, page_of
 from samplerkit.inspect.pictures.picture import draw
@@ -48,10 +48,10 @@ def plot(
         raise typer.BadParameter("names a config twice", param_hint="CONFIG")
     # The bytes of a name may not be valid text, which no font could show.
     names = [name.encode(errors="backslashreplace").decode() for name in names]
-    views = {name: RunView.of(opened(path, world)[1]) for name, path in zip(names, configs, strict=True)}
+    views = {name: RunView.of(load_run(path, world)[1]) for name, path in zip(names, configs, strict=True)}
     if output is None:
-        with tempfile.NamedTemporaryFile(prefix="samplerkit-", suffix=".html", delete=False) as made:
-            output = Path(made.name)
+        with tempfile.NamedTemporaryFile(prefix="samplerkit-", suffix=".html", delete=False) as file:
+            output = Path(file.name)
     with writing("--output"):
         if open_page:
             (view,) = views.values()
@@ -67,5 +67,5 @@ def plot(
 
 def _has_display() -> bool:
     """Returns whether a graphical browser can open; a text browser would take the terminal and not draw."""
-    named = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")
-    return sys.platform in {"darwin", "win32"} or any(os.environ.get(name) for name in named)
+    variables = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")
+    return sys.platform in {"darwin", "win32"} or any(os.environ.get(name) for name in variables)

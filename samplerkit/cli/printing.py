@@ -14,9 +14,9 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from samplerkit.storage.threads import Progress as Told
+from samplerkit.storage.threads import Progress as ReportProgress
 
-_LEAST_WIDTH = 60
+_MIN_WIDTH = 60
 """Narrower terminals wrap lines themselves; Rich would split numbers, or print nothing."""
 
 Facts = Iterable[tuple[str, str]]
@@ -60,29 +60,29 @@ def show(value: Any, *parts: str | PrintedTable | Facts, as_json: bool) -> None:
             _print(grid)
 
 
-def print_table(given: PrintedTable) -> None:
+def print_table(content: PrintedTable) -> None:
     """Prints a table of numbers."""
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
-    for number, name in enumerate(given.columns):
-        is_words = number >= len(given.columns) - given.left
-        table.add_column(escape(name), justify="left" if is_words else "right", overflow="fold")
-    for row in given.rows[: given.most]:
+    for number, name in enumerate(content.columns):
+        is_text = number >= len(content.columns) - content.left
+        table.add_column(escape(name), justify="left" if is_text else "right", overflow="fold")
+    for row in content.rows[: content.most]:
         table.add_row(*(escape(str(entry)) for entry in row))
     _print(table)
-    if given.most is not None and len(given.rows) > given.most:
-        typer.echo(f"and {len(given.rows) - given.most:,} more; --json lists all")
+    if content.most is not None and len(content.rows) > content.most:
+        typer.echo(f"and {len(content.rows) - content.most:,} more; --json lists all")
 
 
 @contextmanager
-def progress() -> Iterator[Told]:
+def progress() -> Iterator[ReportProgress]:
     """Shows a progress bar on standard error, if that is a terminal."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=None)
 
-        def report(what: str, done: int, total: int) -> None:
-            bar.update(task, description=what, completed=done, total=total)
+        def report(name: str, done: int, total: int) -> None:
+            bar.update(task, description=name, completed=done, total=total)
 
         yield report
 
@@ -99,7 +99,7 @@ def writing(option: str) -> Iterator[None]:
 def _print(table: Table) -> None:
     # A new console looks up the width, the terminal and NO_COLOR again.
     console = Console(highlight=False)
-    console.width = max(console.width, _LEAST_WIDTH)
+    console.width = max(console.width, _MIN_WIDTH)
     if console.is_terminal:
         console.print(table)
         return

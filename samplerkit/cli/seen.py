@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from samplerkit.cli.opening import AsJson, ConfigPath, FromZero, NumRanks, opened, state_in, states_in
+from samplerkit.cli.opening import AsJson, ConfigPath, FromZero, NumRanks, load_run, state_in, states_in
 from samplerkit.cli.printing import Facts, PrintedTable, counted, progress, show, writing
 from samplerkit.cli.when import times_read
 from samplerkit.errors import ArgumentValueError, SamplerkitError
@@ -22,8 +22,8 @@ from samplerkit.storage.atomic import atomic
 from samplerkit.storage.files.packages import extra
 
 _COLUMNS = ("epoch", "rank", "step", "place", "position")
-_MOST_ROWS = 20
-_WRITTEN_AT_ONCE = 1 << 20
+_MAX_ROWS = 20
+_CHUNK = 1 << 20
 
 
 def seen(
@@ -55,7 +55,7 @@ def seen(
         raise typer.BadParameter("must end with .npy or .parquet", param_hint="--out")
     if sample is not None and document is not None:
         raise typer.BadParameter("say one of the two", param_hint="--sample or --document")
-    loader = opened(config, world, state)[1]
+    loader = load_run(config, world, state)[1]
     history = loader.history()
     history = history if since is None else history.since(state_in(since))
     result: dict[str, Any] = {
@@ -69,31 +69,29 @@ def seen(
     facts = [("read", read), ("order", loader.fingerprint)]
     columns: Sequence[str] = ("epoch", "epochs", "from", "to")
     rows: list[tuple[object, ...]] = [
-        (one.epoch, one.epochs, one.begin, "the end" if one.end < 0 else one.end)
-        for one in history.past.stretches
+        (span.epoch, span.epochs, span.begin, "the end" if span.end < 0 else span.end)
+        for span in history.past.stretches
     ]
     if sample is not None or document is not None:
         result |= {"sample": sample} if document is None else {"document": document, "file": file}
         columns = _COLUMNS if document is None else (*_COLUMNS, "first", "tokens")
-        found = [
+        occurrences = [
             time
             for epoch, begin, end in history.parts
             for _, times in times_read(loader, epoch, sample, document, file, begin)
             for time in times
             if time["position"] < end and not time["is_pad"]
         ]
-        result["times"] = [{name: time[name] for name in (*columns, "is_pad")} for time in found]
-        rows = [tuple(time[name] for name in columns) for time in found]
+        result["times"] = [{name: time[name] for name in (*columns, "is_pad")} for time in occurrences]
+        rows = [tuple(time[name] for name in columns) for time in occurrences]
     if part is not None:
-        result["part"] = of = _of_part(loader, history, part)
-        facts.append((part, f"{counted(of['read'], 'sample')}, {of['passes']:.3f} passes"))
+        result["part"] = part_reads = _of_part(loader, history, part)
+        facts.append((part, f"{counted(part_reads['read'], 'sample')}, {part_reads['passes']:.3f} passes"))
     if out is not None:
         _write(history, out)
         result["out"] = str(out)
     nothing = "never" if "times" in result else "nothing"
-    show(
-        result, facts, "", PrintedTable(columns, rows, most=_MOST_ROWS) if rows else nothing, as_json=as_json
-    )
+    show(result, facts, "", PrintedTable(columns, rows, most=_MAX_ROWS) if rows else nothing, as_json=as_json)
 
 
 def _of_part(loader: Loader, history: History, name: str) -> dict[str, Any]:
@@ -117,8 +115,8 @@ def _write(history: History, path: Path) -> None:
             arrow = extra("pyarrow", "parquet")
             schema = arrow.schema([("id", arrow.int64())])
             writer = extra("pyarrow.parquet", "parquet").ParquetWriter(file, schema)
-        for number, ids in enumerate(history.chunks(_WRITTEN_AT_ONCE)):
-            report("samples", number * _WRITTEN_AT_ONCE, len(history))
+        for number, ids in enumerate(history.chunks(_CHUNK)):
+            report("samples", number * _CHUNK, len(history))
             if writer is None:
                 file.write(ids.astype("<i8").tobytes())
             else:
@@ -139,16 +137,16 @@ def state(
         file: a checkpoint, JSON or from torch.save.
         config: a config that the state must fit.
     """
-    loader = None if config is None else opened(config, world)[1]
-    found = states_in(file)
-    states = [_looked_at(place, saved, loader) for place, saved in found]
+    loader = None if config is None else load_run(config, world)[1]
+    saved_states = states_in(file)
+    states = [_verified(place, saved, loader) for place, saved in saved_states]
     parts: list[str | Facts] = []
-    for one in states:
-        facts = [(name, _shown(name, value)) for name, value in one.items() if name != "problem"]
+    for entry in states:
+        facts = [(name, _shown(name, value)) for name, value in entry.items() if name != "problem"]
         parts += ["", facts] if parts else [facts]
     show({"file": str(file), "states": states}, *parts, as_json=as_json)
-    problems = [f"{one['place']}: {one['problem']}" for one in states if one["problem"]]
-    if not found:
+    problems = [f"{entry['place']}: {entry['problem']}" for entry in states if entry["problem"]]
+    if not saved_states:
         problems = ["holds no state of a samplerkit loader; save loader.state_dict()"]
     for problem in problems:
         typer.echo(f"samplerkit: {file}: {problem}", err=True)
@@ -156,14 +154,14 @@ def state(
         raise typer.Exit(1)
 
 
-def _looked_at(place: str, saved: dict[str, Any], loader: Loader | None) -> dict[str, Any]:
+def _verified(place: str, saved: dict[str, Any], loader: Loader | None) -> dict[str, Any]:
     problem = None
     result: dict[str, Any] = {"place": place}
     try:
-        read = State.from_dict(saved)
+        loaded = State.from_dict(saved)
     except SamplerkitError as error:
         return {**result, "verdict": "damaged, or of another version", "problem": str(error)}
-    result |= {"order": read.fingerprint, **asdict(read), "seed": list(read.seed)}
+    result |= {"order": loaded.fingerprint, **asdict(loaded), "seed": list(loaded.seed)}
     verdict = "whole: the checksum fits"
     if loader is not None:
         try:

@@ -10,10 +10,10 @@ from typing import Annotated, Any, final
 
 import typer
 
-from samplerkit.cli.opening import AsJson, ConfigPath, FromOne, FromZero, ManyPaths, imported
+from samplerkit.cli.opening import AsJson, ConfigPath, FromOne, FromZero, ManyPaths, import_function
 from samplerkit.cli.printing import counted, progress, show
 from samplerkit.config.config import load_config
-from samplerkit.config.datasets import placed
+from samplerkit.config.datasets import with_layout
 from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.loading.compute_lengths import compute_lengths
 from samplerkit.order import arguments
@@ -65,29 +65,29 @@ def index(
             problem, hint = f"is an option for tar shards, not for {files}", "leave it out"
             raise ArgumentValueError(wrong, problem, given[wrong], hint=hint)
         make = JsonlDataset if jsonl else partial(TfRecordDataset, records="bytes")
-        _index_records(make, urls, out, what="sample" if jsonl else "record", as_json=as_json)
+        _index_records(make, urls, out, noun="sample" if jsonl else "record", as_json=as_json)
         return
     with progress() as report:
-        found = index_shards(
+        indexed = index_shards(
             urls, out=out, upload=upload, checksums=checksums, threads=jobs, lengths=lengths, progress=report
         )
-    flaws = [{"archive": f.archive, "offset": f.offset, "reason": f.reason} for f in found.flaws]
-    sizes = {"shards": found.num_shards, "samples": found.num_samples, "files": found.num_files}
-    event = {**sizes, "made": found.num_made, "lengths": found.lengths}
-    number = counted(found.num_shards, "shard")
-    text = f"{found.num_samples} samples of {found.num_files} files in {number}"
-    show({**event, "flaw_count": found.num_flaws, "flaws": flaws}, text, as_json=as_json)
+    flaws = [{"archive": f.archive, "offset": f.offset, "reason": f.reason} for f in indexed.flaws]
+    sizes = {"shards": indexed.num_shards, "samples": indexed.num_samples, "files": indexed.num_files}
+    event = {**sizes, "made": indexed.num_made, "lengths": indexed.lengths}
+    number = counted(indexed.num_shards, "shard")
+    text = f"{indexed.num_samples} samples of {indexed.num_files} files in {number}"
+    show({**event, "flaw_count": indexed.num_flaws, "flaws": flaws}, text, as_json=as_json)
     if not as_json:
-        for flaw in found.flaws[:SHOWN]:
+        for flaw in indexed.flaws[:SHOWN]:
             typer.echo(f"{flaw.archive}: {flaw.problem}", err=True)
-        if found.num_flaws > SHOWN:
-            typer.echo(f"and {found.num_flaws - SHOWN} more", err=True)
-    if found.num_flaws:
+        if indexed.num_flaws > SHOWN:
+            typer.echo(f"and {indexed.num_flaws - SHOWN} more", err=True)
+    if indexed.num_flaws:
         raise typer.Exit(1)
 
 
 def _index_records(
-    make: Callable[..., Any], urls: list[str], out: Path | None, *, what: str, as_json: bool
+    make: Callable[..., Any], urls: list[str], out: Path | None, *, noun: str, as_json: bool
 ) -> None:
     with (
         progress() as report,
@@ -95,7 +95,7 @@ def _index_records(
     ):
         count = files.save_indexes(out)
     number = len(files.files)
-    text = f"{counted(count, what)} in {counted(number, 'file')}"
+    text = f"{counted(count, noun)} in {counted(number, 'file')}"
     show({"files": number, "samples": count}, text, as_json=as_json)
 
 
@@ -138,8 +138,8 @@ def pack(
     text = f"{packed.num_samples} samples of {packed.num_files} files in {number}"
     show({"shards": packed.paths, **sizes, "left_out": packed.left_out}, text, as_json=as_json)
     if packed.left_out and not as_json:
-        named = ", ".join(packed.left_out[:SHOWN]) + (", ..." if len(packed.left_out) > SHOWN else "")
-        typer.echo(f"left out, for they are hidden or have no extension: {named}", err=True)
+        names = ", ".join(packed.left_out[:SHOWN]) + (", ..." if len(packed.left_out) > SHOWN else "")
+        typer.echo(f"left out, for they are hidden or have no extension: {names}", err=True)
 
 
 def catalogue(
@@ -156,9 +156,9 @@ def catalogue(
         jobs: files that are examined in parallel.
     """
     with progress() as report:
-        found = make_catalogue(files, str(out), reader, threads=jobs, progress=report)
-    sizes = {"files": found.num_files, "samples": int(found.samples.sum()), "bytes": out.stat().st_size}
-    number = counted(found.num_files, "file")
+        result = make_catalogue(files, str(out), reader, threads=jobs, progress=report)
+    sizes = {"files": result.num_files, "samples": int(result.samples.sum()), "bytes": out.stat().st_size}
+    number = counted(result.num_files, "file")
     text = f"{out}: {sizes['samples']} samples in {number}, {sizes['bytes']:,} bytes"
     show({"out": str(out), **sizes}, text, as_json=as_json)
 
@@ -181,16 +181,16 @@ def lengths(
     """
     if field is not None and function is not None:
         raise typer.BadParameter("conflicts with --field; give one of the two", param_hint="--function")
-    dataset = placed(None, load_config(config, check_quality=False).dataset)
-    measure: Any = FieldLength(field) if function is None else imported(function)
+    dataset = with_layout(None, load_config(config, check_quality=False).dataset)
+    measure: Any = FieldLength(field) if function is None else import_function(function)
     with progress() as report:
-        found = compute_lengths(dataset, measure, out, num_workers=workers, progress=report)
+        values = compute_lengths(dataset, measure, out, num_workers=workers, progress=report)
     shortest, longest, mean = (
-        (int(found.min()), int(found.max()), float(found.mean())) if found.size else (0, 0, 0.0)
+        (int(values.min()), int(values.max()), float(values.mean())) if values.size else (0, 0, 0.0)
     )
-    figures = {"samples": len(found), "shortest": shortest, "longest": longest, "mean": mean}
+    figures = {"samples": len(values), "shortest": shortest, "longest": longest, "mean": mean}
     extent = f"{shortest:,} to {longest:,} long, {mean:,.1f} on average"
-    text = f"{out}: {counted(len(found), 'sample')}, {extent}"
+    text = f"{out}: {counted(len(values), 'sample')}, {extent}"
     show({"out": str(out), **figures}, text, as_json=as_json)
 
 
@@ -221,7 +221,7 @@ class FieldLength:
         if hasattr(value, "__index__") and not getattr(value, "ndim", 0):
             return arguments.integer("field", value)
         if isinstance(value, Mapping) or not hasattr(value, "__len__"):
-            raise DatasetError("field", "has no length", value, hint=_named(sample))
+            raise DatasetError("field", "has no length", value, hint=_fields_hint(sample))
         return len(value)
 
     def _field(self, sample: Any) -> Any:
@@ -230,10 +230,10 @@ class FieldLength:
             return sample[name]
         if isinstance(sample, tuple | list) and name.isdecimal() and int(name) < len(sample):
             return sample[int(name)]
-        raise DatasetError("field", "is not in the sample", name, hint=_named(sample))
+        raise DatasetError("field", "is not in the sample", name, hint=_fields_hint(sample))
 
 
-def _named(sample: Any) -> str:
+def _fields_hint(sample: Any) -> str:
     """Returns a hint with the fields of a sample."""
     if isinstance(sample, Mapping):
         return f"there are {', '.join(sorted(map(str, sample)))}"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import typer
 
-from samplerkit.cli.opening import AsJson, ConfigPath, FromZero, NumRanks, StatePath, opened, parsed_epochs
+from samplerkit.cli.opening import AsJson, ConfigPath, FromZero, NumRanks, StatePath, load_run, parse_epochs
 from samplerkit.cli.printing import Facts, PrintedTable, counted, show
 from samplerkit.inspect.time_machine import BatchRead, StepRead, when_document
 from samplerkit.inspect.time_machine import at as read_at
@@ -17,9 +17,9 @@ from samplerkit.inspect.view import RunView
 from samplerkit.order.dataset_protocol import file_number
 from samplerkit.order.typing import Ids
 
-_MOST_FILES = 12
-_MOST_IDS = 64
-_MOST_SPANS = 24
+_MAX_FILES = 12
+_MAX_IDS = 64
+_MAX_SPANS = 24
 
 
 def at(
@@ -38,7 +38,7 @@ def at(
         step: the step, from 0.
         rank: the rank, from 0.
     """
-    read = read_at(opened(config, world, state)[1], epoch, step, rank)
+    read = read_at(load_run(config, world, state)[1], epoch, step, rank)
     parts: list[str | PrintedTable] = []
     if read.spans is not None and read.batch is None:
         parts = ["", _spans(read)]
@@ -62,24 +62,24 @@ def _facts(read: StepRead) -> Facts:
         yield "samples", counted(len(read.ids), "sample") + among
         if read.tokens is not None:
             yield "tokens", f"{read.tokens:,}{_of_documents(read)}"
-    yield "ids", _listed(read.ids)
+    yield "ids", _list_ids(read.ids)
     if read.batch is None and pads:
-        yield "pads", _listed(read.ids[read.pads])
+        yield "pads", _list_ids(read.ids[read.pads])
 
 
 def _of_documents(read: StepRead) -> str:
-    found = {(file, document) for of in read.spans or () for file, document, _, _ in of}
-    return "" if (not found or (0, None) in found) else f" of {counted(len(found), 'document')}"
+    documents = {(file, document) for spans in read.spans or () for file, document, _, _ in spans}
+    return "" if (not documents or (0, None) in documents) else f" of {counted(len(documents), 'document')}"
 
 
 def _spans(read: StepRead) -> PrintedTable:
     """Returns a table of the documents in each window."""
     rows = [
         (id, file, "" if document is None else document, first, count)
-        for id, of in zip(read.ids.tolist(), read.spans or (), strict=True)
-        for file, document, first, count in of
+        for id, spans in zip(read.ids.tolist(), read.spans or (), strict=True)
+        for file, document, first, count in spans
     ]
-    return PrintedTable(("window", "file", "document", "first", "tokens"), rows, most=_MOST_SPANS)
+    return PrintedTable(("window", "file", "document", "first", "tokens"), rows, most=_MAX_SPANS)
 
 
 def _of_batch(batch: BatchRead, among: str) -> Facts:
@@ -95,9 +95,9 @@ def _of_batch(batch: BatchRead, among: str) -> Facts:
     yield "tokens", f"{batch.tokens:,} of this rank, {batch.step_tokens:,} of all ranks in this step"
 
 
-def _listed(ids: Ids) -> str:
-    more = f" and {len(ids) - _MOST_IDS} more; --json lists all" if len(ids) > _MOST_IDS else ""
-    return " ".join(map(str, ids[:_MOST_IDS].tolist())) + more
+def _list_ids(ids: Ids) -> str:
+    more = f" and {len(ids) - _MAX_IDS} more; --json lists all" if len(ids) > _MAX_IDS else ""
+    return " ".join(map(str, ids[:_MAX_IDS].tolist())) + more
 
 
 def _files(read: Ids, names: tuple[str, ...] | None) -> PrintedTable:
@@ -108,10 +108,10 @@ def _files(read: Ids, names: tuple[str, ...] | None) -> PrintedTable:
         (file, count, *([names[file]] if names else []))
         for file, count in zip(files[order], counts[order], strict=True)
     ]
-    return PrintedTable(columns, rows, left=len(columns) - 2, most=_MOST_FILES)
+    return PrintedTable(columns, rows, left=len(columns) - 2, most=_MAX_FILES)
 
 
-_MOST_TIMES = 20
+_MAX_TIMES = 20
 
 
 def when(
@@ -136,16 +136,16 @@ def when(
         raise typer.BadParameter("say one of the two", param_hint="--sample or --document")
     if document is None and file is not None:
         raise typer.BadParameter("goes with --document", param_hint="--file")
-    wanted, name = parsed_epochs(epochs), file or "0"
-    view = RunView.of(opened(config, world, state)[1])
+    selected, name = parse_epochs(epochs), file or "0"
+    view = RunView.of(load_run(config, world, state)[1])
     layout, names = view.layout, view.layout.names or ()
     number = int(name) if name.isdecimal() else file_number(layout, name)
-    found = times_read(view, wanted, sample, document, number)
-    asked: dict[str, Any] = {"sample": sample}
+    results = times_read(view, selected, sample, document, number)
+    query: dict[str, Any] = {"sample": sample}
     keys: tuple[str, ...] = ("rank", "step", "place", "position")
     columns = keys if view.recipe is None else (*keys[:3], "batch")
     if sample is None:
-        asked = {"document": document, "file": number}
+        query = {"document": document, "file": number}
         keys = columns = (*keys[:3], "window", "first", "tokens")
         facts = [("document", f"{document:,} of file {number}{f', {names[number]}' if names else ''}")]
     else:
@@ -154,19 +154,17 @@ def when(
             number = int(layout.file_of([sample])[0])  # type: ignore[arg-type]  # a list is an array to numpy
             facts.append(("file", f"{number}, {names[number]}" if names else str(number)))
     rows: list[tuple[object, ...]] = []
-    for epoch, (one, times) in zip(wanted, found, strict=True):
-        rows += [
-            (epoch, *(time[key] for key in keys), "pad" * time["is_pad"]) for time in times[:_MOST_TIMES]
-        ]
-        if len(times) > _MOST_TIMES:
-            more = f"and {len(times) - _MOST_TIMES} more times; --json lists all"
+    for epoch, (entry, times) in zip(selected, results, strict=True):
+        rows += [(epoch, *(time[key] for key in keys), "pad" * time["is_pad"]) for time in times[:_MAX_TIMES]]
+        if len(times) > _MAX_TIMES:
+            more = f"and {len(times) - _MAX_TIMES} more times; --json lists all"
             rows.append((epoch, *[""] * len(keys), more))
         elif not times:
-            rows.append((epoch, *_unread(one)))
-    result = {**asked, "num_ranks": view.num_ranks, "fingerprint": view.fingerprint}
+            rows.append((epoch, *_unread(entry)))
+    result = {**query, "num_ranks": view.num_ranks, "fingerprint": view.fingerprint}
     facts += [("order", view.fingerprint), ("ranks", str(view.num_ranks))]
     table = PrintedTable(("epoch", *columns, "note"), rows, left=1)
-    show({**result, "epochs": [one for one, _ in found]}, facts, "", table, as_json=as_json)
+    show({**result, "epochs": [entry for entry, _ in results]}, facts, "", table, as_json=as_json)
 
 
 def times_read(
@@ -192,17 +190,17 @@ def times_read(
         the document, is read.
     """
     if document is None:
-        of_sample = [asdict(one) for one in read_when(source, sample or 0, epochs, start=start)]
-        return [(one, one["occurrences"]) for one in of_sample]
-    found = when_document(source, document, epochs, file=file, start=start)
-    of_document = [[asdict(part) for part in parts] for parts in found]
+        of_sample = [asdict(result) for result in read_when(source, sample or 0, epochs, start=start)]
+        return [(result, result["occurrences"]) for result in of_sample]
+    by_epoch = when_document(source, document, epochs, file=file, start=start)
+    of_document = [[asdict(part) for part in parts] for parts in by_epoch]
     return [(parts, [{**part["read"], **part} for part in parts]) for parts in of_document]
 
 
-def _unread(one: Any) -> tuple[object, ...]:
+def _unread(entry: Any) -> tuple[object, ...]:
     """Returns a table row that says why a sample or a document is not read in an epoch."""
-    if isinstance(one, list):
+    if isinstance(entry, list):
         return "-", "-", "-", "", "", "", "not read: empty, left out, or dropped by the tail"
-    if not one["unread"]:
+    if not entry["unread"]:
         return "-", "-", "-", "", "not drawn"
-    return "-", "-", "-", one["unread"][0], "not read: the tail drops it, or it lies before the start"
+    return "-", "-", "-", entry["unread"][0], "not read: the tail drops it, or it lies before the start"

@@ -51,13 +51,13 @@ def use_loader(trainer: Any, loader: Loader) -> None:
 
     run_epoch = trainer._run_epoch
 
-    def run_what_is_left(*, epoch: int, steps_in_epoch: int, **options: Any) -> None:
+    def run_rest_of_epoch(*, epoch: int, steps_in_epoch: int, **options: Any) -> None:
         # The Trainer updates the model after the last batch of an epoch, which it finds by counting batches.
-        left = steps_in_epoch - read_before.get(epoch, 0)
-        options["num_update_steps_per_epoch"] = -(-left // trainer.args.gradient_accumulation_steps)
-        run_epoch(epoch=epoch, steps_in_epoch=left, **options)
+        remaining = steps_in_epoch - read_before.get(epoch, 0)
+        options["num_update_steps_per_epoch"] = -(-remaining // trainer.args.gradient_accumulation_steps)
+        run_epoch(epoch=epoch, steps_in_epoch=remaining, **options)
 
     trainer.args.ignore_data_skip = True
     trainer.get_train_dataloader = lambda: loader
-    trainer._run_epoch = run_what_is_left
+    trainer._run_epoch = run_rest_of_epoch
     trainer.add_callback(KeepLoader())

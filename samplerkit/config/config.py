@@ -14,11 +14,11 @@ from typing import Any, final
 import torch.utils.data
 
 from samplerkit.batches.recipe import BatchRecipe
-from samplerkit.config.datasets import DATASETS, placed
-from samplerkit.config.derive import Made
+from samplerkit.config.datasets import DATASETS, with_layout
+from samplerkit.config.derive import Parsed
 from samplerkit.config.error_messages import from_constructor, require_mapping, unknown_key
 from samplerkit.config.loader import LOADER, LoaderOptions
-from samplerkit.config.quality import SECTION, MinQuality, asks_samples, read_min_quality
+from samplerkit.config.quality import SECTION, MinQuality, needs_samples, read_min_quality
 from samplerkit.config.reading import Folder, parse, plain, text_and_folder
 from samplerkit.config.registry import SAMPLERS, read_batches, require_one_size
 from samplerkit.config.schema import json_schema
@@ -35,7 +35,7 @@ from samplerkit.order.layout import Layout
 from samplerkit.samplers.base import Sampler
 from samplerkit.storage.urls import shown
 
-_SECTIONS: Mapping[str, Callable[[Any, str, Folder], Made]] = {
+_SECTIONS: Mapping[str, Callable[[Any, str, Folder], Parsed]] = {
     "dataset": DATASETS.read,
     "sampler": SAMPLERS.read,
     "loader": LOADER.read,
@@ -97,7 +97,7 @@ class Config:
         if not isinstance(text, str):
             # The value is not shown: it has no keys by which private parts could be recognized.
             raise ConfigError("config", "must be a string of YAML", hint="use load_config for the rest")
-        return _built(parse(text), Path())
+        return _build(parse(text), Path())
 
     @staticmethod
     def json_schema() -> dict[str, Any]:
@@ -129,11 +129,11 @@ class Config:
             [['a', 'b'], ['c']]
         """
         options = self.loader.of_torch()
-        joined = self._placed(dataset, world, self.loader.batch_size)
-        sampler = TorchSampler(self.sampler, joined, world)
-        batches = TorchBatchSampler(sampler, drop_last=options.pop("drop_last"), **self._dealt)
+        placed = self._checked_dataset(dataset, world, self.loader.batch_size)
+        sampler = TorchSampler(self.sampler, placed, world)
+        batches = TorchBatchSampler(sampler, drop_last=options.pop("drop_last"), **self._batching)
         del options["batch_size"]
-        read = joined if dataset is None else dataset
+        read = placed if dataset is None else dataset
         return torch.utils.data.DataLoader(read, batch_sampler=batches, collate_fn=batch_of, **options)
 
     def make_loader(self, dataset: Any = None, world: World | None = None, **options: Any) -> Loader:
@@ -154,8 +154,8 @@ class Config:
         """
         entries = self.loader.of_ours()
         size = options.get("batch_size") or entries.pop("batch_size")
-        given = {**entries, **({} if {"batch_size", "batches"} & {*options} else self._dealt), **options}
-        return Loader(self._placed(dataset, world, size), self.sampler, world=world, **given)
+        given = {**entries, **({} if {"batch_size", "batches"} & {*options} else self._batching), **options}
+        return Loader(self._checked_dataset(dataset, world, size), self.sampler, world=world, **given)
 
     def check_quality(self, dataset: Any = None, world: World | None = None) -> list[Figure]:
         """Compares the order with `min_quality`, as `load_config` and `make_loader` do.
@@ -177,8 +177,8 @@ class Config:
         """
         if dataset is None and self.dataset is None:
             raise ConfigError("dataset", "is missing", hint="give one, or write a dataset section")
-        drawn = self.dataset if dataset is None else placed(dataset, self.dataset)
-        return self._figures(drawn, world, self.loader.batch_size)
+        source = self.dataset if dataset is None else with_layout(dataset, self.dataset)
+        return self._figures(source, world, self.loader.batch_size)
 
     def check_order(self, dataset: Any = None, world: World | None = None) -> None:
         """Builds the order once, from the sizes of files (for `pk`, from labels), and then a first batch.
@@ -195,47 +195,47 @@ class Config:
             Traceback (most recent call last):
             samplerkit.errors.ConfigError: sampler.weights: are more than the 1 samples of the dataset, got 2
         """
-        sampler, drawn = self.sampler, self.dataset if dataset is None else dataset
+        sampler, source = self.sampler, self.dataset if dataset is None else dataset
         constants = sampler.chain.constants(world)
         try:
-            sampler.undealt_order(drawn, constants=constants)
-            beginning_of(sampler, drawn)
+            sampler.undealt_order(source, constants=constants)
+            beginning_of(sampler, source)
         except SamplerkitError as error:
             places = zip(self._places, sampler._tree(), strict=True)
-            known = {id(link): (place, link) for place, link in places}
-            place, link = known.get(error._sampler_id or 0, known[id(sampler)])
-            raise _at_its_key(place, error, link) from None
+            by_id = {id(link): (place, link) for place, link in places}
+            place, link = by_id.get(error._sampler_id or 0, by_id[id(sampler)])
+            raise _error_at_key(place, error, link) from None
         if self.batches is not None:
             try:
-                self.batches.plan(sampler, drawn, constants=constants).has(0)
+                self.batches.plan(sampler, source, constants=constants).has(0)
             except SamplerkitError as error:
-                raise _at_its_key("batches", error, self.batches) from None
+                raise _error_at_key("batches", error, self.batches) from None
 
     @property
-    def _dealt(self) -> dict[str, Any]:
+    def _batching(self) -> dict[str, Any]:
         """The loader arguments for what a rank reads in a step: a batch size, or a recipe for batches."""
         return {"batch_size": self.loader.batch_size} if self.batches is None else {"batches": self.batches}
 
-    def _placed(self, dataset: Any, world: World | None, batch_size: int) -> Any:
+    def _checked_dataset(self, dataset: Any, world: World | None, batch_size: int) -> Any:
         """Adds the layout of the config to the dataset, and checks the quality of the order."""
-        drawn_from = placed(dataset, self.dataset)
+        source = with_layout(dataset, self.dataset)
         if self._checks_quality:
-            self._figures(drawn_from, world, batch_size)
-        return drawn_from
+            self._figures(source, world, batch_size)
+        return source
 
-    def _figures(self, drawn_from: Any, world: World | None, batch_size: int) -> list[Figure]:
+    def _figures(self, source: Any, world: World | None, batch_size: int) -> list[Figure]:
         if self.min_quality is None:
             return []
         # As in a loader: a chain that does not deal to ranks itself is dealt to those of the job.
         job = world_of(self.sampler, world)
         try:
-            return self.min_quality.check(self.sampler, drawn_from, job, batch_size)
+            return self.min_quality.check(self.sampler, source, job, batch_size)
         except ConfigError:
             raise
         except SamplerkitError as error:
             reason = error
             try:
-                self.check_order(drawn_from, world)
+                self.check_order(source, world)
             except ConfigError as located:
                 reason = located
             raise ConfigError(SECTION, f"cannot be computed ({reason})") from error
@@ -275,16 +275,16 @@ def load_config(source: str | os.PathLike[str] | Mapping[str, Any], *, check_qua
     """
     arguments.boolean("check_quality", check_quality)
     if isinstance(source, Mapping):
-        return _built(source, Path(), check_quality)
+        return _build(source, Path(), check_quality)
     text, name, folder = text_and_folder(source)
     try:
-        return _built(parse(text, shown(name).rpartition("/")[2]), folder, check_quality)
+        return _build(parse(text, shown(name).rpartition("/")[2]), folder, check_quality)
     except ConfigError as error:
         error.add_note(f"in the config file {shown(name)}")
         raise
 
 
-def _built(document: Any, folder: Folder, check_quality: bool = True) -> Config:
+def _build(document: Any, folder: Folder, check_quality: bool = True) -> Config:
     if document is None:
         raise ConfigError("config", "is empty", hint=f"write for instance {_EXAMPLE}")
     if isinstance(document, Mapping):
@@ -295,19 +295,19 @@ def _built(document: Any, folder: Folder, check_quality: bool = True) -> Config:
     if sections.get("sampler") is None:
         raise ConfigError("sampler", "is missing", hint=f"write for instance {_EXAMPLE}")
     entries = {"loader": {}, **{name: section for name, section in sections.items() if section is not None}}
-    made = {name: read(entries[name], name, folder) for name, read in _SECTIONS.items() if name in entries}
-    values: dict[str, Any] = {name: made[name].value if name in made else None for name in _SECTIONS}
+    parts = {name: read(entries[name], name, folder) for name, read in _SECTIONS.items() if name in entries}
+    values: dict[str, Any] = {name: parts[name].value if name in parts else None for name in _SECTIONS}
     require_one_size(entries, values["batches"], values["loader"])
-    written = {name: one.written for name, one in made.items() if one.written}
+    written = {name: part.written for name, part in parts.items() if part.written}
     config = Config(
-        **values, _written=written, _checks_quality=check_quality, _places=tuple(made["sampler"].places)
+        **values, _written=written, _checks_quality=check_quality, _places=tuple(parts["sampler"].places)
     )
-    lacks_samples = isinstance(config.dataset, Layout) and asks_samples(config.sampler)
+    lacks_samples = isinstance(config.dataset, Layout) and needs_samples(config.sampler)
     if check_quality and config.dataset is not None and not lacks_samples:
         config.check_quality()
     return config
 
 
-def _at_its_key(place: str, error: SamplerkitError, made: Any) -> ConfigError:
-    names = inspect.signature(type(made)).parameters
-    return from_constructor(place, error, names, type(made).__name__, {})
+def _error_at_key(place: str, error: SamplerkitError, obj: Any) -> ConfigError:
+    names = inspect.signature(type(obj)).parameters
+    return from_constructor(place, error, names, type(obj).__name__, {})

@@ -12,15 +12,15 @@ import numpy as np
 from pydantic import BaseModel, ValidationError
 
 from samplerkit.batches.recipe import is_default
-from samplerkit.config.derive import TABLES, Made, arguments_of, default_of, derived_model
+from samplerkit.config.derive import TABLES, Parsed, arguments_of, default_of, derived_model
 from samplerkit.config.error_messages import (
     below,
     from_constructor,
     from_pydantic,
-    meant,
     require_mapping,
-    resembling,
-    scrubbed,
+    scrub,
+    shown_name,
+    suggest,
     unknown_key,
 )
 from samplerkit.config.reading import Folder
@@ -43,7 +43,7 @@ class Constructor:
             argument that a config cannot set.
         section: the section of the config; the schema distinguishes models of the same name by it.
         example: an example of the section, for the error if a section is not a mapping.
-        beside: keys of a section that are not arguments, such as `kind` in a table of kinds.
+        extra_keys: keys of a section that are not arguments, such as `kind` in a table of kinds.
 
     Example:
         >>> import samplerkit as sk
@@ -61,7 +61,7 @@ class Constructor:
     written: Mapping[str, Any] = field(default_factory=dict)
     section: str = "config"
     example: str = ""
-    beside: tuple[str, ...] = ()
+    extra_keys: tuple[str, ...] = ()
 
     @cached_property
     def make(self) -> Callable[..., Any]:
@@ -69,8 +69,8 @@ class Constructor:
         if not isinstance(self.of, str):
             return self.of
         module, _, name = self.of.rpartition(".")
-        made: Callable[..., Any] = load(module or PUBLIC[name], name)
-        return made
+        imported: Callable[..., Any] = load(module or PUBLIC[name], name)
+        return imported
 
     @property
     def target(self) -> str:
@@ -92,7 +92,7 @@ class Constructor:
         """The names of the arguments, in the constructor's order."""
         return [str(argument.alias) for argument in self.model.model_fields.values()]
 
-    def read(self, section: Any, place: str, folder: Folder) -> Made:
+    def read(self, section: Any, place: str, folder: Folder) -> Parsed:
         """Reads the arguments in a section of a config, and calls the constructor.
 
         Args:
@@ -106,33 +106,33 @@ class Constructor:
         """
         section = require_mapping(section, place, self.example)
         if not section.keys() <= set(self.names):
-            raise unknown_key(place, section, [*self.names, *self.beside], self.name)
+            raise unknown_key(place, section, [*self.names, *self.extra_keys], self.name)
         try:
             validated = self.model.model_validate(section, context={"folder": folder, "place": place})
         except ValidationError as error:
             mistake = from_pydantic(place, error, section, self.name)
             raise mistake from mistake.__cause__
         given: dict[str, Any] = {}
-        written: dict[str, Any] = {"kind": self.name} if "kind" in self.beside else {}
+        written: dict[str, Any] = {"kind": self.name} if "kind" in self.extra_keys else {}
         places = [place]
         for name, value in arguments_of(validated).items():
             raw = section[name]
-            as_it_is = raw.tolist() if isinstance(raw, np.ndarray) else raw
-            made = value if isinstance(value, Made) else Made(value, as_it_is)
-            given[name] = made.value
-            places += made.places
-            if not _same(made.value, default_of(self.model, name)):
-                written[name] = made.written
-        return Made(self._called(place, given), written, places)
+            plain = raw.tolist() if isinstance(raw, np.ndarray) else raw
+            entry = value if isinstance(value, Parsed) else Parsed(value, plain)
+            given[name] = entry.value
+            places += entry.places
+            if not _same(entry.value, default_of(self.model, name)):
+                written[name] = entry.written
+        return Parsed(self._call(place, given), written, places)
 
-    def _called(self, place: str, given: dict[str, Any]) -> Any:
+    def _call(self, place: str, given: dict[str, Any]) -> Any:
         try:
             return self.make(**given)
         except (TypeError, ValueError, RuntimeError, ArithmeticError, LookupError) as error:
             # A constructor refuses arguments with these; any other exception is a bug and passes unchanged.
-            made = from_constructor(place, error, self.names, self.name, given)
-            is_shown = not isinstance(error, SamplerkitError) and scrubbed(str(error), given) == str(error)
-            raise made from (error if is_shown else None)
+            mistake = from_constructor(place, error, self.names, self.name, given)
+            is_shown = not isinstance(error, SamplerkitError) and scrub(str(error), given) == str(error)
+            raise mistake from (error if is_shown else None)
 
 
 def _same(value: Any, default: Any) -> bool:
@@ -152,7 +152,7 @@ class Kinds(dict[str, Constructor]):
         section: the name of the config section.
         example: an example of the section, for errors.
         base: the base class of a user's classes; None if users cannot register classes.
-        beside: as for a `Constructor`.
+        extra_keys: as for a `Constructor`.
 
     Example:
         >>> shapes = Kinds("shape", example="{kind: point}")
@@ -165,9 +165,9 @@ class Kinds(dict[str, Constructor]):
     """
 
     def __init__(
-        self, section: str, *, example: str, base: Any = None, beside: tuple[str, ...] = ("kind",)
+        self, section: str, *, example: str, base: Any = None, extra_keys: tuple[str, ...] = ("kind",)
     ) -> None:
-        self.section, self.example, self.base, self.beside = section, example, base, beside
+        self.section, self.example, self.base, self.extra_keys = section, example, base, extra_keys
         super().__init__()
         TABLES[section] = self
 
@@ -175,9 +175,9 @@ class Kinds(dict[str, Constructor]):
         self, name: str, of: Callable[..., Any] | str, written: Mapping[str, Any] = MappingProxyType({})
     ) -> None:
         """Adds a kind; the arguments are those of `Constructor`."""
-        self[name] = Constructor(name, of, written, self.section, beside=self.beside)
+        self[name] = Constructor(name, of, written, self.section, extra_keys=self.extra_keys)
 
-    def register(self, name: str, made: Any = None) -> Any:
+    def register(self, name: str, cls: Any = None) -> Any:
         """Adds a user's class; without one, returns a decorator.
 
         Raises:
@@ -185,20 +185,20 @@ class Kinds(dict[str, Constructor]):
                 signature cannot be written in a config.
             ArgumentValueError: the name is taken or empty, or an argument is named like a key of a section.
         """
-        if made is None:
+        if cls is None:
             return partial(self.register, name)
-        if not (isinstance(made, type) and issubclass(made, self.base)):
+        if not (isinstance(cls, type) and issubclass(cls, self.base)):
             problem = f"must be a subclass of samplerkit.{self.base.__name__}"
-            raise ArgumentTypeError(self.section, problem, made)
+            raise ArgumentTypeError(self.section, problem, cls)
         if arguments.word("kind", name) in self:
             problem = f"is taken by {self[name].make!r}"
             raise ArgumentValueError("kind", problem, name, hint="use another name")
-        constructor = Constructor(name, made, section=self.section, beside=self.beside)
+        constructor = Constructor(name, cls, section=self.section, extra_keys=self.extra_keys)
         for argument in RESERVED.intersection(constructor.names):
             problem = "means something else in a config"
-            raise ArgumentValueError(argument, problem, made, hint="rename the argument")
+            raise ArgumentValueError(argument, problem, cls, hint="rename the argument")
         self[name] = constructor
-        return made
+        return cls
 
     def choose(self, section: Any, place: str) -> tuple[Constructor, dict[str, Any]]:
         """Finds the constructor of a section.
@@ -215,13 +215,13 @@ class Kinds(dict[str, Constructor]):
             raise ConfigError(where, "is missing", hint=f"write for instance {self.example}")
         kind = given.pop("kind")
         if not isinstance(kind, str) or kind not in self:
-            hint = meant(kind, self)
+            hint = suggest(kind, self)
             raise ConfigError(
-                where, f"is no kind of {self.section}", resembling(where, kind, hint), hint=hint
+                where, f"is no kind of {self.section}", shown_name(where, kind, hint), hint=hint
             )
         return self[kind], given
 
-    def read(self, section: Any, place: str, folder: Folder) -> Made:
+    def read(self, section: Any, place: str, folder: Folder) -> Parsed:
         """Finds the constructor of a section, reads its arguments and calls it.
 
         Raises:

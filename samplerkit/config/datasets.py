@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, final
 from pydantic import Field, Strict
 
 from samplerkit.config.constructor import Constructor, Kinds
-from samplerkit.config.derive import Sections, Under
+from samplerkit.config.derive import PathArgument, Sections
 from samplerkit.config.error_messages import below
 from samplerkit.errors import ArgumentValueError, ConfigError, DatasetError, SamplerkitError
 from samplerkit.order.layout import Layout
@@ -20,16 +20,16 @@ from samplerkit.storage.tree import TreeDataset
 
 _Paths = str | list[str]
 
-Paths = Annotated[_Paths, Under()]
+Paths = Annotated[_Paths, PathArgument()]
 """A path, a pattern, or a list of them."""
 
-CorpusPaths = Annotated[_Paths | dict[str, _Paths | dict[str, _Paths]], Under()]
+CorpusPaths = Annotated[_Paths | dict[str, _Paths | dict[str, _Paths]], PathArgument()]
 """Paths, or corpora by name; a corpus may have named parts itself."""
 
 FieldNames = Annotated[list[str] | None, Strict()]
 """Names listed in the config itself; a list without this annotation may also be a `.npy` file."""
 
-PathOrLengths = Annotated[str | list[int] | dict[str, int] | None, Under()]
+PathOrLengths = Annotated[str | list[int] | dict[str, int] | None, PathArgument()]
 """The number of samples in each file, in order or by name, or the path of a file with these numbers."""
 
 REMOTE = Constructor("remote", RemoteOptions, example="remote: {cache: /scratch/cache}")
@@ -37,14 +37,14 @@ REMOTE = Constructor("remote", RemoteOptions, example="remote: {cache: /scratch/
 Remote = Annotated[Any, Sections("remote", REMOTE, others=(None,))]
 """Options for fetching URLs."""
 
-RemoteOrNot = Annotated[Any, Sections("remote", REMOTE, others=(None, False))]
+RemoteOrFalse = Annotated[Any, Sections("remote", REMOTE, others=(None, False))]
 """Options for fetching URLs; false passes the URLs to the reader."""
 
 Conditions = Annotated[list[Any] | None, Strict()]
 """Conditions on rows, or lists of conditions."""
 
 
-def placed(dataset: Any, declared: Any) -> Any:
+def with_layout(dataset: Any, declared: Any) -> Any:
     """Adds the layout of a config to a dataset.
 
     Args:
@@ -58,7 +58,7 @@ def placed(dataset: Any, declared: Any) -> Any:
         ConfigError: the two contradict each other, or there is no dataset that can be read.
 
     Example:
-        >>> placed("abc", Layout([1, 2])).layout
+        >>> with_layout("abc", Layout([1, 2])).layout
         Layout([1, 2])
     """
     if dataset is None:
@@ -70,19 +70,19 @@ def placed(dataset: Any, declared: Any) -> Any:
         return dataset
     declared = Layout.of(declared)
     try:
-        found = Layout.of(dataset)
+        own = Layout.of(dataset)
     except DatasetError:
         return WithLayout(dataset, declared)
-    if found.num_samples != declared.num_samples:
+    if own.num_samples != declared.num_samples:
         raise ConfigError(
-            "dataset", f"says {declared.num_samples} samples, and the dataset has others", found.num_samples
+            "dataset", f"says {declared.num_samples} samples, and the dataset has others", own.num_samples
         )
-    if found == declared or not declared.has_files or (found.parts and not declared.parts):
+    if own == declared or not declared.has_files or (own.parts and not declared.parts):
         return dataset
-    if found.has_files and found.sizes.tolist() != declared.sizes.tolist():
-        raise ConfigError("dataset", f"says {declared!r}, and the dataset has other files", found)
-    if found.parts and [path for path, _ in found.leaves] != [path for path, _ in declared.leaves]:
-        raise ConfigError("dataset", f"says {declared!r}, and the dataset has other parts", found)
+    if own.has_files and own.sizes.tolist() != declared.sizes.tolist():
+        raise ConfigError("dataset", f"says {declared!r}, and the dataset has other files", own)
+    if own.parts and [path for path, _ in own.leaves] != [path for path, _ in declared.leaves]:
+        raise ConfigError("dataset", f"says {declared!r}, and the dataset has other parts", own)
     return WithLayout(dataset, declared)
 
 
@@ -188,7 +188,7 @@ _WRITTEN: Final = {
 for _name, _make, _more in (
     ("size", of_size, {}),
     ("layout", of_files, {}),
-    ("files", "FileDataset", {"reader": str, "lengths": PathOrLengths, "remote": RemoteOrNot}),
+    ("files", "FileDataset", {"reader": str, "lengths": PathOrLengths, "remote": RemoteOrFalse}),
     ("tar", of_tar_shards, {"lengths": PathOrLengths}),
     ("arrow", "ArrowDataset", {}),
     ("hdf5", "Hdf5Dataset", {}),

@@ -30,14 +30,14 @@ from pydantic import (
 from pydantic.errors import PydanticUserError
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from samplerkit.config.error_messages import below, meant, refuse
-from samplerkit.config.reading import Folder, array_at, joined
+from samplerkit.config.error_messages import below, refuse, suggest
+from samplerkit.config.reading import Folder, array_at, join_path
 from samplerkit.errors import ArgumentTypeError, ConfigError, SamplerkitError
 from samplerkit.order.modes import Shuffle
 from samplerkit.samplers.base import Sampler
 from samplerkit.storage.urls import is_remote
 
-LEFT_TO_THE_JOB = frozenset({"num_shards", "shard_id"})
+FROM_JOB = frozenset({"num_shards", "shard_id"})
 """Arguments that are taken from the running job if they are None; a config writes `auto`."""
 
 KIND_OF = "x-kind-of"
@@ -90,7 +90,7 @@ def derived_model(
                 )
             if written.get(parameter.name, ...) is None:
                 continue
-            hint = written.get(parameter.name) or _written_as(parameter.name, annotation)
+            hint = written.get(parameter.name) or _config_type(parameter.name, annotation)
             default = _default(make, parameter)
             # The prefix avoids clashes with pydantic's own names; a config writes the alias.
             fields[_PREFIX + parameter.name] = (hint, Field(default=default, alias=parameter.name))
@@ -109,11 +109,11 @@ def _parameters(make: Callable[..., Any]) -> Iterator[tuple[inspect.Parameter, A
     # mypy does not know whose __init__ it is if the class is in a variable.
     hinted = make.__init__ if isinstance(make, type) else make  # type: ignore[misc]
     hints = get_type_hints(hinted, include_extras=True)
-    made = None if isinstance(make, type) else hints.get("return")
+    result = None if isinstance(make, type) else hints.get("return")
     parameters = inspect.signature(make).parameters
     for parameter in parameters.values():
-        if parameter.kind is parameter.VAR_KEYWORD and isinstance(made, type):
-            yield from ((other, hint) for other, hint in _parameters(made) if other.name not in parameters)
+        if parameter.kind is parameter.VAR_KEYWORD and isinstance(result, type):
+            yield from ((other, hint) for other, hint in _parameters(result) if other.name not in parameters)
         else:
             yield parameter, hints.get(parameter.name, Any)
 
@@ -138,7 +138,7 @@ def _default(make: Callable[..., Any], parameter: inspect.Parameter) -> Any:
     return ... if parameter.default is _PARAMETER.empty else parameter.default
 
 
-def _written_as(name: str, hint: Any) -> Any:
+def _config_type(name: str, hint: Any) -> Any:
     """Translates the type hint of an argument into the type that a config may write for it."""
     members = list(get_args(hint)) if get_origin(hint) in (Union, UnionType) else [hint]
     # Since numpy 2.5, `NDArray[...]` is a type alias.
@@ -146,24 +146,24 @@ def _written_as(name: str, hint: Any) -> Any:
     if Shuffle in members:
         mode: Any = Annotated[Any, ShuffleArgument()]
         return mode | None if NoneType in members else mode
-    if any(_is_of_samplers(member) for member in members):
-        others = tuple(member for member in members if not _is_of_samplers(member))
+    if any(_holds_samplers(member) for member in members):
+        others = tuple(member for member in members if not _holds_samplers(member))
         named: Any = Annotated[dict[str, Any], Sections(name, TABLES["sampler"], dict, (None,))]
-        return named | _written_as(name, Union[others]) if others else named  # noqa: UP007  # as below
+        return named | _config_type(name, Union[others]) if others else named  # noqa: UP007  # as below
     kinds = [get_origin(member) or member for member in members]
     is_path, is_array = os.PathLike in kinds, np.ndarray in kinds
     if is_path and not is_array:
-        path: Any = Annotated[str | None if NoneType in members else str, Under()]
+        path: Any = Annotated[str | None if NoneType in members else str, PathArgument()]
         return path
     lists = [member for member, kind in zip(members, kinds, strict=True) if kind in _LISTS]
-    taken = {*_LISTS, np.ndarray, *((os.PathLike, str) if is_path else ())}
-    rest = [_relaxed(member) for member, kind in zip(members, kinds, strict=True) if kind not in taken]
+    handled = {*_LISTS, np.ndarray, *((os.PathLike, str) if is_path else ())}
+    rest = [_relaxed(member) for member, kind in zip(members, kinds, strict=True) if kind not in handled]
     if lists or is_array:
         (entry, *_) = (*(get_args(lists[0]) if lists else ()), Any)
         inline: Any = GenericAlias(list, (_relaxed(entry),))
         rest.insert(0, Annotated[inline, Inline(entry, is_path)])
     written: Any = Union[tuple(rest)]  # noqa: UP007  # `|` takes no tuple
-    return Annotated[written, Auto()] if name in LEFT_TO_THE_JOB and NoneType in members else written
+    return Annotated[written, Auto()] if name in FROM_JOB and NoneType in members else written
 
 
 def _relaxed(hint: Any) -> Any:
@@ -202,55 +202,55 @@ class Inline(ArgumentMark):
 
     def _read(self, value: Any, inner: Any, info: Any) -> Any:
         if isinstance(value, np.ndarray):
-            return Made(self._checked(value), value.tolist())
+            return Parsed(self._checked(value), value.tolist())
         if isinstance(value, list):
             return inner(value)
         if not isinstance(value, str):
             raise PydanticCustomError("list_type", "Input should be a valid list or the path of a .npy file")
-        path = joined(info.context["folder"], value)
+        path = join_path(info.context["folder"], value)
         if self.is_mapped and not is_remote(path):
-            return Made(path, path)
+            return Parsed(path, path)
         try:
-            return Made(self._checked(array_at(path)), path)
+            return Parsed(self._checked(array_at(path)), path)
         except ConfigError as error:
             refuse(error.problem, error.hint)
 
     def _checked(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Checks dtype and shape; a mapped array may hold pairs, and is checked by the constructor."""
-        for entry, kinds, called in () if self.is_mapped else _DTYPES:
+        for entry, kinds, noun in () if self.is_mapped else _DTYPES:
             if entry is self.entry and array.ndim != 1:
                 refuse(f"must be a flat array, and has the shape {array.shape}")
             if entry is self.entry and array.dtype.kind not in kinds:
-                refuse(f"must hold {called}, and holds {array.dtype}"[:120])
+                refuse(f"must hold {noun}, and holds {array.dtype}"[:120])
         return array
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         return {"anyOf": [handler(schema), {"type": "string", "pattern": r"\.npy$"}]}
 
 
-class Under(ArgumentMark):
+class PathArgument(ArgumentMark):
     """Marks paths, also in lists and mappings; relative paths start from the folder of the config."""
 
-    def _read(self, value: Any, inner: Any, info: Any) -> Made:
-        paths = _under(info.context["folder"], inner(value))
-        return Made(paths, paths)
+    def _read(self, value: Any, inner: Any, info: Any) -> Parsed:
+        paths = _join_paths(info.context["folder"], inner(value))
+        return Parsed(paths, paths)
 
 
-def _under(folder: Folder, value: Any) -> Any:
+def _join_paths(folder: Folder, value: Any) -> Any:
     if isinstance(value, list):
-        return [_under(folder, path) for path in value]
+        return [_join_paths(folder, path) for path in value]
     if isinstance(value, dict):
-        return {name: _under(folder, path) for name, path in value.items()}
-    return joined(folder, value) if isinstance(value, str) else value
+        return {name: _join_paths(folder, path) for name, path in value.items()}
+    return join_path(folder, value) if isinstance(value, str) else value
 
 
-def _is_of_samplers(hint: Any) -> bool:
+def _holds_samplers(hint: Any) -> bool:
     *_, entry = (None, *get_args(hint))
     return get_origin(hint) is Mapping and Sampler in (entry, *get_args(entry))
 
 
 @dataclass(frozen=True)
-class Made:
+class Parsed:
     """An object that was made from a section of a config, or from the sections of one argument.
 
     Args:
@@ -269,7 +269,7 @@ class Made:
 class Sections(ArgumentMark):
     """Marks an argument for which a config writes one or several sections, from which objects are made.
 
-    The validated argument is a `Made`.
+    The validated argument is a `Parsed`.
 
     Args:
         name: the name of the argument.
@@ -286,46 +286,46 @@ class Sections(ArgumentMark):
     def _read(self, value: Any, inner: Any, info: Any) -> Any:
         place = below(info.context["place"], self.name)
         if self.holder is None:
-            return self._made(value, place, info)
+            return self._make(value, place, info)
         is_list = self.holder is list
         if not isinstance(value, self.holder):
-            wanted = "list of mappings" if is_list else f"mapping of names to {self.reader.section}s"
-            refuse(f"must be a {wanted}")
-        each: dict[Any, Any] = dict(enumerate(value) if is_list else value)
-        made = {key: self._made(one, below(place, key), info) for key, one in each.items()}
+            expected = "list of mappings" if is_list else f"mapping of names to {self.reader.section}s"
+            refuse(f"must be a {expected}")
+        sections: dict[Any, Any] = dict(enumerate(value) if is_list else value)
+        parts = {key: self._make(part, below(place, key), info) for key, part in sections.items()}
         if is_list:
-            return Made([one.value for one in made.values()], [one.written for one in made.values()])
-        values = {key: one.value for key, one in made.items()}
-        written = {key: one.written for key, one in made.items()}
-        return Made(values, written, [path for _, one in sorted(made.items()) for path in one.places])
+            return Parsed([part.value for part in parts.values()], [part.written for part in parts.values()])
+        values = {key: part.value for key, part in parts.items()}
+        written = {key: part.written for key, part in parts.items()}
+        return Parsed(values, written, [path for _, part in sorted(parts.items()) for path in part.places])
 
-    def _made(self, section: Any, place: str, info: Any) -> Made:
+    def _make(self, section: Any, place: str, info: Any) -> Parsed:
         if any(section is other for other in self.others):
-            return Made(section, section)
-        made: Made = self.reader.read(section, place, info.context["folder"])
-        return made
+            return Parsed(section, section)
+        parsed: Parsed = self.reader.read(section, place, info.context["folder"])
+        return parsed
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         model = getattr(self.reader, "model", None)
         # The schema of a table is filled in later, when all kinds are known.
-        one = {KIND_OF: self.reader.section} if model is None else handler(model.__pydantic_core_schema__)
+        entry = {KIND_OF: self.reader.section} if model is None else handler(model.__pydantic_core_schema__)
         if self.others:
-            one = {"anyOf": [one, *({"const": other} for other in self.others)]}
+            entry = {"anyOf": [entry, *({"const": other} for other in self.others)]}
         if self.holder is list:
-            return {"type": "array", "items": one}
-        return {"type": "object", "additionalProperties": one} if self.holder else one
+            return {"type": "array", "items": entry}
+        return {"type": "object", "additionalProperties": entry} if self.holder else entry
 
 
 class ShuffleArgument(ArgumentMark):
     """Marks the argument that takes a shuffle mode."""
 
-    def _read(self, value: Any, inner: Any, info: Any) -> Made:
+    def _read(self, value: Any, inner: Any, info: Any) -> Parsed:
         try:
             mode = Shuffle.parse(value)
         except SamplerkitError as error:
-            hint = meant(value, [mode.value for mode in Shuffle])
+            hint = suggest(value, [mode.value for mode in Shuffle])
             refuse(error.problem, hint if hint.startswith("did") else "")
-        return Made(mode, mode.value)
+        return Parsed(mode, mode.value)
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         return {"enum": [*(mode.value for mode in Shuffle), True, False]}

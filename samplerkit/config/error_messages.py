@@ -59,7 +59,7 @@ def showable(text: str) -> str | None:
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_][\w-]{0,59}", re.ASCII)
 _LONGEST_KEY = 60
-_MOST_NAMES = 12
+_MAX_NAMES = 12
 
 
 def below(place: str, *keys: Any) -> str:
@@ -79,11 +79,11 @@ def below(place: str, *keys: Any) -> str:
     return place
 
 
-def meant(wrong: Any, names: Iterable[str]) -> str:
+def suggest(wrong: Any, names: Iterable[str]) -> str:
     """Returns a hint with the name that was probably meant, or else with the known names.
 
     Example:
-        >>> meant("randon", ["random", "subset"]), meant("x", ["random", "subset"])
+        >>> suggest("randon", ["random", "subset"]), suggest("x", ["random", "subset"])
         ('did you mean random?', 'known: random, subset')
     """
     known = list(names)
@@ -92,8 +92,8 @@ def meant(wrong: Any, names: Iterable[str]) -> str:
     close = get_close_matches(wrong.lower(), lower, n=1) if isinstance(wrong, str) else []
     if close:
         return f"did you mean {lower[close[0]]}?"
-    more = ", ..." if len(known) > _MOST_NAMES else ""
-    return f"known: {', '.join(known[:_MOST_NAMES])}{more}"
+    more = ", ..." if len(known) > _MAX_NAMES else ""
+    return f"known: {', '.join(known[:_MAX_NAMES])}{more}"
 
 
 _SECRETS = re.compile(
@@ -106,7 +106,7 @@ _SECRETS = re.compile(
 _NO_SECRETS = re.compile(r"(batches\.(max_tokens|keys)|dataset\.(add_extra|pad)_token\w*)(\[|$)")
 """Keys that match `_SECRETS`, but are not private."""
 
-_MOST_ENTRIES = 120
+_MAX_ENTRIES = 120
 _SHORTEST_SECRET = 3
 
 
@@ -147,20 +147,20 @@ def public(place: str, value: Any, *, shows_text: bool = True) -> Any:
     return _shown(value, shows_text and keys[-1:] != ["remote"])
 
 
-def resembling(place: str, value: Any, hint: str) -> Any:
+def shown_name(place: str, value: Any, hint: str) -> Any:
     """Returns what an error may show of a value that should be one of some names: all if it resembles one."""
     return value if hint.startswith("did you mean") and isinstance(value, str) else public(place, value)
 
 
-def scrubbed(text: str, section: Any) -> str:
+def scrub(text: str, section: Any) -> str:
     """Removes from a text, such as the message of an exception, the values of a section that may be secret.
 
     Example:
-        >>> scrubbed("cannot reach s3cr3t@host", {"address": "s3cr3t@host"})
+        >>> scrub("cannot reach s3cr3t@host", {"address": "s3cr3t@host"})
         'cannot reach ...'
     """
     hidden = {
-        part for whole in _texts(section) if showable(whole) != whole for part in (whole, repr(whole)[1:-1])
+        part for value in _texts(section) if showable(value) != value for part in (value, repr(value)[1:-1])
     }
     for secret in sorted(hidden, key=len, reverse=True):
         if len(secret) >= _SHORTEST_SECRET:
@@ -171,8 +171,8 @@ def scrubbed(text: str, section: Any) -> str:
 def _shown(value: Any, shows_text: bool) -> Any:
     if isinstance(value, str | bytes):
         text = value if isinstance(value, str) else value.decode("latin-1")
-        found = showable(text) if shows_text else None
-        return HIDDEN if found is None else value if found == text else found
+        visible = showable(text) if shows_text else None
+        return HIDDEN if visible is None else value if visible == text else visible
     if isinstance(value, dict):
         # Keys, numbers and the kind.
         return {
@@ -180,7 +180,7 @@ def _shown(value: Any, shows_text: bool) -> Any:
             for key, entry in value.items()
         }
     if isinstance(value, list | tuple):
-        return type(value)(_shown(entry, shows_text) for entry in value[:_MOST_ENTRIES])
+        return type(value)(_shown(entry, shows_text) for entry in value[:_MAX_ENTRIES])
     if isinstance(value, np.ndarray):
         return value if value.dtype.kind in "biuf" else HIDDEN
     plain = isinstance(value, int | float | complex | dt.date | dt.time | _Hidden | type(None))
@@ -188,20 +188,20 @@ def _shown(value: Any, shows_text: bool) -> Any:
 
 
 def _texts(section: Any) -> Iterator[str]:
-    waiting = [section]
-    while waiting:
-        value = waiting.pop()
+    stack = [section]
+    while stack:
+        value = stack.pop()
         if isinstance(value, str):
             yield value
         elif isinstance(value, dict):
-            waiting += [*value, *value.values()]
+            stack += [*value, *value.values()]
         elif isinstance(value, list | tuple):
-            waiting += value
+            stack += value
 
 
 _MISSING, _REFUSED = "missing", "samplerkit"
 _LONGEST_PROBLEM = 120
-_MOST_MEMBERS = 20
+_MAX_MEMBERS = 20
 
 
 def require_mapping(section: Any, place: str, example: str) -> dict[str, Any]:
@@ -227,31 +227,31 @@ def unknown_key(place: str, section: dict[str, Any], known: Collection[str], of:
     where = below(place, key)
     # The value of an unknown key may be a password.
     value = public(where, section[key], shows_text=False)
-    return ConfigError(where, f"is no key of {of}", value, hint=meant(key, known))
+    return ConfigError(where, f"is no key of {of}", value, hint=suggest(key, known))
 
 
 def from_pydantic(place: str, error: ValidationError, section: dict[str, Any], of: str) -> ConfigError:
     """Makes one error from all of pydantic: that of a nested section, or else the first one."""
-    found = error.errors(include_url=False)
-    for mistake in found:
-        inside = mistake.get("ctx", {}).get("error")
-        if isinstance(inside, ConfigError):
-            return inside
-    first = found[0]
+    mistakes = error.errors(include_url=False)
+    for mistake in mistakes:
+        nested = mistake.get("ctx", {}).get("error")
+        if isinstance(nested, ConfigError):
+            return nested
+    first = mistakes[0]
     path = _path_in(section, first["loc"])
     where = below(place, *path)
     if first["type"] == _MISSING:
         return ConfigError(where, f"is missing, and {of} needs it", hint=f"add {path[-1]}: ...")
     if first["type"] == _REFUSED:
         hint = first["ctx"]["hint"]
-        shown = resembling(where, first["input"], hint)
+        shown = shown_name(where, first["input"], hint)
         return ConfigError(where, first["ctx"]["problem"], shown, hint=hint)
     # pydantic reports an error for each member of a union: the member with the longest path was meant.
-    nearby = [one for one in found[:_MOST_MEMBERS] if one["loc"][:1] == first["loc"][:1]]
+    nearby = [mistake for mistake in mistakes[:_MAX_MEMBERS] if mistake["loc"][:1] == first["loc"][:1]]
     paths = [_path_in(section, mistake["loc"]) for mistake in nearby]
     path = max(paths, key=len)
     where = below(place, *path)
-    same = [mistake for mistake, one in zip(nearby, paths, strict=True) if one == path]
+    same = [mistake for mistake, other in zip(nearby, paths, strict=True) if other == path]
     problems = dict.fromkeys(_problem(mistake["msg"]) for mistake in same)
     problem = " or ".join(problems).replace(" or must be ", " or ")[:_LONGEST_PROBLEM]
     kinds = {mistake["type"].partition("_")[0] for mistake in same}
@@ -265,7 +265,7 @@ def from_constructor(
     """Makes a ConfigError from an error that a constructor raised."""
     if not isinstance(error, SamplerkitError):
         # The message comes from the author of the constructor, and may contain its arguments.
-        reason = " ".join(scrubbed(f"{type(error).__name__}: {error}", given).split())[:_LONGEST_PROBLEM]
+        reason = " ".join(scrub(f"{type(error).__name__}: {error}", given).split())[:_LONGEST_PROBLEM]
         return ConfigError(place, f"{of} refuses its arguments ({reason})")
     shown = error.value.value if isinstance(error.value, Enum) else error.value
     # An error of an order that is built has the name of the sampler before the argument.
@@ -281,11 +281,11 @@ def _path_in(section: Any, location: Sequence[Any]) -> list[Any]:
     """Removes the names of union members, which pydantic adds to the path of a value."""
     path: list[Any] = []
     for key in location:
-        inside = section
+        parent = section
         for step in path:
-            inside = inside[step]
-        known = isinstance(inside, dict) and (key in inside or not path)
-        if known or (isinstance(inside, list) and isinstance(key, int)):
+            parent = parent[step]
+        exists = isinstance(parent, dict) and (key in parent or not path)
+        if exists or (isinstance(parent, list) and isinstance(key, int)):
             path.append(key)
     return path
 

@@ -17,7 +17,7 @@ _Options = TypeVar("_Options")
 FROM_PYTHON = frozenset({"dataset", "sampler", "batches", "world", "agreement_seconds", "dataloader_options"})
 """Arguments of `Loader` that are not options of this section: some have their own, others are for Python."""
 
-OURS_HINT = "use config.make_loader, which gives samplerkit's Loader"
+LOADER_HINT = "use config.make_loader, which gives samplerkit's Loader"
 
 
 def _with_arguments_of_loader(options: type[_Options]) -> type[_Options]:
@@ -69,8 +69,8 @@ class LoaderOptions:
     def __post_init__(self) -> None:
         # A loader without samples starts nothing and only checks its arguments. `split` is not checked here:
         # whether there is a recipe for batches is known from another section.
-        looked_at = asdict(self)
-        Loader((), **(looked_at | ({"tail": "ragged"} if looked_at["tail"] == "split" else {})))
+        options = asdict(self)
+        Loader((), **(options | ({"tail": "ragged"} if options["tail"] == "split" else {})))
 
     def of_torch(self) -> dict[str, Any]:
         """Returns the options that torch's DataLoader also has.
@@ -78,11 +78,11 @@ class LoaderOptions:
         Raises:
             ArgumentValueError: an option is set that it does not have.
         """
-        known = inspect.signature(torch.utils.data.DataLoader).parameters
+        parameters = inspect.signature(torch.utils.data.DataLoader).parameters
         for name, value in self.of_ours().items():
-            if name not in known:
-                raise ArgumentValueError(name, "is no option of torch's DataLoader", value, hint=OURS_HINT)
-        return {name: value for name, value in asdict(self).items() if name in known}
+            if name not in parameters:
+                raise ArgumentValueError(name, "is no option of torch's DataLoader", value, hint=LOADER_HINT)
+        return {name: value for name, value in asdict(self).items() if name in parameters}
 
     def of_ours(self) -> dict[str, Any]:
         """Returns the options for a `Loader`: `batch_size`, and those that differ from the default."""

@@ -9,14 +9,14 @@ from typing import Any, final
 import numpy as np
 
 from samplerkit.config.constructor import Constructor
-from samplerkit.config.derive import Made
+from samplerkit.config.derive import Parsed
 from samplerkit.config.error_messages import below
 from samplerkit.config.reading import Folder
 from samplerkit.errors import ArgumentValueError, ConfigError
 from samplerkit.inspect.quality.figure import Figure, shown
 from samplerkit.inspect.quality.mixing import ALREADY_MIXED, label_mixing, mixing, storage_mixing
-from samplerkit.inspect.quality.order_source import chooses
-from samplerkit.inspect.quality.recommend import bar, recommend
+from samplerkit.inspect.quality.order_source import selector_of
+from samplerkit.inspect.quality.recommend import checked_minimum, recommend
 from samplerkit.order import arguments
 from samplerkit.order.dataset_protocol import find_column
 from samplerkit.order.deal import World
@@ -59,7 +59,7 @@ class MinQuality:
     def __post_init__(self) -> None:
         for name in ("mixing", "label_mixing"):
             if getattr(self, name) is not None:
-                bar(name, getattr(self, name))
+                checked_minimum(name, getattr(self, name))
         if self.mixing is None and self.label_mixing is None:
             raise ArgumentValueError("mixing", "or label_mixing must be set", hint=f"write {EXAMPLE}")
         if self.batch_size is not None:
@@ -83,35 +83,35 @@ class MinQuality:
         """
         batch = self.batch_size or batch_size * world.num_shards
         labels = _labels_of(dataset) if self.labels is None else self.labels
-        found = [] if self.mixing is None else [mixing(sampler, dataset, batch, world=world)]
+        figures = [] if self.mixing is None else [mixing(sampler, dataset, batch, world=world)]
         if self.label_mixing is not None and labels is not None:
-            found.append(label_mixing(sampler, dataset, batch, labels, world=world))
-        for figure in found:
-            wanted = getattr(self, figure.name)
-            if figure.value >= wanted:
+            figures.append(label_mixing(sampler, dataset, batch, labels, world=world))
+        for figure in figures:
+            minimum = getattr(self, figure.name)
+            if figure.value >= minimum:
                 continue
-            problem = _shortfall(figure, wanted)
-            choosing = chooses(sampler, len(Layout.of(dataset)))
+            problem = _shortfall(figure, minimum)
+            chooser = selector_of(sampler, len(Layout.of(dataset)))
             if figure.name != "mixing":
                 hint = "mix more: take larger blocks, more files at a time, or GLOBAL"
-            elif choosing is None:
-                advice = recommend(dataset, batch, mixing=wanted, lanes=world.num_shards)
+            elif chooser is None:
+                advice = recommend(dataset, batch, mixing=minimum, lanes=world.num_shards)
                 hint = f"the cheapest mode that meets it is {advice.reason}"
             else:
-                hint = f"put a RandomSampler over {type(choosing).__name__}, which chooses the samples"
+                hint = f"put a RandomSampler over {type(chooser).__name__}, which chooses the samples"
             stored = None if labels is None else storage_mixing(dataset, batch, labels)
             if stored is not None and stored.value >= ALREADY_MIXED:
                 problem += f"; labels are already mixed in storage, with a mixing of {shown(stored.value)}"
                 hint = "every mode is about as good here: ask for label_mixing in place of mixing"
             raise ConfigError(below(SECTION, figure.name), problem, hint=hint)
-        return found
+        return figures
 
 
-def _shortfall(figure: Figure, wanted: float) -> str:
+def _shortfall(figure: Figure, minimum: float) -> str:
     weakest = figure.weakest
     error = "" if figure.exact else f" (standard error {shown(figure.standard_error)})"
     return (
-        f"falls short of {shown(wanted)}: {figure.name} is {shown(figure.value)}{error}, weakest in "
+        f"falls short of {shown(minimum)}: {figure.name} is {shown(figure.value)}{error}, weakest in "
         f"windows of {weakest.window} samples with {shown(weakest.value)}"
     )
 
@@ -120,7 +120,7 @@ MIN_QUALITY = Constructor(SECTION, MinQuality, example=EXAMPLE)
 """The constructor of the section; a number in place of the section is the mixing."""
 
 
-def read_min_quality(section: Any, place: str, folder: Folder) -> Made:
+def read_min_quality(section: Any, place: str, folder: Folder) -> Parsed:
     """Reads the section `min_quality`.
 
     Raises:
@@ -133,14 +133,14 @@ def read_min_quality(section: Any, place: str, folder: Folder) -> Made:
 
 def _labels_of(dataset: Any) -> Any:
     """Returns the class labels of a dataset; None if it has none, or only targets of another kind."""
-    _, found = find_column(dataset, "labels", "label", "targets") or ("", None)
+    _, column = find_column(dataset, "labels", "label", "targets") or ("", None)
     try:
-        array = np.asarray(found)
+        array = np.asarray(column)
     except ValueError:  # lists of different lengths
         return None
     return array if array.ndim == 1 and array.dtype.kind in "iubUS" else None
 
 
-def asks_samples(sampler: Sampler) -> bool:
+def needs_samples(sampler: Sampler) -> bool:
     """Returns whether a chain needs the dataset itself, for labels, so that a layout is not enough."""
     return any(isinstance(link, PKSampler) and link.labels is None for link in sampler._tree())

@@ -24,7 +24,7 @@ from samplerkit.storage.urls import is_remote, shown
 Folder = Path | str
 """A local folder, or the URL of a folder."""
 
-MOST_BYTES = 1 << 30
+MAX_BYTES = 1 << 30
 """The most bytes that are read from a URL of a config."""
 
 
@@ -38,13 +38,13 @@ def folder_of(url: str) -> str:
     return url.partition("?")[0].partition("#")[0].rpartition("/")[0]
 
 
-def joined(folder: Folder, path: str) -> str:
+def join_path(folder: Folder, path: str) -> str:
     """Joins a relative path to a folder; URLs and absolute paths are returned unchanged.
 
     Example:
-        >>> joined(Path("/run"), "data/0.npz"), joined("s3://bucket/run", "data/0.npz")
+        >>> join_path(Path("/run"), "data/0.npz"), join_path("s3://bucket/run", "data/0.npz")
         ('/run/data/0.npz', 's3://bucket/run/data/0.npz')
-        >>> joined(Path("/run"), "s3://bucket/0.npz"), joined("s3://bucket/run", "/data/0.npz")
+        >>> join_path(Path("/run"), "s3://bucket/0.npz"), join_path("s3://bucket/run", "/data/0.npz")
         ('s3://bucket/0.npz', '/data/0.npz')
     """
     if "://" in path:
@@ -54,7 +54,7 @@ def joined(folder: Folder, path: str) -> str:
     return path if Path(path).is_absolute() else f"{folder}/{path}"
 
 
-def fetched(url: str) -> bytes | None:
+def fetch(url: str) -> bytes | None:
     """Reads a small file at a URL, with the credentials of the environment.
 
     Returns:
@@ -65,7 +65,7 @@ def fetched(url: str) -> bytes | None:
     """
     try:
         with RemoteStorage(RemoteOptions()) as storage:
-            return storage.read_small(url, MOST_BYTES)
+            return storage.read_small(url, MAX_BYTES)
     except DatasetError as error:
         raise ConfigError(error.place, error.problem, hint=error.hint) from None
 
@@ -85,19 +85,19 @@ def text_and_folder(source: str | os.PathLike[str]) -> tuple[str, str, Folder]:
         raise ConfigError("config", "is text and no path", hint="text goes to Config.from_yaml")
     if isinstance(source, str) and is_remote(source):
         folder: Folder = folder_of(source)
-        name, data = source, fetched(source)
+        name, data = source, fetch(source)
         if data is None:
             raise ConfigError("config", "there is no such file, or it may not be read", shown(name))
     else:
         path = Path(source)
-        name, folder, data = str(path), path.parent, _local(path)
+        name, folder, data = str(path), path.parent, _read_local(path)
     try:
         return data.decode("utf-8-sig"), name, folder
     except UnicodeDecodeError:
         raise ConfigError("config", "is no UTF-8 text", shown(name)) from None
 
 
-def _local(path: Path) -> bytes:
+def _read_local(path: Path) -> bytes:
     try:
         mode = path.stat().st_mode  # `is_file` of Python 3.14 is False for a file that it may not access
         if stat.S_ISREG(mode):
@@ -125,13 +125,13 @@ def array_at(path: str, place: str = "array") -> np.ndarray[Any, Any]:
     if not shown(path).endswith(".npy"):
         raise ConfigError(place, "must be a list or the path of a .npy file")
     try:
-        file = _opened(path)
+        file = _open_file(path)
         loaded = None if file is None else np.load(file, allow_pickle=False)
     except ConfigError:
         raise
     except (OSError, ValueError, EOFError, SyntaxError, MemoryError) as error:
-        words = (isinstance(error, OSError) and error.strerror) or str(error)
-        problem = f"cannot be read as a .npy file ({' '.join(words.partition('. ')[0].split())[:80]})"
+        message = (isinstance(error, OSError) and error.strerror) or str(error)
+        problem = f"cannot be read as a .npy file ({' '.join(message.partition('. ')[0].split())[:80]})"
         raise ConfigError(place, problem, hint="save it with numpy.save, without objects") from None
     if file is None:
         hint = f"looked for {shown(path)}" if showable(path) else ""
@@ -141,22 +141,22 @@ def array_at(path: str, place: str = "array") -> np.ndarray[Any, Any]:
     return loaded
 
 
-def _opened(path: str) -> Path | BytesIO | None:
+def _open_file(path: str) -> Path | BytesIO | None:
     """Returns a path or an open file that numpy can read; None if there is no such file."""
     if not is_remote(path):
         return Path(path) if Path(path).is_file() else None
-    data = fetched(path)
+    data = fetch(path)
     return None if data is None else BytesIO(data)
 
 
 DEEPEST = 256
 """The deepest nesting of a config: enough for a hundred samplers, each with LightningCLI's two levels."""
 
-MOST_REPEATS = 10_000_000
+MAX_REPEATS = 10_000_000
 """The most values that a config may have because the same lists or mappings are in it several times."""
 
 _BYTES_AND_STRINGS = (str, bytes, bytearray, memoryview, Enum, np.generic)
-_AS_THEY_ARE = frozenset({int, float, str, bool, type(None), np.ndarray})
+_PLAIN_TYPES = frozenset({int, float, str, bool, type(None), np.ndarray})
 
 
 def plain(section: Mapping[Any, Any], place: str = "") -> dict[str, Any]:
@@ -189,7 +189,7 @@ class _Copy:
 
     def of(self, value: Any, place: str) -> Any:
         """Copies one value."""
-        if type(value) in _AS_THEY_ARE:
+        if type(value) in _PLAIN_TYPES:
             return value
         if not isinstance(value, Mapping | Sequence) or isinstance(value, _BYTES_AND_STRINGS):
             return _scalar(value)
@@ -201,18 +201,18 @@ class _Copy:
             _, copied, size = self._done[id(value)]
             self._size += size
             self._repeats += size
-            if self._repeats > MOST_REPEATS:
+            if self._repeats > MAX_REPEATS:
                 hint = "keep long lists in .npy files"
-                raise ConfigError(place, f"repeats more than {MOST_REPEATS} values", hint=hint)
+                raise ConfigError(place, f"repeats more than {MAX_REPEATS} values", hint=hint)
             return copied
         before = self._size
         self._size += 1 + len(value)
         self._open.add(id(value))
         if isinstance(value, Mapping):
-            copied = {_word(key, place): self.of(entry, below(place, key)) for key, entry in value.items()}
+            copied = {_key(key, place): self.of(entry, below(place, key)) for key, entry in value.items()}
         else:
             copied = [
-                entry if type(entry) in _AS_THEY_ARE else self.of(entry, below(place, number))
+                entry if type(entry) in _PLAIN_TYPES else self.of(entry, below(place, number))
                 for number, entry in enumerate(value)
             ]
         self._open.remove(id(value))
@@ -228,7 +228,7 @@ def _scalar(value: Any) -> Any:
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
-def _word(key: Any, place: str) -> str:
+def _key(key: Any, place: str) -> str:
     if not isinstance(key, str):
         problem = "has a key that is no string"
         raise ConfigError(place or "config", problem, public("", key), hint="quote the key")
@@ -239,7 +239,7 @@ LONG = 1 << 18
 """Texts of at least this many characters are parsed by libyaml, which is faster; shorter ones by PyYAML, for
 its messages."""
 
-MOST_CHARACTERS = (16 if yaml.__with_libyaml__ else 1) << 20
+MAX_CHARACTERS = (16 if yaml.__with_libyaml__ else 1) << 20
 """Longer texts are refused. This is about two million numbers, or a hundred thousand without libyaml."""
 
 _MERGE = "tag:yaml.org,2002:merge"
@@ -261,10 +261,10 @@ def parse(text: str, source: str = "config") -> Any:
         >>> parse("sampler: {kind: random, seed: 7}")
         {'sampler': {'kind': 'random', 'seed': 7}}
     """
-    if len(text) > MOST_CHARACTERS:
+    if len(text) > MAX_CHARACTERS:
         raise ConfigError(
             source,
-            f"has {len(text)} characters, and at most {MOST_CHARACTERS} are read",
+            f"has {len(text)} characters, and at most {MAX_CHARACTERS} are read",
             hint="keep long lists in .npy files, and write their paths",
         )
     try:
@@ -337,7 +337,7 @@ class _PlainLoader(yaml.SafeLoader):
 
 def _without_secrets(problem: str) -> str:
     """Hides possible secrets among the names of tags and aliases that PyYAML quotes in its messages."""
-    return _QUOTED.sub(lambda found: found[0] if showable(found[1]) else "...", problem)
+    return _QUOTED.sub(lambda match: match[0] if showable(match[1]) else "...", problem)
 
 
 def _at(source: str, mark: Any) -> str:

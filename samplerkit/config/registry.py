@@ -9,8 +9,8 @@ from typing import Annotated, Any, TypeVar, final, overload
 
 from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.config.constructor import Constructor, Kinds
-from samplerkit.config.derive import Made, Sections
-from samplerkit.config.error_messages import below, meant, public, require_mapping, resembling, unknown_key
+from samplerkit.config.derive import Parsed, Sections
+from samplerkit.config.error_messages import below, public, require_mapping, shown_name, suggest, unknown_key
 from samplerkit.config.loader import LoaderOptions
 from samplerkit.config.quality import SECTION
 from samplerkit.config.reading import Folder
@@ -26,7 +26,7 @@ _AnySampler = TypeVar("_AnySampler", bound=Sampler)
 class Samplers(Kinds):
     """The kinds of samplers, whose sections are chains."""
 
-    def read(self, section: Any, place: str, folder: Folder) -> Made:
+    def read(self, section: Any, place: str, folder: Folder) -> Parsed:
         """Builds the chain of samplers that a section describes, including samplers in arguments.
 
         The links are read in a loop, without recursion, so that a chain may be as deep as a config; sources
@@ -41,20 +41,20 @@ class Samplers(Kinds):
             >>> SAMPLERS.read(section, "sampler", Path()).places
             ['sampler', 'sampler.child']
         """
-        links: list[Made] = []
+        links: list[Parsed] = []
         while section is not None or not links:
-            constructor, given, inside = choose_sampler(section, place)
+            constructor, given, path = choose_sampler(section, place)
             section = given.pop("child", None)
-            links.append(constructor.read(given, inside, folder))
-            place = below(inside, "child")
+            links.append(constructor.read(given, path, folder))
+            place = below(path, "child")
         written = links[-1].written
         for parent, child in reversed([*pairwise(links)]):
             _nest(parent, child)
             written = {**parent.written, "child": written}
-        return Made(links[0].value, written, [path for made in links for path in made.places])
+        return Parsed(links[0].value, written, [path for link in links for path in link.places])
 
 
-SAMPLERS = Samplers("sampler", example="{kind: random, seed: 7}", base=Sampler, beside=("kind", "child"))
+SAMPLERS = Samplers("sampler", example="{kind: random, seed: 7}", base=Sampler, extra_keys=("kind", "child"))
 """All kinds of samplers."""
 
 EDIT = Constructor("edit", Edit, example="{at: 1000, skip: 20}")
@@ -87,10 +87,10 @@ def targets() -> dict[str, str]:
 
     No other names are imported from a config.
     """
-    found: dict[str, str] = {}
+    kinds: dict[str, str] = {}
     for kind, constructor in SAMPLERS.items():
-        found.setdefault(constructor.target, kind)
-    return found
+        kinds.setdefault(constructor.target, kind)
+    return kinds
 
 
 @overload
@@ -149,29 +149,29 @@ def choose_sampler(section: Any, place: str) -> tuple[Constructor, dict[str, Any
         raise ConfigError(where, f"conflicts with {spellings[0]}", shown, hint="name the sampler once")
     if not spellings or spellings == ["kind"]:
         return *SAMPLERS.choose(given, place), place
-    named = given.pop(spellings[0])
-    known = targets()
-    if not isinstance(named, str) or named not in known:
-        hint = meant(named, known)
+    target = given.pop(spellings[0])
+    kinds = targets()
+    if not isinstance(target, str) or target not in kinds:
+        hint = suggest(target, kinds)
         where = below(place, spellings[0])
         raise ConfigError(
             where,
             "names no class that a config may name",
-            resembling(where, named, hint),
+            shown_name(where, target, hint),
             hint=hint if hint.startswith("did") else "a sampler of your own needs register_sampler",
         )
-    constructor = SAMPLERS[known[named]]
+    constructor = SAMPLERS[kinds[target]]
     if spellings == ["_target_"]:
         return constructor, given, place
     if given.keys() - {"init_args"}:
         raise unknown_key(place, given, ["init_args"], "a class_path section")
-    inside = below(place, "init_args")
+    path = below(place, "init_args")
     arguments = given.get("init_args")
-    arguments = {} if arguments is None else require_mapping(arguments, inside, "init_args: {seed: 7}")
-    return constructor, dict(arguments), inside
+    arguments = {} if arguments is None else require_mapping(arguments, path, "init_args: {seed: 7}")
+    return constructor, dict(arguments), path
 
 
-def _nest(parent: Made, child: Made) -> None:
+def _nest(parent: Parsed, child: Parsed) -> None:
     """Adds a child to its parent in a chain."""
     try:
         parent.value.add_child(child.value)
@@ -237,7 +237,7 @@ def register_batches(kind: str, recipe: Any = None) -> Any:
     return BATCHES.register(kind, recipe)
 
 
-def read_batches(section: Any, place: str, folder: Folder) -> Made:
+def read_batches(section: Any, place: str, folder: Folder) -> Parsed:
     """Reads the section of a recipe.
 
     Raises:
@@ -253,8 +253,8 @@ def read_batches(section: Any, place: str, folder: Folder) -> Made:
         return BATCHES.read(section, place, folder)
     # YAML has no tuples, and lists are not hashable.
     hashable = [tuple(key) if isinstance(key, list) else key for key in keys]
-    made = BATCHES.read({**section, "keys": hashable}, place, folder)
-    return replace(made, written={**made.written, "keys": keys})
+    recipe = BATCHES.read({**section, "keys": hashable}, place, folder)
+    return replace(recipe, written={**recipe.written, "keys": keys})
 
 
 def require_one_size(sections: dict[str, Any], recipe: BatchRecipe | None, options: LoaderOptions) -> None:

@@ -66,8 +66,8 @@ def json_schema() -> dict[str, Any]:
             (name,) = other["required"]
             named[name] = other["properties"][name]
             chosen.append({"if": {"required": [name]}, "then": other})
-        names_one = [{"required": [name]} for name in named]
-        return {"type": "object", "properties": named, "anyOf": names_one, "allOf": chosen}
+        required = [{"required": [name]} for name in named]
+        return {"type": "object", "properties": named, "anyOf": required, "allOf": chosen}
 
     definitions["$sampler"] = by_kind(SAMPLERS, {"child": _CHILD}, *_other_spellings())
     definitions["$dataset"] = by_kind(DATASETS, {})
@@ -93,9 +93,9 @@ def json_schema() -> dict[str, Any]:
 def _with_kinds(schema: Any) -> Any:
     """Replaces the placeholders of tables by references to the schema of all their kinds."""
     if isinstance(schema, dict):
-        one = {name: _with_kinds(value) for name, value in schema.items()}
-        return {"$ref": f"#/$defs/${one[KIND_OF]}"} if KIND_OF in one else one
-    return [_with_kinds(one) for one in schema] if isinstance(schema, list) else schema
+        entries = {name: _with_kinds(value) for name, value in schema.items()}
+        return {"$ref": f"#/$defs/${entries[KIND_OF]}"} if KIND_OF in entries else entries
+    return [_with_kinds(entry) for entry in schema] if isinstance(schema, list) else schema
 
 
 def _other_spellings() -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from samplerkit.order.typing import Ids
 COUNTED_BATCHES = 1 << 14
 """The most batches of an epoch that are counted; of longer epochs, this many, in evenly spaced steps."""
 
-_AT_ONCE = 256
+_CHUNK = 256
 _COMPARED_SAMPLES = 1 << 20
 _PROBES = 48
 _EPOCHS = 6
@@ -73,7 +73,7 @@ def batch_figures(view: RunView, epoch: int) -> BatchFigures | None:
     if plan is None or view.recipe is None:
         return None
     count = len(plan)
-    sizes, tokens, padded, ids, cut = _looked_at(plan, view.num_ranks, count)
+    sizes, tokens, padded, ids, cut = _measure(plan, view.num_ranks, count)
     has_lengths = plan.measure.lengths is not None and plan.measure.keys is None
     total, mean = int(tokens.sum()), float(sizes.mean()) if sizes.size else 0.0
     efficiency = total / max(1, int(padded.sum())) if has_lengths and sizes.size else None
@@ -101,28 +101,28 @@ def batch_figures(view: RunView, epoch: int) -> BatchFigures | None:
     )
 
 
-def _looked_at(plan: BatchPlan, ranks: int, count: int) -> tuple[Ids, Ids, Ids, Ids, int]:
+def _measure(plan: BatchPlan, ranks: int, count: int) -> tuple[Ids, Ids, Ids, Ids, int]:
     """Returns samples, tokens and padded tokens of each counted batch, ids of some, and documents cut."""
     numbers = np.arange(count)
     if count > COUNTED_BATCHES:
-        whole = max(1, count // ranks)
-        steps = np.linspace(0, whole - 1, max(1, COUNTED_BATCHES // ranks)).astype(np.int64)
+        full_steps = max(1, count // ranks)
+        steps = np.linspace(0, full_steps - 1, max(1, COUNTED_BATCHES // ranks)).astype(np.int64)
         numbers = (np.unique(steps)[:, None] * ranks + np.arange(min(ranks, count))).reshape(-1)
     parts: list[tuple[Ids, Ids, Ids]] = [(np.zeros(0, dtype=np.int64),) * 3]
-    kept: list[Ids] = [np.zeros(0, dtype=np.int64)]
-    seen = cut = 0
-    for begin in range(0, numbers.size, _AT_ONCE):
-        found = plan.samples(numbers[begin : begin + _AT_ONCE])
-        tokens, padded = plan.tokens_in(found), plan.padded_tokens_in(found)
-        parts.append((np.diff(found.edges), tokens, padded))
-        if found.segments is not None:
+    compared: list[Ids] = [np.zeros(0, dtype=np.int64)]
+    num_ids = cut = 0
+    for begin in range(0, numbers.size, _CHUNK):
+        samples = plan.samples(numbers[begin : begin + _CHUNK])
+        tokens, padded = plan.tokens_in(samples), plan.padded_tokens_in(samples)
+        parts.append((np.diff(samples.edges), tokens, padded))
+        if samples.segments is not None:
             # Each document that is split or truncated has exactly one first part that is not its last one.
-            cut += int(((found.segments.starts == 0) & ~found.segments.is_last).sum())
-        if seen < _COMPARED_SAMPLES:
-            kept.append(found.ids)
-            seen += found.ids.size
+            cut += int(((samples.segments.starts == 0) & ~samples.segments.is_last).sum())
+        if num_ids < _COMPARED_SAMPLES:
+            compared.append(samples.ids)
+            num_ids += samples.ids.size
     sizes, real, full = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return sizes, real, full, np.concatenate(kept), cut
+    return sizes, real, full, np.concatenate(compared), cut
 
 
 def _plain_efficiency(plan: BatchPlan, ids: Ids, size: int) -> float:
@@ -152,10 +152,10 @@ def new_companions(view: RunView, epoch: int) -> float | None:
     probes = np.random.default_rng(1).choice(size, min(_PROBES, size), replace=False)
     met: list[Ids] = [np.zeros(0, dtype=np.int64)] * probes.size
     for plan in filter(None, map(view.run.plan, range(epoch, epoch + _EPOCHS))):
-        which, numbers = plan.batch_of(probes)
-        found = plan.samples(numbers)
-        for probe, (begin, end) in zip(which.tolist(), pairwise(found.edges.tolist()), strict=True):
-            batch = found.ids[begin:end]
+        probe_numbers, numbers = plan.batch_of(probes)
+        samples = plan.samples(numbers)
+        for probe, (begin, end) in zip(probe_numbers.tolist(), pairwise(samples.edges.tolist()), strict=True):
+            batch = samples.ids[begin:end]
             met[probe] = np.append(met[probe], batch[batch != probes[probe]])
-    shares = [np.unique(one).size / one.size for one in met if one.size]
+    shares = [np.unique(companions).size / companions.size for companions in met if companions.size]
     return float(np.mean(shares)) if shares else None

@@ -23,14 +23,14 @@ COUNTED_SAMPLES = 1 << 22
 LISTED_BYTES = 49
 """Bytes per sample of a Python list of a permutation, measured: 4.6 GiB for 1e8 samples."""
 
-MOST_BATCHES = 1 << 14
+MAX_BATCHES = 1 << 14
 """The most batches that are examined for files that are needed again."""
 
 Flags = npt.NDArray[np.bool_]
 
-_STEPS_LOOKED_AT = 64
-_IDS_LOOKED_AT = 1 << 18
-_LOOKED_UP_TOGETHER = 256
+_MAX_STEPS = 64
+_MAX_IDS = 1 << 18
+_BATCHES_PER_LOOKUP = 256
 
 
 def cost_of_a_start(view: RunView, epoch: int) -> tuple[float, int]:
@@ -102,12 +102,12 @@ def files_read(view: RunView, epoch: int, ranks: Sequence[int], every: int = 1) 
             # Samples that are shuffled within a file stay in it, so the files are known without shuffling.
             in_order = replace(plain, mode=Mode(Shuffle.FALSE)).order
             reading = replace(reading, units=EpochUnits(epoch, partial(in_order, epoch)))
-        looked_at = _IDS_LOOKED_AT * every * (1 if is_counted else len(ranks))
-        apart = 1 if is_counted else max(1, reading.steps * view.samples_a_batch // looked_at)
-        batches = (ids for _, ids in reading.batches(0, every * apart))
+        most_ids = _MAX_IDS * every * (1 if is_counted else len(ranks))
+        stride = 1 if is_counted else max(1, reading.steps * view.samples_a_batch // most_ids)
+        batches = (ids for _, ids in reading.batches(0, every * stride))
         # Several batches per lookup, since each lookup has a fixed cost.
-        while together := list(islice(batches, _LOOKED_UP_TOGETHER)):
-            seen[view.layout.file_of(np.concatenate(together))] = True
+        while chunk := list(islice(batches, _BATCHES_PER_LOOKUP)):
+            seen[view.layout.file_of(np.concatenate(chunk))] = True
     return seen
 
 
@@ -116,7 +116,7 @@ def files_of_a_batch(view: RunView, epoch: int) -> float | None:
     reading = view.reading(epoch)
     if not view.layout.has_files or reading.steps == 0:
         return None
-    steps = np.unique(np.linspace(0, reading.steps - 1, _STEPS_LOOKED_AT).astype(np.int64))
+    steps = np.unique(np.linspace(0, reading.steps - 1, _MAX_STEPS).astype(np.int64))
     return float(np.mean([files_of_step(view, reading, step) for step in steps.tolist()]))
 
 
@@ -138,17 +138,17 @@ def files_needed_at_once(view: RunView, epoch: int, workers: int = 1) -> int:
         workers: the number of processes that share the batches of the rank, each with its own files.
     """
     reading = view.reading(epoch)
-    most = min(MOST_BATCHES, max(1, COUNTED_SAMPLES // (4 * view.samples_a_batch)))
+    most = min(MAX_BATCHES, max(1, COUNTED_SAMPLES // (4 * view.samples_a_batch)))
     first = np.full(view.layout.num_files, -1)
     last = first.copy()
-    looked_at = 0
+    count = 0
     for step, ids in islice(reading.batches(0, workers), most):
         read = ids[~reading.pads(step)] if step == reading.steps - 1 else ids
         files = view.layout.file_of(read)
-        first[files] = np.where(first[files] < 0, looked_at, first[files])
-        last[files] = looked_at
-        looked_at += 1
-    again = first < last
-    begun = np.bincount(first[again], minlength=looked_at + 1)
-    ended = np.bincount(last[again], minlength=looked_at + 1)
-    return int(np.cumsum(begun - ended).max(initial=0))
+        first[files] = np.where(first[files] < 0, count, first[files])
+        last[files] = count
+        count += 1
+    repeated = first < last
+    starts = np.bincount(first[repeated], minlength=count + 1)
+    ends = np.bincount(last[repeated], minlength=count + 1)
+    return int(np.cumsum(starts - ends).max(initial=0))

@@ -61,7 +61,7 @@ class StoredFiles:
         return len(self.layout) < len(self.view.layout)
 
     @cached_property
-    def sizes_asked(self) -> tuple[Ids | None, str]:
+    def sizes_or_reason(self) -> tuple[Ids | None, str]:
         """The bytes of each file, and ""; or None, and the reason why they are not known."""
         try:
             return np.asarray(self.dataset.shard_bytes()), ""
@@ -71,7 +71,7 @@ class StoredFiles:
     @property
     def sizes(self) -> Ids | None:
         """The bytes of each file; None if they are not known."""
-        return self.sizes_asked[0]
+        return self.sizes_or_reason[0]
 
     @cached_property
     def cached_files(self) -> int | None:
@@ -142,7 +142,7 @@ class Downloads:
     unknown: str
 
     @property
-    def taken(self) -> FetchCosts:
+    def actual(self) -> FetchCosts:
         """Requests and bytes of `way`, the way in which the files are read."""
         return self.whole if self.ranges is None or self.way == "whole" else self.ranges
 
@@ -154,7 +154,7 @@ class Downloads:
         """
         if self.num_bytes is None:
             return None
-        return self.taken.cost / max(1, FetchCosts(self.num_files, self.num_bytes).cost)
+        return self.actual.cost / max(1, FetchCosts(self.num_files, self.num_bytes).cost)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns plain data, for JSON; bytes that are not known are None."""
@@ -188,23 +188,23 @@ def downloads_of_parts(
         read sample by sample; and datasets without files.
     """
     ranks = ranks_per_machine or view.num_ranks
-    found, begin, first_file = {}, 0, 0
+    downloads, begin, first_file = {}, 0, 0
     for path, layout in view.layout.leaves:
         dataset = dataset_at(view.run.dataset, path)
         stored = StoredFiles(view, epoch, dataset, layout, begin, first_file)
         is_ordered = stored.is_remote or hasattr(dataset, "fetch")
         if layout.has_files and callable(getattr(dataset, "shard_bytes", None)) and is_ordered:
-            found["/".join(path)] = _of_one(stored, ranks)
+            downloads["/".join(path)] = _downloads_of(stored, ranks)
         # A part without files counts as one file in the tree.
         begin, first_file = begin + len(layout), first_file + layout.sizes.size
-    return found
+    return downloads
 
 
-def _of_one(stored: StoredFiles, per_machine: int) -> Downloads:
+def _downloads_of(stored: StoredFiles, per_machine: int) -> Downloads:
     layout, sizes = stored.layout, stored.sizes
     way, is_local = _way(stored)
-    (whole, ranges), is_counted = _of_machines(stored, per_machine)
-    found = Downloads(
+    (whole, ranges), is_counted = _costs_of_machines(stored, per_machine)
+    downloads = Downloads(
         num_files=layout.num_files,
         num_bytes=None if sizes is None else int(sizes.sum()),
         is_remote=stored.is_remote,
@@ -214,12 +214,12 @@ def _of_one(stored: StoredFiles, per_machine: int) -> Downloads:
         ranges=ranges if hasattr(stored.dataset, "fetch") else None,
         is_counted=is_counted,
         advice="",
-        unknown=stored.sizes_asked[1],
+        unknown=stored.sizes_or_reason[1],
     )
-    if not found.is_remote or (found.ratio or 0) <= COSTLY:
-        return found
+    if not downloads.is_remote or (downloads.ratio or 0) <= COSTLY:
+        return downloads
     lanes = stored.view.num_ranks if is_local and way == "ranges" else None
-    return replace(found, advice=_advice(found, layout.num_samples, lanes))
+    return replace(downloads, advice=_advice(downloads, layout.num_samples, lanes))
 
 
 def _way(stored: StoredFiles) -> tuple[str, bool]:
@@ -238,13 +238,13 @@ def _way(stored: StoredFiles) -> tuple[str, bool]:
     # If ranks share lanes, ranks in the middle read from two lanes, and less of each file.
     for rank in sorted({0, ranks // 2, ranks - 1}):
         shards = (layout.file_of(ids) for ids in stored.batches([rank]))
-        found = stretch_of(shards, layout.sizes, stored.cached_files or layout.num_files, 1, shard_bytes)
-        if not found.by_shards:
-            return "ranges", found.is_local
+        stretch = stretch_of(shards, layout.sizes, stored.cached_files or layout.num_files, 1, shard_bytes)
+        if not stretch.by_shards:
+            return "ranges", stretch.is_local
     return "whole", True
 
 
-def _of_machines(stored: StoredFiles, per_machine: int) -> tuple[list[FetchCosts], bool]:
+def _costs_of_machines(stored: StoredFiles, per_machine: int) -> tuple[list[FetchCosts], bool]:
     """Counts the requests of all machines, for both ways of reading; for a long epoch, estimates them.
 
     The estimate takes some batches of the first machine, and scales up their second half, when the first
@@ -255,26 +255,26 @@ def _of_machines(stored: StoredFiles, per_machine: int) -> tuple[list[FetchCosts
     batches = min(batches, COUNTED_BATCHES)
     is_counted = samples <= batches * view.samples_a_batch
     if is_counted:
-        found = sum(stored.costs(ranks[first : first + per_machine]) for first in ranks[::per_machine])
+        costs = sum(stored.costs(ranks[first : first + per_machine]) for first in ranks[::per_machine])
     else:
         machine, half = ranks[:per_machine], max(1, batches // 2)
-        found = stored.costs(machine, 2 * half) - stored.costs(machine, half)
-        found *= samples * len(machine) / (len(ranks) * half * view.samples_a_batch)
+        costs = stored.costs(machine, 2 * half) - stored.costs(machine, half)
+        costs *= samples * len(machine) / (len(ranks) * half * view.samples_a_batch)
         # An epoch fetches each file at least once, and exactly once if all stay in the cache.
         once = stored.costs_of_each_file(machine)
-        found[:2] = once if stored.cached_files is None else np.maximum(once, found[:2])
-        found *= len(ranks) / len(machine)
-    numbers = np.rint(found).astype(np.int64).tolist()
+        costs[:2] = once if stored.cached_files is None else np.maximum(once, costs[:2])
+        costs *= len(ranks) / len(machine)
+    numbers = np.rint(costs).astype(np.int64).tolist()
     return [FetchCosts(*numbers[:2]), FetchCosts(*numbers[2:])], is_counted
 
 
-def _advice(found: Downloads, num_samples: int, lanes: int | None) -> str:
-    size = round(num_samples * FILES_IN_A_BLOCK / max(1, found.num_files))
+def _advice(downloads: Downloads, num_samples: int, lanes: int | None) -> str:
+    size = round(num_samples * FILES_IN_A_BLOCK / max(1, downloads.num_files))
     partial = f"shuffle: partial with partial_size: {size}"
-    costs = f"costs {found.ratio or 0:.1f} times as much as fetching each file once"
+    costs = f"costs {downloads.ratio or 0:.1f} times as much as fetching each file once"
     if lanes is not None:
         return f"reading single samples {costs}: several ranks read each file, say lanes: {lanes}"
-    if found.way == "ranges":
+    if downloads.way == "ranges":
         return f"reading single samples {costs}: take {partial}, or a cache for all files and fetch: shards"
-    held = f"the cache holds {found.cached_files} files"
-    return f"this order {costs}, since {held}: take {partial}, or a larger cache"
+    cached = f"the cache holds {downloads.cached_files} files"
+    return f"this order {costs}, since {cached}: take {partial}, or a larger cache"

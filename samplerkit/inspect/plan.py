@@ -14,7 +14,7 @@ from samplerkit.inspect.costs import files_of_a_batch as mean_files
 from samplerkit.inspect.costs import files_of_a_rank as most_files
 from samplerkit.inspect.download_costs import Downloads, downloads_of_parts
 from samplerkit.inspect.quality.figure import Figure
-from samplerkit.inspect.quality.mixing import LEAST_SAMPLES, Observation
+from samplerkit.inspect.quality.mixing import MIN_SAMPLES, Observation
 from samplerkit.inspect.tokens import TokenFigures, token_figures, windows_of
 from samplerkit.inspect.view import RunView, require_counted
 from samplerkit.loading.run.delivery import Delivery
@@ -121,17 +121,17 @@ class RunFigures:
         run, order = self.view.run, self.view.run.undealt(self.epoch)
         before, after = (source_reads(run.recipe, run.dataset, order, at) for at in (0, len(order)))
         none = SourceRead(0, 0.0, 0)
-        samples = {name: one.samples - before.get(name, none).samples for name, one in after.items()}
+        samples = {name: read.samples - before.get(name, none).samples for name, read in after.items()}
         tokens = {
-            name: one.tokens - (before.get(name, none).tokens or 0)
-            for name, one in after.items()
-            if one.tokens is not None
+            name: read.tokens - (before.get(name, none).tokens or 0)
+            for name, read in after.items()
+            if read.tokens is not None
         }
-        of_all = sum(tokens.values()) if len(tokens) == len(samples) else 0
+        total = sum(tokens.values()) if len(tokens) == len(samples) else 0
         return {
             name: SourceFigures(
                 count / max(1, sum(samples.values())),
-                tokens[name] / of_all if of_all else None,
+                tokens[name] / total if total else None,
                 after[name].passes,
                 after[name].tokens,
             )
@@ -151,8 +151,8 @@ class RunFigures:
     @cached_property
     def effective_batch(self) -> Figure | None:
         """The effective batch size if all samples of a file are alike; None without files or a mixing."""
-        look = self._observation
-        return None if look is None or not look.has_files else look.effective_batch()
+        observation = self._observation
+        return None if observation is None or not observation.has_files else observation.effective_batch()
 
     @cached_property
     def _observation(self) -> Observation | None:
@@ -160,7 +160,7 @@ class RunFigures:
         if view.recipe is not None or batch > view.layout.num_samples:
             return None
         source = view.order_source
-        return None if source.length < LEAST_SAMPLES else Observation.on(source, batch)
+        return None if source.length < MIN_SAMPLES else Observation.on(source, batch)
 
     @property
     def files_of_a_shuffled_batch(self) -> float:
@@ -283,13 +283,13 @@ def plan(
     view = RunView.of(source, world)
     require_counted(view.run.dataset)
     start_seconds, order_bytes = cost_of_a_start(view, epoch)
-    found = RunFigures(view, epoch, ranks_per_machine)
-    delivery, layout, mode = found.delivery, view.layout, view.mode
-    fewest_steps, steps = found.steps
-    batches = found.batches and replace(found.batches, mixing=new_companions(view, epoch))
+    figures = RunFigures(view, epoch, ranks_per_machine)
+    delivery, layout, mode = figures.delivery, view.layout, view.mode
+    fewest_steps, steps = figures.steps
+    batches = figures.batches and replace(figures.batches, mixing=new_companions(view, epoch))
     mean = batches and batches.mean
     files_of_a_rank, is_counted = most_files(view, epoch)
-    downloads = dict(found.downloads)
+    downloads = dict(figures.downloads)
     return Plan(
         fingerprint=view.fingerprint,
         chain=repr(view.run.recipe),
@@ -297,7 +297,7 @@ def plan(
         reason=_reason(mode, view),
         num_samples=layout.num_samples,
         num_files=layout.num_files,
-        epoch_samples=found.samples,
+        epoch_samples=figures.samples,
         num_ranks=view.num_ranks,
         batch_size=view.samples_a_batch if mean is None else round(mean),
         global_batch=delivery.global_batch if mean is None else round(view.num_ranks * mean),
@@ -305,9 +305,9 @@ def plan(
         lanes=view.lanes,
         steps=steps,
         fewest_steps=fewest_steps,
-        pads=found.pads,
-        most_pads_of_a_rank=found.most_pads_of_a_rank,
-        dropped=delivery.size - found.units,
+        pads=figures.pads,
+        most_pads_of_a_rank=figures.most_pads_of_a_rank,
+        dropped=delivery.size - figures.units,
         files_of_a_rank=files_of_a_rank,
         files_of_a_worker=files_of_a_worker(view, epoch),
         files_of_a_batch=mean_files(view, epoch),
@@ -315,12 +315,12 @@ def plan(
         start_seconds=start_seconds,
         order_bytes=order_bytes,
         list_bytes=LISTED_BYTES * layout.num_samples,
-        mixing=found.mixing,
-        effective_batch=found.effective_batch,
+        mixing=figures.mixing,
+        effective_batch=figures.effective_batch,
         transfers=downloads.pop("", None),
         transfers_of_parts=downloads,
-        tokens=found.tokens,
-        sources=found.sources,
+        tokens=figures.tokens,
+        sources=figures.sources,
         batches=batches,
     )
 

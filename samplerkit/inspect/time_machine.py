@@ -232,25 +232,25 @@ def when(
     sample = arguments.integer("sample", sample)
     if not 0 <= sample < size:
         raise OutOfDatasetError("sample", f"outside of a dataset of {size} samples", sample)
-    wanted = epochs if isinstance(epochs, Iterable) else [epochs]
-    return tuple(in_epoch(view, view.reading(epoch, 0, start), sample) for epoch in wanted)
+    chosen = epochs if isinstance(epochs, Iterable) else [epochs]
+    return tuple(in_epoch(view, view.reading(epoch, 0, start), sample) for epoch in chosen)
 
 
 def in_epoch(view: RunView, reading: Reading, sample: int) -> EpochOfSample:
     """Finds the times when any rank reads a sample in an epoch."""
     epoch, plan = reading.epoch, view.run.plan(reading.epoch)
-    holding = (
+    positions = (
         view.run.undealt(epoch).positions_of(sample) if plan is None else np.unique(plan.batch_of(sample))
     )
     dealt = [
         time
-        for time in occurrences_of(epoch, reading.delivery, holding)
+        for time in occurrences_of(epoch, reading.delivery, positions)
         if time.step < view.steps(replace(reading, shard=time.rank))
     ]
     times = dealt if plan is None else _in_batches(reading, dealt, sample)
     times.sort(key=lambda time: (time.step, time.position, time.rank, time.place))
-    begun = {time.position for time in dealt}
-    return EpochOfSample(epoch, tuple(times), tuple(one for one in holding.tolist() if one not in begun))
+    seen = {time.position for time in dealt}
+    return EpochOfSample(epoch, tuple(times), tuple(p for p in positions.tolist() if p not in seen))
 
 
 def occurrences_of(epoch: int, delivery: Delivery, positions: Ids) -> list[Occurrence]:
@@ -277,28 +277,28 @@ def occurrences_of(epoch: int, delivery: Delivery, positions: Ids) -> list[Occur
     if delivery.tail == "pad" and delivery.start < delivery.size:
         # There are fewer pads than ranks, so all of them are in the last step.
         steps.add(delivery.job_steps - 1)
-    found = []
+    occurrences = []
     for step in sorted(steps):
         for rank in range(delivery.num_shards):
             dealt = delivery.positions(rank, step)
             places = np.flatnonzero(np.isin(dealt % delivery.size, positions))
-            found += [
+            occurrences += [
                 Occurrence(epoch, rank, step, place, int(dealt[place]), bool(dealt[place] >= delivery.size))
                 for place in places.tolist()
             ]
-    return found
+    return occurrences
 
 
 def _in_batches(reading: Reading, dealt: list[Occurrence], sample: int) -> list[Occurrence]:
     """Finds a sample within the batches of a plan that hold it, where `dealt` says when these are read."""
-    seen = {(time.rank, time.step): time.position for time in dealt}
-    last = next((step for _, step in seen if reading._is_split(step)), None)
+    numbers = {(time.rank, time.step): time.position for time in dealt}
+    last = next((step for _, step in numbers if reading._is_split(step)), None)
     if last is not None:
         # Any rank may have it: the remaining batches were joined and cut again.
-        first = min(number for (_, step), number in seen.items() if step == last)
-        seen |= {(rank, last): first for rank in range(reading.delivery.num_shards)}
+        first = min(number for (_, step), number in numbers.items() if step == last)
+        numbers |= {(rank, last): first for rank in range(reading.delivery.num_shards)}
     times = []
-    for (rank, step), number in seen.items():
+    for (rank, step), number in numbers.items():
         read = replace(reading, shard=rank)
         places = np.flatnonzero(read.ids(step) == sample)
         pads = read.pads(step)
@@ -375,24 +375,24 @@ def when_document(
         raise ArgumentValueError("document", "is not known by the dataset", document, hint=hint)
     number = file_number(view.layout, file)
     windows = view.run.dataset.windows_of(document, file=number).tolist()
-    wanted = epochs if isinstance(epochs, Iterable) else [epochs]
+    chosen = epochs if isinstance(epochs, Iterable) else [epochs]
     return tuple(
-        _parts_in_epoch(view, view.reading(epoch, 0, start), windows, (number, document)) for epoch in wanted
+        _parts_in_epoch(view, view.reading(epoch, 0, start), windows, (number, document)) for epoch in chosen
     )
 
 
 def _parts_in_epoch(
-    view: RunView, reading: Reading, windows: list[int], wanted: tuple[int, int]
+    view: RunView, reading: Reading, windows: list[int], target: tuple[int, int]
 ) -> tuple[PartRead, ...]:
-    found = []
+    parts = []
     for window in windows:
         for read in in_epoch(view, reading, window).occurrences:
             draws = replace(reading, shard=read.rank).draws(read.step)
             epoch = int(reading.units.epochs(draws)[read.place])
-            found += [
+            parts += [
                 PartRead(read, window, first, tokens)
                 for file, document, first, tokens in spans_in(view.run.dataset, window, epoch)
-                if (file, document) == wanted
+                if (file, document) == target
             ]
-    found.sort(key=lambda part: (part.read.step, part.read.position, part.read.rank, part.read.place))
-    return tuple(found)
+    parts.sort(key=lambda part: (part.read.step, part.read.position, part.read.rank, part.read.place))
+    return tuple(parts)

@@ -13,7 +13,7 @@ from samplerkit.loading.run.delivery import Reading
 from samplerkit.loading.run.token_windows import TokenWindowUnit
 from samplerkit.order.typing import Ids
 
-_LOOKED_AT = 256
+_MAX_WINDOWS = 256
 """The most windows whose documents are examined."""
 
 
@@ -97,8 +97,8 @@ def spans_of(
     epochs = reading.units.epochs(reading.draws(step))
     if places is not None:
         ids, epochs = ids[places], epochs[places]
-    each = zip(ids.tolist(), epochs.tolist(), strict=True)
-    return tuple(tuple(spans_in(view.run.dataset, id, epoch)) for id, epoch in each)
+    pairs = zip(ids.tolist(), epochs.tolist(), strict=True)
+    return tuple(tuple(spans_in(view.run.dataset, id, epoch)) for id, epoch in pairs)
 
 
 def spans_in(dataset: Any, id: int, epoch: int) -> Any:
@@ -111,9 +111,9 @@ def _cut(view: RunView, epoch: int) -> tuple[float | None, bool]:
     dataset, order = view.run.dataset, view.run.undealt(epoch)
     if not callable(getattr(dataset, "spans", None)) or not len(order):
         return None, True
-    positions = np.unique(np.linspace(0, len(order) - 1, _LOOKED_AT).astype(np.int64))
+    positions = np.unique(np.linspace(0, len(order) - 1, _MAX_WINDOWS).astype(np.int64))
     ids, epochs = order.ids_at(positions).tolist(), order.epochs_at(epoch, positions).tolist()
-    firsts = [spans_in(dataset, id, one)[0] for id, one in zip(ids, epochs, strict=True)]
+    firsts = [spans_in(dataset, id, source_epoch)[0] for id, source_epoch in zip(ids, epochs, strict=True)]
     if any(document is None for _, document, _, _ in firsts):
         return None, True
     return float(np.mean([first > 0 for _, _, first, _ in firsts])), positions.size == len(order)

@@ -68,7 +68,7 @@ class RunView:
             return cls.of(source.loader, world)
         if _is_config(source):
             return cls.of(loader_of(source, None if world is None else World(world, 0)))
-        view = source if isinstance(source, RunView) else _of_loader(source)
+        view = source if isinstance(source, RunView) else _view_of_loader(source)
         if world is not None and world != view.num_ranks:
             raise ArgumentValueError(
                 "world", f"is not that of the loader, which has {view.num_ranks} ranks", world
@@ -142,16 +142,16 @@ class RunView:
         It is the mode of the sampler that reads the dataset, or, if that does not shuffle, of the one above
         it that does.
         """
-        found = None
+        chosen = None
         for link in reversed(self.run.recipe._links()):
             mode = getattr(link, "mode", None)
             if isinstance(mode, Mode) and not getattr(link, "replacement", False):
-                found = mode
+                chosen = mode
             elif not isinstance(link, SequentialSampler | SubsetSampler):
-                found = None
-            if found is not None and found.shuffle is not Shuffle.FALSE:
-                return found
-        return found
+                chosen = None
+            if chosen is not None and chosen.shuffle is not Shuffle.FALSE:
+                return chosen
+        return chosen
 
     @cached_property
     def order_source(self) -> OrderSource:
@@ -190,8 +190,8 @@ def loader_of(source: Any, world: World | None) -> Any:
         )
     if world is not None:
         # The outermost distributed sampler decides.
-        given = next((link.deal.shard_id for link in source.sampler._links() if link.deal is not None), None)
-        world = World(world.num_shards, world.shard_id if given is None else given)
+        rank = next((link.deal.shard_id for link in source.sampler._links() if link.deal is not None), None)
+        world = World(world.num_shards, world.shard_id if rank is None else rank)
     # A config with only a layout has no dataset: the loader then reads the layout.
     return source.make_loader(source.dataset if isinstance(source.dataset, Layout) else None, world)
 
@@ -200,12 +200,12 @@ def _is_config(source: Any) -> bool:
     return callable(getattr(source, "make_loader", None)) and hasattr(source, "sampler")
 
 
-def _of_loader(loader: Any) -> RunView:
+def _view_of_loader(loader: Any) -> RunView:
     if isinstance(loader, Loader):
         takes_turns = loader.workers == "processes" and not loader.file_affinity
-        workers, at = loader.num_workers if takes_turns else 0, loader._cursor.current
+        workers, place = loader.num_workers if takes_turns else 0, loader._cursor.current
         return RunView(
-            loader._cursor.run, loader.batch_size or 1, loader.epoch, at.start, num_workers=workers
+            loader._cursor.run, loader.batch_size or 1, loader.epoch, place.start, num_workers=workers
         )
     batches = getattr(loader, "batch_sampler", None)
     sampler = getattr(batches, "sampler", getattr(loader, "sampler", None))

@@ -129,7 +129,7 @@ def number(place: str, value: Any, unit: str = "") -> float:
         unit: what it counts, such as seconds.
     """
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        raise ArgumentTypeError(place, f"must be a number{unit and ' unit '}{unit}", value)
+        raise ArgumentTypeError(place, f"must be a number{unit and ' of '}{unit}", value)
     try:
         return float(value)
     except OverflowError:

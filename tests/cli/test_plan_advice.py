@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 import samplerkit as sk
-from samplerkit.cli.plan import advised, in_yaml
+from samplerkit.cli.plan import advised_section, in_yaml
 from samplerkit.inspect.download_costs import downloads_of_parts
 from samplerkit.inspect.plan import plan
 from samplerkit.inspect.quality import mixing
@@ -73,7 +73,7 @@ def written(folder, section, **more):
 @pytest.mark.parametrize("mode", MODES, ids=[mode["shuffle"] for mode in MODES])
 def test_what_is_advised_can_be_loaded_and_reads_the_same_samples_in_that_mode(section, mode):
     config = sk.load_config(config_of(section))
-    found = advised(config, sk.Layout(SIZES), mode)
+    found = advised_section(config, sk.Layout(SIZES), mode)
     made = sk.load_config(config_of(yaml.safe_load(in_yaml(found))))
     layout = made.dataset
     assert sorted(made.sampler.undealt_order(layout)) == sorted(config.sampler.undealt_order(layout))
@@ -88,7 +88,7 @@ def test_nothing_is_advised_in_place_of_a_choice_but_a_random_sampler_where_none
     section, is_shuffled, command, tmp_path
 ):
     config = sk.load_config(config_of(section))
-    assert all(advised(config, sk.Layout(SIZES), mode) is None for mode in MODES)
+    assert all(advised_section(config, sk.Layout(SIZES), mode) is None for mode in MODES)
     told = in_json(command, "plan", written(tmp_path, section, sizes=EQUAL))[1]["recommendation"]
     assert (told["chosen"], told["sampler"]) == (None, None)
     assert "chooses the samples, and a shuffle mode in its place would read others" in told["reason"]

@@ -49,7 +49,7 @@ def spans(samples: BlendedSamples) -> list[list[list[int]]]:
     found = samples.spans(np.arange(len(samples)))
     rows = np.stack(found[2 if samples.dataset_index is None else 1 :], axis=1).tolist()
     told: list[list[list[int]]] = [[] for _ in range(len(samples))]
-    for number, row in zip(found.which.tolist(), rows, strict=True):
+    for number, row in zip(found.rows.tolist(), rows, strict=True):
         told[number].append(row)
     return told
 

@@ -12,7 +12,7 @@ from torch.utils.data import ConcatDataset
 import samplerkit as sk
 from samplerkit.compat import mindspore as ds
 from samplerkit.compat.mindspore import record_files
-from samplerkit.compat.mindspore.shuffle import carried
+from samplerkit.compat.mindspore.shuffle import rearranged
 from tests.compat import mindspore_chains as chains
 from tests.samplers import mindspore_cases
 
@@ -216,10 +216,10 @@ def test_an_epoch_starts_from_the_latest_one_that_is_held():
         arranged.append(epoch)
         return np.arange(before or 4)[::-1].copy()
 
-    held = carried("a name of this test", 3, arrange)
+    held = rearranged("a name of this test", 3, arrange)
     # Turned around six times.
-    assert carried("a name of this test", 5, arrange)[:].tolist() == [0, 1, 2, 3]
+    assert rearranged("a name of this test", 5, arrange)[:].tolist() == [0, 1, 2, 3]
     assert arranged == [0, 1, 2, 3, 4, 5]
     del held
-    carried("a name of this test", 1, arrange)
+    rearranged("a name of this test", 1, arrange)
     assert arranged[6:] == [0, 1]

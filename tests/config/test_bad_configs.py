@@ -110,7 +110,7 @@ def test_numbers_mean_what_they_mean_in_yaml(text, long, monkeypatch):
 
 
 def test_a_text_that_would_take_minutes_is_refused_and_the_mend_names_npy(monkeypatch):
-    assert reading.MOST_CHARACTERS >= 1 << 20
-    monkeypatch.setattr(reading, "MOST_CHARACTERS", 100)
+    assert reading.MAX_CHARACTERS >= 1 << 20
+    monkeypatch.setattr(reading, "MAX_CHARACTERS", 100)
     error = refused(sk.Config.from_yaml, listed(range(100)))
     assert "characters, and at most 100 are read; keep long lists in .npy files" in str(error)

@@ -57,7 +57,7 @@ def test_an_alias_stands_for_what_it_names_and_not_for_too_much(monkeypatch):
     config = sk.Config.from_yaml(text.replace("*i", "[0, 1, 2, 5, 6]"))
     assert list(config.sampler.order(SIZE)) == [5, 6]
     for most in (3, 2):
-        monkeypatch.setattr(reading, "MOST_REPEATS", most)  # a list and its two numbers come again
+        monkeypatch.setattr(reading, "MAX_REPEATS", most)  # a list and its two numbers come again
         with (
             nullcontext() if most == 3 else pytest.raises(sk.ConfigError, match="repeats more than 2 values")
         ):

@@ -9,7 +9,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.inspect.pictures.picture import draw
-from samplerkit.inspect.pictures.plot_data import MOST_PARTS, MOST_POINTS, plot_data
+from samplerkit.inspect.pictures.plot_data import MAX_PARTS, MAX_POINTS, plot_data
 
 LAYOUT = sk.Layout([300] * 8)
 
@@ -37,7 +37,7 @@ def test_the_points_of_an_edited_run_are_what_it_reads_and_it_is_drawn(tmp_path)
 @pytest.mark.parametrize(("size", "world"), [(10**12, 1), (10**6, 5000)])
 def test_large_runs_are_thinned_out_evenly(size, world):
     steps, ids, ranks = shown(sk.Layout(size), world, shuffle=False).points
-    assert MOST_POINTS / 4 < steps.size <= MOST_POINTS
+    assert MAX_POINTS / 4 < steps.size <= MAX_POINTS
     assert ids.min() < 0.01 * size
     assert ids.max() > 0.95 * size
     assert np.unique(ranks).size > min(world, 1000) / 2
@@ -52,7 +52,7 @@ def test_files_meet_themselves_only_where_blocks_lie_inside_of_files_and_all_ali
 
 
 def test_a_matrix_of_many_files_joins_neighbours_and_one_without_files_has_parts():
-    assert shown(sk.Layout([7] * 200), shuffle="global").together.shape == (MOST_PARTS, MOST_PARTS)
+    assert shown(sk.Layout([7] * 200), shuffle="global").together.shape == (MAX_PARTS, MAX_PARTS)
     without = shown(sk.Layout(1000), shuffle="global")
     assert without.together.shape == (32, 32)
 

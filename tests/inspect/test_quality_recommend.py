@@ -10,8 +10,8 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.inspect.quality import mixing, recommend
-from samplerkit.inspect.quality.order_source import Plain
-from samplerkit.inspect.quality.recommend import held
+from samplerkit.inspect.quality.order_source import PlainMode
+from samplerkit.inspect.quality.recommend import held_at_once
 from samplerkit.order.modes import Mode, Shuffle
 
 LAYOUT = sk.Layout([1437] * 64)
@@ -93,14 +93,14 @@ SIZES = {
 @pytest.mark.parametrize(("lanes", "block"), [(1, 7), (3, 50), (1, 100), (3, 150)])
 def test_the_most_files_of_a_block_are_those_that_a_count_finds(sizes, lanes, block):
     layout = sk.Layout(sizes)
-    plain = Plain(Mode(Shuffle.PARTIAL, block), layout, lanes, 0)
+    plain = PlainMode(Mode(Shuffle.PARTIAL, block), layout, lanes, 0)
     most = 0
     for epoch in range(4):
         file = np.repeat(np.arange(len(sizes)), plain.file_sizes(epoch))
         for start, end in zip(plain.lane_starts, plain.lane_starts[1:], strict=False):
             pieces = [file[at : min(at + block, end)] for at in range(start, end, block)]
             most = max(most, *(np.unique(piece).size for piece in pieces))
-    assert held(plain)[0] == most
+    assert held_at_once(plain)[0] == most
 
 
 def test_many_files_are_advised_on_from_less_and_to_the_same_effect(monkeypatch):

@@ -11,7 +11,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.inspect.pictures.picture import draw
-from samplerkit.inspect.pictures.plot_data import MOST_POINTS, PlotData
+from samplerkit.inspect.pictures.plot_data import MAX_POINTS, PlotData
 from samplerkit.inspect.plan import plan
 from samplerkit.inspect.time_machine import at, when_document
 from samplerkit.inspect.view import RunView
@@ -180,7 +180,7 @@ def test_marks_of_a_file_of_2_to_the_36_tokens_without_an_index_hold_little(tmp_
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert not marks.are_known
-    assert 2000 < marks.steps.size <= MOST_POINTS
+    assert 2000 < marks.steps.size <= MAX_POINTS
     assert marks.places.min() < 2**30
     assert marks.places.max() > 2**36 - 2**30
     assert {0, 39} < {*marks.ranks.tolist()}

@@ -22,13 +22,13 @@ from samplerkit.order.typing import Ids
 _Floats = npt.NDArray[np.float64]
 _Sources = npt.NDArray[np.int16]
 
-MOST_SOURCES = 32766
+MAX_SOURCES = 32766
 """The largest number of sources, which Megatron numbers in 16 bits."""
 
 _SHORTEST = 1024
 _FEWEST = 8
-_MOST_STRETCHES = 4096
-_RUN_IN = 64
+_MAX_STRETCHES = 4096
+_WARM_UP = 64
 """The number of positions after which a stretch no longer depends on its guessed counts."""
 
 _ROUNDS = 4
@@ -55,50 +55,50 @@ def blended(
         [0, 1, 2, 0, 0, 1, 2, 0]
     """
     most = None if sizes is None else sizes.astype(np.float64)
-    stretches = min(_MOST_STRETCHES, length // shortest)
+    stretches = min(_MAX_STRETCHES, length // shortest)
     if stretches < _FEWEST:
-        return _one_by_one(weights, np.zeros(weights.size), range(length), most)[0]
+        return _sequential(weights, np.zeros(weights.size), range(length), most)[0]
     steps = -(-length // stretches)
     stretches = -(-length // steps)
     begins = np.arange(stretches) * steps
     firsts = np.zeros((weights.size, stretches))
-    guessed = _guessed(weights, begins[1:] - _RUN_IN, most)
-    firsts[:, 1:] = _side_by_side(weights, begins[1:] - _RUN_IN, guessed, _RUN_IN, most)[1]
-    read, ends = _side_by_side(weights, begins, firsts, steps, most)
+    guessed = _guess_counts(weights, begins[1:] - _WARM_UP, most)
+    firsts[:, 1:] = _parallel(weights, begins[1:] - _WARM_UP, guessed, _WARM_UP, most)[1]
+    read, ends = _parallel(weights, begins, firsts, steps, most)
     for _ in range(_ROUNDS):
         wrong = np.flatnonzero((firsts[:, 1:] != ends[:, :-1]).any(axis=0)) + 1
         if wrong.size <= _FEW:
             break
         firsts[:, wrong] = ends[:, wrong - 1]
-        again = _side_by_side(weights, begins[wrong], firsts[:, wrong], steps, most)
-        read[:, wrong], ends[:, wrong] = again
-    left = ends[:, 0]
+        results = _parallel(weights, begins[wrong], firsts[:, wrong], steps, most)
+        read[:, wrong], ends[:, wrong] = results
+    counts = ends[:, 0]
     for number in range(1, stretches):
-        if (firsts[:, number] != left).any():
+        if (firsts[:, number] != counts).any():
             positions = range(number * steps, min((number + 1) * steps, length))
-            found, ends[:, number] = _one_by_one(weights, left, positions, most)
-            read[: found.size, number] = found
-        left = ends[:, number]
+            sources, ends[:, number] = _sequential(weights, counts, positions, most)
+            read[: sources.size, number] = sources
+        counts = ends[:, number]
     return read.T.reshape(-1)[:length]
 
 
-def turns(sources: _Sources) -> Ids:
+def read_counts(sources: _Sources) -> Ids:
     """Returns how often the source of each position was read before.
 
     Example:
-        >>> turns(np.array([0, 1, 2, 0, 0], dtype=np.int16)).tolist()
+        >>> read_counts(np.array([0, 1, 2, 0, 0], dtype=np.int16)).tolist()
         [0, 0, 0, 1, 2]
     """
     by_source = np.argsort(sources, kind="stable")  # a radix sort for 16-bit integers
     counts = np.bincount(sources)
     numbers = np.arange(sources.size)
     numbers -= np.repeat(np.cumsum(counts) - counts, counts)
-    found = np.empty_like(numbers)
-    found[by_source] = numbers
-    return found
+    read_before = np.empty_like(numbers)
+    read_before[by_source] = numbers
+    return read_before
 
 
-def _one_by_one(
+def _sequential(
     weights: _Floats, counts: _Floats, positions: range, sizes: _Floats | None
 ) -> tuple[_Sources, _Floats]:
     """Computes positions one after another; returns their sources and the counts after them."""
@@ -116,7 +116,7 @@ def _one_by_one(
     return sources, np.array(read)
 
 
-def _side_by_side(
+def _parallel(
     weights: _Floats, begins: Ids, counts: _Floats, steps: int, sizes: _Floats | None
 ) -> tuple[_Sources, _Floats]:
     """Computes stretches in parallel, one position of all of them at a time.
@@ -153,21 +153,21 @@ def _side_by_side(
             np.maximum(lags[number], largest, out=largest)
         read[step] = source
         chosen = source.astype(np.int64) * begins.size + columns
-        after = flat[chosen] + 1
+        new_counts = flat[chosen] + 1
         if sizes is not None:
-            after[after >= sizes[source]] = np.inf
-        flat[chosen] = after
+            new_counts[new_counts >= sizes[source]] = np.inf
+        flat[chosen] = new_counts
         factors += 1
     return read, counts
 
 
-def _guessed(weights: _Floats, positions: Ids, sizes: _Floats | None) -> _Floats:
+def _guess_counts(weights: _Floats, positions: Ids, sizes: _Floats | None) -> _Floats:
     """Guesses how often each source was read before some positions; each column sums to its position."""
-    due: Any = weights[:, None] * positions
-    counts: _Floats = np.floor(due)
+    expected: Any = weights[:, None] * positions
+    counts: _Floats = np.floor(expected)
     # The counts that rounding down leaves over go to the largest remainders.
     missing = positions - counts.sum(axis=0)
-    ranks = np.argsort(np.argsort(counts - due, axis=0, kind="stable"), axis=0)
+    ranks = np.argsort(np.argsort(counts - expected, axis=0, kind="stable"), axis=0)
     counts += ranks < missing
     if sizes is not None:
         counts[counts >= sizes[:, None]] = np.inf

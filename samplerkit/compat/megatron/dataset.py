@@ -27,9 +27,9 @@ from samplerkit.storage.urls import is_remote
 
 Array = npt.NDArray[Any]
 
-_RULE = "megatron-core-0.16.1"
+_VERSION = "megatron-core-0.16.1"
 _SEEDS = 2**32
-_MOST_SURPLUS = 1000
+_MAX_SURPLUS = 1000
 
 
 @final
@@ -98,14 +98,14 @@ class MegatronDataset:
         pad_token: int = -1,
         remote: RemoteOptions | Mapping[str, Any] | None = None,
     ) -> None:
-        listed = [prefixes] if isinstance(prefixes, str) else prefixes
+        names = [prefixes] if isinstance(prefixes, str) else prefixes
         if (
-            not isinstance(listed, Sequence)
-            or not listed
-            or not all(isinstance(prefix, str) for prefix in listed)
+            not isinstance(names, Sequence)
+            or not names
+            or not all(isinstance(prefix, str) for prefix in names)
         ):
             raise ArgumentTypeError("prefixes", "must be the prefix of a corpus, or a list of them", prefixes)
-        self.prefixes: Final = tuple(listed)
+        self.prefixes: Final = tuple(names)
         self.num_samples: Final = (
             None if num_samples is None else arguments.at_least("num_samples", num_samples, 0)
         )
@@ -122,8 +122,8 @@ class MegatronDataset:
         self.split: Final = None if split is None else arguments.text("split", split)
         self._weights: Final = None if weights is None else arguments.weights(weights).tolist()
         self._surplus: Final = arguments.number("mid_level_dataset_surplus", mid_level_dataset_surplus)
-        if not 0 <= self._surplus <= _MOST_SURPLUS:
-            problem = f"must be in [0, {_MOST_SURPLUS}]"
+        if not 0 <= self._surplus <= _MAX_SURPLUS:
+            problem = f"must be in [0, {_MAX_SURPLUS}]"
             raise ArgumentRangeError("mid_level_dataset_surplus", problem, mid_level_dataset_surplus)
         self._pad: Final = arguments.integer("pad_token", pad_token)
         storage = storage_for(any(map(is_remote, self.prefixes)), None, RemoteOptions.of(remote))
@@ -145,12 +145,12 @@ class MegatronDataset:
     @cached_property
     def fingerprint(self) -> str:
         """A string that changes with everything that samples depend on: arguments and document lengths."""
-        index = [_RULE, self.cut, self._weights, self.num_samples, self.split, self.part, self._surplus]
+        index = [_VERSION, self.cut, self._weights, self.num_samples, self.split, self.part, self._surplus]
         digest = hashlib.blake2b(
             json.dumps(index, default=vars).encode(), digest_size=16, person=b"samplerkit"
         )
         for corpus in range(len(self.prefixes)):
-            digest.update(self._opened.files[corpus].dtype.str.encode())
+            digest.update(self._token_files.files[corpus].dtype.str.encode())
             digest.update(self._lengths(corpus).tobytes())
         return digest.hexdigest()
 
@@ -187,7 +187,7 @@ class MegatronDataset:
     def close(self) -> None:
         """Closes files and connections. The dataset can be used again."""
         if "_opened" in self.__dict__:
-            self._opened.close()
+            self._token_files.close()
         if self._storage is not None:
             self._storage.close()
 
@@ -200,7 +200,7 @@ class MegatronDataset:
         return {name: value for name, value in self.__dict__.items() if name not in {"samples", "_begins"}}
 
     @cached_property
-    def _opened(self) -> OpenedFiles:
+    def _token_files(self) -> OpenedFiles:
         """The files; the first access opens them."""
         paths = [TokenPaths.of(prefix) for prefix in self.prefixes]
         for prefix, path in zip(self.prefixes, paths, strict=True):
@@ -210,20 +210,20 @@ class MegatronDataset:
 
     def _lengths(self, corpus: int) -> Array:
         """Returns the length of each sequence of a corpus; their sum is checked against the file."""
-        file = self._opened.files[corpus]
+        file = self._token_files.files[corpus]
         return file.index.lengths_of(file.sequences, file.tokens)
 
     @cached_property
     def _begins(self) -> tuple[Ids, ...]:
         """The first token of each sequence of each corpus."""
-        return tuple(file.index.firsts() for file in self._opened.files)
+        return tuple(file.index.firsts() for file in self._token_files.files)
 
     def _read(self, ids: Ids) -> Array:
         spans = self.samples.spans(ids)
         width = self.cut.seq_length + self.cut.extra
-        rows = np.empty((ids.size, width), dtype=self._opened.files[0].dtype)
-        filled = np.bincount(spans.which, spans.lengths, minlength=ids.size).astype(np.int64)
-        self._opened.data.fill(self._parts(rows, spans, filled))
+        rows = np.empty((ids.size, width), dtype=self._token_files.files[0].dtype)
+        filled = np.bincount(spans.rows, spans.lengths, minlength=ids.size).astype(np.int64)
+        self._token_files.data.fill(self._parts(rows, spans, filled))
         tokens = rows.astype(np.int64)
         if (filled < width).any():
             tokens[np.arange(width) >= filled[:, None]] = self._pad
@@ -234,7 +234,7 @@ class MegatronDataset:
         size, width = rows.itemsize, rows.shape[1]
         ends = (
             np.cumsum(spans.lengths)
-            + (np.arange(filled.size) * width - np.cumsum(filled) + filled)[spans.which]
+            + (np.arange(filled.size) * width - np.cumsum(filled) + filled)[spans.rows]
         )
         flat = rows.reshape(-1).view(np.uint8)
         for corpus, at in groups(spans.corpora):
@@ -244,7 +244,7 @@ class MegatronDataset:
                 yield corpus, begin, flat[stop - count : stop]
 
 
-_OTHER = (
+_MISMATCH_HINT = (
     "its run read what it says, of other data or by an option that its key leaves out, such as the extra "
     "token: keep it, and compare the corpora and options with those of that run"
 )
@@ -272,22 +272,22 @@ def compare_cache(dataset: MegatronDataset, folder: str | Path) -> list[str]:
     compared = []
     for path, expected in _indexes(dataset, Path(folder)):
         try:
-            found = np.load(path, allow_pickle=False)
+            loaded = np.load(path, allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
             raise DatasetError(str(path), f"is no index that can be read ({error})") from error
-        if found.shape != expected.shape:
-            problem = f"is of shape {found.shape}, and should be of {expected.shape}"
-            raise DatasetError(str(path), problem, hint=_OTHER)
-        if not np.array_equal(found, expected):
-            row = int(np.argmax((found != expected).reshape(found.shape[0], -1).any(axis=1)))
-            problem = f"has {found[row].tolist()} at {row}, and should have {expected[row].tolist()}"
-            raise DatasetError(str(path), problem, hint=_OTHER)
+        if loaded.shape != expected.shape:
+            problem = f"is of shape {loaded.shape}, and should be of {expected.shape}"
+            raise DatasetError(str(path), problem, hint=_MISMATCH_HINT)
+        if not np.array_equal(loaded, expected):
+            row = int(np.argmax((loaded != expected).reshape(loaded.shape[0], -1).any(axis=1)))
+            problem = f"has {loaded[row].tolist()} at {row}, and should have {expected[row].tolist()}"
+            raise DatasetError(str(path), problem, hint=_MISMATCH_HINT)
         compared.append(path.name)
     if not compared:
-        wanted = f"{dataset.part}, of {', '.join(map(_last, dataset.prefixes))}"
-        wanted += "" if dataset.split is None else f", split {dataset.split}"
+        description = f"{dataset.part}, of {', '.join(map(_name, dataset.prefixes))}"
+        description += "" if dataset.split is None else f", split {dataset.split}"
         raise DatasetError(
-            str(folder), f"holds no index of {wanted}", hint="name the folder of the run's cache"
+            str(folder), f"holds no index of {description}", hint="name the folder of the run's cache"
         )
     return compared
 
@@ -295,34 +295,34 @@ def compare_cache(dataset: MegatronDataset, folder: str | Path) -> list[str]:
 def _indexes(dataset: MegatronDataset, folder: Path) -> Iterator[tuple[Path, npt.NDArray[Any]]]:
     """Yields the index files of a dataset, each with its expected content."""
     samples = dataset.samples
-    for place in sorted(folder.glob(f"*-{dataset.part}-description.txt")):
+    for path in sorted(folder.glob(f"*-{dataset.part}-description.txt")):
         try:
-            index = dict(json.loads(place.read_text(encoding="utf-8")))
+            index = dict(json.loads(path.read_text(encoding="utf-8")))
         except (OSError, TypeError, ValueError) as error:
-            raise DatasetError(str(place), f"is no description that can be read ({error})") from error
-        stem = str(place).removesuffix("description.txt")
+            raise DatasetError(str(path), f"is no description that can be read ({error})") from error
+        stem = str(path).removesuffix("description.txt")
         if "datasets" in index:
-            names = [_last(one["dataset_path"]) for one in index["datasets"]]
-            is_ours = all(_is_cut(one, dataset) for one in index["datasets"])
+            names = [_name(entry["dataset_path"]) for entry in index["datasets"]]
+            is_ours = all(_has_cut(entry, dataset) for entry in index["datasets"])
             is_ours = is_ours and index["size"] in {None, len(samples)}
-            is_ours = is_ours and names == [_last(prefix) for prefix in dataset.prefixes]
-            sources, turns = samples.dataset_index, samples.dataset_sample_index
-            if is_ours and sources is not None and turns is not None:
+            is_ours = is_ours and names == [_name(prefix) for prefix in dataset.prefixes]
+            sources, numbers = samples.dataset_index, samples.dataset_sample_index
+            if is_ours and sources is not None and numbers is not None:
                 yield Path(f"{stem}dataset_index.npy"), sources
-                yield Path(f"{stem}dataset_sample_index.npy"), turns
+                yield Path(f"{stem}dataset_sample_index.npy"), numbers
             continue
         for prefix, corpus in zip(dataset.prefixes, samples.corpora, strict=True):
             # A corpus without samples is not read, whatever its index contains.
             is_ours = len(corpus) > 0 and index.get("num_samples") == corpus.num_samples
-            if is_ours and _last(prefix) == _last(index.get("dataset_path", "")) and _is_cut(index, dataset):
+            if is_ours and _name(prefix) == _name(index.get("dataset_path", "")) and _has_cut(index, dataset):
                 yield Path(f"{stem}document_index.npy"), corpus.document_index
                 yield Path(f"{stem}sample_index.npy"), corpus.sample_index
                 yield Path(f"{stem}shuffle_index.npy"), corpus.shuffle_index
 
 
-def _is_cut(index: dict[str, Any], dataset: MegatronDataset) -> bool:
-    wanted = dataset.cut.seq_length, dataset.cut.seed
-    if (index.get("sequence_length"), index.get("random_seed")) != wanted:
+def _has_cut(index: dict[str, Any], dataset: MegatronDataset) -> bool:
+    expected = dataset.cut.seq_length, dataset.cut.seed
+    if (index.get("sequence_length"), index.get("random_seed")) != expected:
         return False
     # Without a split, the corpora belong to one part and are read as a whole.
     return "split" not in index or _share(index["split"], dataset) == _share(dataset.split, dataset)
@@ -332,5 +332,5 @@ def _share(split: str | None, dataset: MegatronDataset) -> Extent | None:
     return (0.0, 1.0) if split is None else shares_of(split)[PARTS.index(dataset.part)]
 
 
-def _last(path: str) -> str:
+def _name(path: str) -> str:
     return path.rstrip("/").rsplit("/", 1)[-1]

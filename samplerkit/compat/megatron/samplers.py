@@ -53,18 +53,18 @@ class MicroBatches(Order):
         return self._size
 
     def ids_at(self, positions: Ids) -> Ids:
-        return self._swapped(positions, self._ranks, self._micro)
+        return self._transpose(positions, self._ranks, self._micro)
 
     def locate(self, ids: Ids) -> Located:
-        return located(self._swapped(ids, self._micro, self._ranks), (ids >= 0) & (ids < self._size))
+        return located(self._transpose(ids, self._micro, self._ranks), (ids >= 0) & (ids < self._size))
 
-    def _swapped(self, numbers: Ids, columns: int, rows: int) -> Ids:
+    def _transpose(self, numbers: Ids, columns: int, rows: int) -> Ids:
         """Transposes each step, seen as a row-major matrix of `rows` by `columns`."""
         step, place = np.divmod(numbers - self._phase, columns * rows)
         row, column = np.divmod(place, columns)
-        swapped = self._phase + step * (columns * rows) + column * rows + row
+        transposed = self._phase + step * (columns * rows) + column * rows + row
         is_whole = (numbers >= self._phase) & (numbers < self._end)
-        return np.where(is_whole, swapped, numbers)
+        return np.where(is_whole, transposed, numbers)
 
 
 def micro_batches(
@@ -116,12 +116,12 @@ def micro_batches(
         return
     # As in Megatron, the generator is seeded with the epoch only.
     if kind == "cyclic":
-        mine = permuted_by_torch(total_samples // micro * micro, epoch)[position:][rank::ranks]
+        own = permuted_by_torch(total_samples // micro * micro, epoch)[position:][rank::ranks]
     else:
         bucket = total_samples // (micro * ranks) * micro
-        mine = rank * bucket + permuted_by_torch(bucket, epoch)[position // ranks :]
-    for begin in range(0, mine.size // micro * micro, micro):
-        yield mine[begin : begin + micro].tolist()
+        own = rank * bucket + permuted_by_torch(bucket, epoch)[position // ranks :]
+    for begin in range(0, own.size // micro * micro, micro):
+        yield own[begin : begin + micro].tolist()
 
 
 def place(kind: Kind, total_samples: Any, consumed_samples: Any, global_batch: int) -> tuple[int, int]:

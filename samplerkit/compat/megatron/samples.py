@@ -10,14 +10,14 @@ from typing import Any, Final, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
-from samplerkit.compat.megatron.blend import MOST_SOURCES, blended, turns
+from samplerkit.compat.megatron.blend import MAX_SOURCES, blended, read_counts
 from samplerkit.errors import ArgumentValueError, DatasetError, OutOfDatasetError
 from samplerkit.order.caching import cached_property
 from samplerkit.order.intervals import groups, numbers_in
 from samplerkit.order.typing import Ids
 from samplerkit.storage.tokens.arguments import PARTS, range_of, shares_of
 
-_OF_32_BITS = 2**32 - 2
+_MAX_IN_32_BITS = 2**32 - 2
 """The number of samples from which on Megatron shuffles their numbers in 64 bits."""
 
 
@@ -42,14 +42,14 @@ class Spans(NamedTuple):
     """Contiguous tokens of documents: arrays of one length, in the order in which they are read.
 
     Args:
-        which: for each part, the number of its sample in the request.
+        rows: for each part, the number of its sample in the request.
         corpora: the number of the corpus.
         documents: the number of the document in the file.
         offsets: the first token, counted from the beginning of the document.
         lengths: the number of tokens, at least 1.
     """
 
-    which: Ids
+    rows: Ids
     corpora: Ids
     documents: Ids
     offsets: Ids
@@ -94,11 +94,11 @@ class ShuffledCorpus:
             )
         epochs = 1 if not num_samples else max(1, -(-(num_samples * size + extra) // tokens))
         # The samples of all epochs but the last one, if that one is shuffled separately.
-        before = ((epochs - 1) * tokens - extra) // size
-        is_apart = (
+        earlier = ((epochs - 1) * tokens - extra) // size
+        is_separate = (
             epochs > 1
             and num_samples is not None
-            and num_samples - before < int(0.80 * ((tokens - extra) // size))
+            and num_samples - earlier < int(0.80 * ((tokens - extra) // size))
         )
         total = epochs * tokens - extra
         count = total // size
@@ -108,13 +108,13 @@ class ShuffledCorpus:
         count = max(count, 0)
         # numpy guarantees that the stream of this generator never changes, so it need not be reimplemented.
         generator = np.random.RandomState(cut.seed)
-        rounds = (epochs - 1, 1) if is_apart else (epochs,)
+        rounds = (epochs - 1, 1) if is_separate else (epochs,)
         documents = np.arange(begin, end, dtype=np.int32)
         shuffled = [generator.permutation(np.tile(documents, times)) for times in rounds]
-        self.document_index: Final = np.concatenate(shuffled) if is_apart else shuffled[0]
-        kind: Any = np.uint32 if count < _OF_32_BITS else np.int64
+        self.document_index: Final = np.concatenate(shuffled) if is_separate else shuffled[0]
+        kind: Any = np.uint32 if count < _MAX_IN_32_BITS else np.int64
         self.shuffle_index: Final = np.arange(count, dtype=kind)
-        for part in np.split(self.shuffle_index, [before] if is_apart else []):
+        for part in np.split(self.shuffle_index, [earlier] if is_separate else []):
             generator.shuffle(part)
         self._ends = np.cumsum(lengths[self.document_index], dtype=np.int64)
         self._total = epochs * tokens
@@ -136,14 +136,14 @@ class ShuffledCorpus:
         first = np.searchsorted(self._ends, begins, side="right")
         counts = np.maximum(0, np.searchsorted(self._ends, ends - 1, side="right") + 1 - first)
         places = numbers_in(first, counts)
-        which = np.repeat(np.arange(samples.size), counts)
+        rows = np.repeat(np.arange(samples.size), counts)
         starts = self._starts(places)
-        offsets = np.maximum(begins[which] - starts, 0)
-        lengths = np.minimum(ends[which], self._ends[places]) - starts - offsets
-        held = lengths > 0  # some documents have no tokens
+        offsets = np.maximum(begins[rows] - starts, 0)
+        lengths = np.minimum(ends[rows], self._ends[places]) - starts - offsets
+        has_tokens = lengths > 0  # some documents have no tokens
         documents = self.document_index[places].astype(np.int64)
-        corpora = np.full(which.size, corpus)
-        return Spans(*(column[held] for column in (which, corpora, documents, offsets, lengths)))
+        corpora = np.full(rows.size, corpus)
+        return Spans(*(column[has_tokens] for column in (rows, corpora, documents, offsets, lengths)))
 
     @cached_property
     def sample_index(self) -> Ids:
@@ -197,14 +197,14 @@ class BlendedSamples:
         shares = None if weights is None else _normalised(_checked(weights, len(lengths)))
         if shares is not None and num_samples is None:
             raise ArgumentValueError("num_samples", "must be given with weights", hint="or leave both out")
-        asked: list[int | None] = [num_samples if len(lengths) == 1 else None] * len(lengths)
-        wanted: list[int] = []
+        requested: list[int | None] = [num_samples if len(lengths) == 1 else None] * len(lengths)
+        needed: list[int] = []
         if shares is not None and num_samples is not None:
-            wanted = [math.ceil(num_samples * share) for share in shares]
-            asked = [math.ceil(math.ceil(num_samples * share) * (1 + surplus)) for share in shares]
+            needed = [math.ceil(num_samples * share) for share in shares]
+            requested = [math.ceil(math.ceil(num_samples * share) * (1 + surplus)) for share in shares]
         self.corpora: Final = [
-            ShuffledCorpus(of_one, _bounds(split, part, of_one.size), count, cut)
-            for of_one, count in zip(lengths, asked, strict=True)
+            ShuffledCorpus(corpus_lengths, _bounds(split, part, corpus_lengths.size), count, cut)
+            for corpus_lengths, count in zip(lengths, requested, strict=True)
         ]
         self.dataset_index: npt.NDArray[np.int16] | None = None
         self.dataset_sample_index: Ids | None = None
@@ -212,16 +212,16 @@ class BlendedSamples:
             return
         sizes = np.array([len(corpus) for corpus in self.corpora], dtype=np.int64)
         if shares is None and not sizes.all():
-            where = int(np.flatnonzero(sizes == 0)[0])
-            raise DatasetError("blend", "has a source that is shorter than one sample", f"source {where}")
+            source = int(np.flatnonzero(sizes == 0)[0])
+            raise DatasetError("blend", "has a source that is shorter than one sample", f"source {source}")
         if shares is not None:
-            self.dataset_index = blended(_normalised(shares), sum(wanted))
+            self.dataset_index = blended(_normalised(shares), sum(needed))
         elif num_samples is None:
             self.dataset_index = blended(_normalised(sizes), int(sizes.sum()), sizes)
         else:
             self.dataset_index = blended(_normalised(sizes), min(num_samples, int(sizes.sum())))
         self._require_enough(sizes, np.bincount(self.dataset_index, minlength=sizes.size), surplus)
-        self.dataset_sample_index = turns(self.dataset_index)
+        self.dataset_sample_index = read_counts(self.dataset_index)
 
     def __len__(self) -> int:
         return len(self.corpora[0]) if self.dataset_index is None else self.dataset_index.size
@@ -234,20 +234,20 @@ class BlendedSamples:
         """
         if self.dataset_index is None or self.dataset_sample_index is None or not samples.size:
             return self.corpora[0].spans(samples)
-        found: list[Spans] = []
+        parts: list[Spans] = []
         for corpus, at in groups(self.dataset_index[samples].astype(np.int64)):
             spans = self.corpora[corpus].spans(self.dataset_sample_index[samples[at]], corpus)
-            found.append(spans._replace(which=at[spans.which]))
-        joined = Spans(*map(np.concatenate, zip(*found, strict=True)))
-        in_turn = np.argsort(joined.which, kind="stable")
-        return Spans(*(field[in_turn] for field in joined))
+            parts.append(spans._replace(rows=at[spans.rows]))
+        joined = Spans(*map(np.concatenate, zip(*parts, strict=True)))
+        order = np.argsort(joined.rows, kind="stable")
+        return Spans(*(field[order] for field in joined))
 
     def _require_enough(self, sizes: Ids, read: Ids, surplus: float) -> None:
         if (read > sizes).any():
-            where = int(np.flatnonzero(read > sizes)[0])
+            source = int(np.flatnonzero(read > sizes)[0])
             raise OutOfDatasetError(
                 "blend",
-                f"reads source {where} {read[where]} times, which has {sizes[where]} samples",
+                f"reads source {source} {read[source]} times, which has {sizes[source]} samples",
                 hint=f"raise mid_level_dataset_surplus, which is {surplus}",
             )
 
@@ -263,8 +263,8 @@ def _checked(weights: Sequence[float], sources: int) -> npt.NDArray[np.float64]:
     given = np.array(weights, dtype=np.float64)
     if given.shape != (sources,) or not (given > 0).all():
         raise ArgumentValueError("weights", f"must be {sources} positive numbers, one a corpus", weights)
-    if sources > MOST_SOURCES:
-        raise ArgumentValueError("weights", f"must be at most {MOST_SOURCES}", sources)
+    if sources > MAX_SOURCES:
+        raise ArgumentValueError("weights", f"must be at most {MAX_SOURCES}", sources)
     return given
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from samplerkit.compat.mindspore import record_files
 from samplerkit.compat.mindspore.generators import Mt19937, drawn_rows, uniform_integers
 from samplerkit.compat.mindspore.record_files import random_concat
-from samplerkit.compat.mindspore.shuffle import carried, weighted_distinct, weighted_draws
+from samplerkit.compat.mindspore.shuffle import rearranged, weighted_distinct, weighted_draws
 from samplerkit.compat.mindspore.shuffle import shuffle as shuffled
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, NotSupportedError, ShuffleModeError
 from samplerkit.order.algebra import compose, limited
@@ -138,7 +138,7 @@ class MindSporeChain(Chain):
             generator = Mt19937((seed + context.epoch) % _SEEDS)
             return Table(uniform_integers(generator, np.full(count, size)))
         _require_global(sampler.mode)
-        order = carried(("random", size, seed), context.epoch, _shuffle_of(size, lambda e: seed + e))
+        order = rearranged(("random", size, seed), context.epoch, _shuffle_of(size, lambda e: seed + e))
         return limited(order, sampler.num_samples or None)
 
     def _random_over_concat(self, sampler: RandomSampler, layout: Layout, context: Context) -> Order:
@@ -160,7 +160,7 @@ class MindSporeChain(Chain):
                 # Each epoch draws from the draws of the epoch before.
                 return drawn_rows(before or size, count, seed + 1 + epoch)
 
-            return carried(("draws", size, count, seed), context.epoch, draw)
+            return rearranged(("draws", size, count, seed), context.epoch, draw)
         if shuffle is Shuffle.PARTIAL:
             block = sampler.mode.partial_size
             return Table(record_files.partial_order(layout, seed + 1 + context.epoch, block, 1, num_samples))
@@ -171,7 +171,7 @@ class MindSporeChain(Chain):
             # The first epoch selects `num_samples`, and later epochs only rearrange these.
             return record_files.global_order(before or size, seed + 1 + epoch)[:num_samples]
 
-        return carried(("files", shuffle, layout, num_samples, seed), context.epoch, arrange)
+        return rearranged(("files", shuffle, layout, num_samples, seed), context.epoch, arrange)
 
     def _distributed(self, sampler: DistributedSampler, layout: Layout, context: Context) -> Order:
         size, seed = len(layout), sampler.seed
@@ -179,7 +179,7 @@ class MindSporeChain(Chain):
             return Range(0, size)
         _require_global(sampler.mode)
         first = seed if seed + 1 == _SEEDS - 1 else seed + 1
-        return carried(("distributed", size, seed), context.epoch, _shuffle_of(size, lambda e: first + e))
+        return rearranged(("distributed", size, seed), context.epoch, _shuffle_of(size, lambda e: first + e))
 
     def _distributed_over_concat(
         self, sampler: DistributedSampler, layout: Layout, context: Context
@@ -226,7 +226,7 @@ class MindSporeChain(Chain):
         listed, seed = sampler._listed(layout), sampler.seed
         name = ("subset", len(listed), seed, self.quirks)
         arrange = _shuffle_of(len(listed), lambda e: self._drawn_seed(seed, e))
-        return compose(carried(name, context.epoch, arrange), listed)
+        return compose(rearranged(name, context.epoch, arrange), listed)
 
     def _subset_over_files(self, sampler: SubsetRandomSampler, layout: Layout, _: Context) -> Order:
         listed = sampler._listed(layout)

@@ -16,7 +16,7 @@ _MINSTD_MULTIPLIER = 16807
 _MINSTD_BLOCK = 1 << 16
 _MINSTD_DOUBLINGS = 16
 
-_SEEDS_AT_ONCE = 1 << 14
+_SEEDS_PER_CHUNK = 1 << 14
 
 Words32 = np.ndarray[Any, np.dtype[np.uint32]]
 
@@ -53,10 +53,10 @@ class Mt19937:
 
     def skip(self, count: int) -> None:
         """Skips words, whether they were peeked at or not."""
-        beyond = count - self._ahead.size
+        excess = count - self._ahead.size
         self._ahead = self._ahead[count:]
-        if beyond > 0:
-            self._engine.random_raw(beyond, output=False)
+        if excess > 0:
+            self._engine.random_raw(excess, output=False)
 
 
 @final
@@ -123,8 +123,8 @@ def first_words(seeds: Ids) -> Ids:
         array([3499211612, 3499211612])
     """
     words = np.empty(seeds.size, dtype=np.int64)
-    for start in range(0, seeds.size, _SEEDS_AT_ONCE):
-        part = slice(start, start + _SEEDS_AT_ONCE)
+    for start in range(0, seeds.size, _SEEDS_PER_CHUNK):
+        part = slice(start, start + _SEEDS_PER_CHUNK)
         words[part] = _first_words(seeds[part].astype(np.uint32))
     return words
 
@@ -149,8 +149,8 @@ def _first_words(seeds: Words32) -> Words32:
     return word
 
 
-_LEAST_WORDS = 64
-_MOST_WORDS = 1 << 14
+_MIN_WORDS = 64
+_MAX_WORDS = 1 << 14
 
 
 def uniform_integers(generator: Engine, ranges: Ids) -> Ids:
@@ -174,18 +174,18 @@ def uniform_integers(generator: Engine, ranges: Ids) -> Ids:
         array([4, 9, 7])
     """
     drawn = np.empty(ranges.size, dtype=np.int64)
-    done, count = 0, _MOST_WORDS
+    done, count = 0, _MAX_WORDS
     while done < ranges.size:
         words = generator.peek(min(count, ranges.size - done))
         part = ranges[done : done + words.size]
         scale = generator.span // part
         rejected = np.flatnonzero(words >= part * scale)
-        good = int(rejected[0]) if rejected.size else words.size
-        np.floor_divide(words[:good], scale[:good], out=drawn[done : done + good])
+        accepted = int(rejected[0]) if rejected.size else words.size
+        np.floor_divide(words[:accepted], scale[:accepted], out=drawn[done : done + accepted])
         # The words after a rejected one move by one position, and are examined again.
-        generator.skip(good + bool(rejected.size))
-        done += good
-        count = max(_LEAST_WORDS, 2 * good) if rejected.size else min(_MOST_WORDS, 2 * count)
+        generator.skip(accepted + bool(rejected.size))
+        done += accepted
+        count = max(_MIN_WORDS, 2 * accepted) if rejected.size else min(_MAX_WORDS, 2 * count)
     return drawn
 
 

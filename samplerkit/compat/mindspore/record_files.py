@@ -32,9 +32,9 @@ def files_order(layout: Layout, seed: int) -> Ids:
 def infile_order(layout: Layout, seed: int) -> Ids:
     """Shuffles the rows of each file; files of the same size are shuffled in the same way."""
     rows = np.arange(len(layout))
-    of_size = {size: global_order(size, seed) for size in np.unique(layout.sizes).tolist()}
+    by_size = {size: global_order(size, seed) for size in np.unique(layout.sizes).tolist()}
     for start, size in zip(layout.starts.tolist(), layout.sizes.tolist(), strict=False):
-        rows[start : start + size] = of_size[size]
+        rows[start : start + size] = by_size[size]
         rows[start : start + size] += start
     return rows
 
@@ -82,7 +82,7 @@ def contiguous_blocks(size: int, num_shards: int, offset: int) -> Ids:
 
 
 _TIE = 1e-12
-_AT_ONCE = 1 << 16
+_CHUNK = 1 << 16
 
 Numbers = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -107,45 +107,45 @@ def random_concat(sizes: Ids, seed: int, epoch: int) -> Ids:
     generator = Mt19937(seed)
     generator.skip(2 * (total + 1) * epoch)
     parts = np.empty(total, dtype=np.int32)
-    left = sizes.tolist()
-    for start in range(0, total, _AT_ONCE):
-        numbers = canonical(generator, min(_AT_ONCE, total - start))
-        parts[start : start + numbers.size] = _parts(left, total - start, numbers)
+    remaining = sizes.tolist()
+    for start in range(0, total, _CHUNK):
+        numbers = canonical(generator, min(_CHUNK, total - start))
+        parts[start : start + numbers.size] = _parts(remaining, total - start, numbers)
     ids = np.empty(total, dtype=np.int64)
     ids[np.argsort(parts, kind="stable")] = np.arange(total)
     return ids
 
 
-def _parts(left: list[int], total: int, numbers: Numbers) -> list[int]:
-    """Draws parts; updates `left`, the remaining samples of each part, which are `total` together."""
+def _parts(remaining: list[int], total: int, numbers: Numbers) -> list[int]:
+    """Draws parts; updates `remaining`, the remaining samples of each part, which are `total` together."""
     # The end of each part but the last one, which is known.
-    ends = np.cumsum(left[:-1]).tolist()
+    ends = np.cumsum(remaining[:-1]).tolist()
     last = len(ends)
     totals = np.arange(total, total - numbers.size, -1)
-    wanted = numbers * totals
-    whole = np.ceil(wanted).astype(np.int64)
+    targets = numbers * totals
+    rounded = np.ceil(targets).astype(np.int64)
     # All ends are integers: rounding matters only if a number is close to an integer.
-    whole[np.abs(wanted - np.rint(wanted)) < _TIE * total] = -1
+    rounded[np.abs(targets - np.rint(targets)) < _TIE * total] = -1
     parts: list[int] = []
-    for number in whole.tolist():
+    for number in rounded.tolist():
         part = bisect_left(ends, number)
         if number < 0:
             place = len(parts)
-            part = _drawn_by_doubles([*ends, int(totals[place])], float(numbers[place]))
+            part = _draw_in_doubles([*ends, int(totals[place])], float(numbers[place]))
         parts.append(part)
         for later in range(part, last):
             ends[later] -= 1
-    left[:] = np.diff([*ends, total - numbers.size], prepend=0).tolist()
+    remaining[:] = np.diff([*ends, total - numbers.size], prepend=0).tolist()
     return parts
 
 
-def _drawn_by_doubles(ends: list[int], number: float) -> int:
+def _draw_in_doubles(ends: list[int], number: float) -> int:
     """Draws one part with the same rounding as `std::discrete_distribution`, which matters near borders."""
-    left = np.diff(np.array(ends, dtype=np.float64), prepend=0.0)
-    borders = np.cumsum(left / ends[-1])
+    remaining = np.diff(np.array(ends, dtype=np.float64), prepend=0.0)
+    borders = np.cumsum(remaining / ends[-1])
     borders[-1] = 1.0
     part = int(np.searchsorted(borders, number, side="left"))
     # MindSpore never reads an exhausted part; only the number 0 could select one.
-    while not left[part]:
+    while not remaining[part]:
         part += 1
     return part

@@ -22,7 +22,7 @@ from samplerkit.samplers import pk, shuffled, subset
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.subset import SequentialSampler
 
-Made = TypeVar("Made")
+SamplerT = TypeVar("SamplerT")
 
 
 def RandomSampler(  # noqa: N802  # MindSpore's name
@@ -52,7 +52,7 @@ def RandomSampler(  # noqa: N802  # MindSpore's name
         >>> list(RandomSampler(seed=1).order(10))
         [9, 0, 2, 5, 7, 4, 6, 3, 1, 8]
     """
-    return _made(shuffled.RandomSampler, **locals())
+    return _make(shuffled.RandomSampler, **locals())
 
 
 def DistributedSampler(  # noqa: N802  # MindSpore's name
@@ -87,7 +87,7 @@ def DistributedSampler(  # noqa: N802  # MindSpore's name
         >>> list(DistributedSampler(2, 0, seed=1).order(10))
         [5, 3, 8, 6, 7]
     """
-    return _made(shuffled.DistributedSampler, **locals())
+    return _make(shuffled.DistributedSampler, **locals())
 
 
 def SubsetRandomSampler(  # noqa: N802  # MindSpore's name
@@ -111,7 +111,7 @@ def SubsetRandomSampler(  # noqa: N802  # MindSpore's name
         >>> list(SubsetRandomSampler([9, 7, 5, 3, 1], seed=1).order(10))
         [7, 9, 5, 3, 1]
     """
-    return _made(subset.SubsetRandomSampler, **locals())
+    return _make(subset.SubsetRandomSampler, **locals())
 
 
 def WeightedRandomSampler(  # noqa: N802  # MindSpore's name
@@ -137,7 +137,7 @@ def WeightedRandomSampler(  # noqa: N802  # MindSpore's name
         >>> list(WeightedRandomSampler([1.0] * 10, seed=1).order(10))
         [9, 9, 1, 9, 2, 3, 3, 6, 9, 8]
     """
-    return _made(shuffled.WeightedRandomSampler, **locals())
+    return _make(shuffled.WeightedRandomSampler, **locals())
 
 
 def PKSampler(  # noqa: N802  # MindSpore's name
@@ -169,10 +169,10 @@ def PKSampler(  # noqa: N802  # MindSpore's name
         >>> list(PKSampler(1, labels=[0, 0, 1, 1, 2, 2, 2, 2], seed=7).order(8))
         [0, 2, 7]
     """
-    return _made(pk.PKSampler, **locals())
+    return _make(pk.PKSampler, **locals())
 
 
-def _made(kind: Callable[..., Made], *, seed: int | None, quirks: Any, **given: Any) -> Made:
+def _make(kind: Callable[..., SamplerT], *, seed: int | None, quirks: Any, **given: Any) -> SamplerT:
     algorithm = MINDSPORE_QUIRKS if arguments.boolean("quirks", quirks) else MINDSPORE
     return kind(**given, seed=get_seed() if seed is None else seed, algorithm=algorithm)
 

@@ -13,7 +13,7 @@ from samplerkit.errors import NotSupportedError
 from samplerkit.order.sequences import Table
 from samplerkit.order.typing import Ids
 
-_AT_ONCE = 1 << 16
+_CHUNK = 1 << 16
 
 
 def shuffle(size: int, generator: Engine) -> Ids:
@@ -49,8 +49,8 @@ def swap_targets(size: int, generator: Engine) -> Ids:
     if size < 2:
         return targets
     if generator.span // size < size:
-        for start in range(1, size, _AT_ONCE):
-            part = targets[start : start + _AT_ONCE]
+        for start in range(1, size, _CHUNK):
+            part = targets[start : start + _CHUNK]
             part[:] = uniform_integers(generator, np.arange(start + 1, start + 1 + part.size))
         return targets
     # One word is used for two swaps: a number below a * (a + 1) gives one below a and one below a + 1.
@@ -98,20 +98,20 @@ def swapped(targets: Ids) -> Ids:
     np.invert(targets, out=source, casting="same_kind")
     np.copyto(source[1:], swaps[:-1], where=~is_last[:-1])
     np.copyto(source, swaps, where=swaps == targets)
-    brought: Ids = np.empty(size, dtype=kind)
-    brought[swaps] = source
+    moved: Ids = np.empty(size, dtype=kind)
+    moved[swaps] = source
     del source
     numbers = swaps[is_last]
     del swaps
     places = targets[is_last]
     del targets, is_last
-    unknown = np.flatnonzero(brought < 0)
-    while unknown.size:
-        found = brought[~brought[unknown]]
-        brought[unknown] = found
-        unknown = unknown[found < 0]
-    brought[places] = numbers
-    return brought
+    unresolved = np.flatnonzero(moved < 0)
+    while unresolved.size:
+        values = moved[~moved[unresolved]]
+        moved[unresolved] = values
+        unresolved = unresolved[values < 0]
+    moved[places] = numbers
+    return moved
 
 
 Weights = np.ndarray[Any, np.dtype[np.float64]]
@@ -138,8 +138,8 @@ def weighted_draws(weights: Weights, count: int, generator: Engine) -> Ids:
     np.divide(weights, borders[-1], out=borders)
     np.cumsum(borders, out=borders)
     borders[-1] = 1.0
-    for start in range(0, count, _AT_ONCE):
-        numbers = canonical(generator, min(_AT_ONCE, count - start))
+    for start in range(0, count, _CHUNK):
+        numbers = canonical(generator, min(_CHUNK, count - start))
         # In ascending order, neighbours are compared with the same borders, which are then in the CPU cache.
         ascending = np.argsort(numbers)
         drawn[start + ascending] = np.searchsorted(borders, numbers[ascending], side="left")
@@ -160,8 +160,8 @@ def weighted_distinct(weights: Weights, count: int, generator: Engine) -> Ids:
     Source: Efraimidis and Spirakis, "Weighted random sampling with a reservoir" (2006).
     """
     waiting = np.empty(weights.size)
-    for start in range(0, weights.size, _AT_ONCE):
-        part = waiting[start : start + _AT_ONCE]
+    for start in range(0, weights.size, _CHUNK):
+        part = waiting[start : start + _CHUNK]
         np.log(1.0 - canonical(generator, part.size), out=part)
     np.negative(waiting, out=waiting)
     with np.errstate(divide="ignore"):
@@ -173,7 +173,7 @@ def weighted_distinct(weights: Weights, count: int, generator: Engine) -> Ids:
 _tables: WeakValueDictionary[tuple[Hashable, int], Table] = WeakValueDictionary()
 
 
-def carried(name: Hashable, epoch: int, arrange: Callable[[int, int], Ids]) -> Table:
+def rearranged(name: Hashable, epoch: int, arrange: Callable[[int, int], Ids]) -> Table:
     """Returns the ids of an epoch, where each epoch rearranges the ids of the epoch before.
 
     The computation starts at the latest earlier epoch that is still referenced elsewhere, or else at epoch 0,
@@ -188,14 +188,14 @@ def carried(name: Hashable, epoch: int, arrange: Callable[[int, int], Ids]) -> T
     Returns:
         The ids of the epoch.
     """
-    start, table = _latest_held(name, epoch) or (0, _table(arrange(0, 0)))
+    start, table = _latest_cached(name, epoch) or (0, _table(arrange(0, 0)))
     for number in range(start + 1, epoch + 1):
         table = _table(table.ids_at(arrange(number, len(table))))
     _tables[name, epoch] = table
     return table
 
 
-def _latest_held(name: Hashable, epoch: int) -> tuple[int, Table] | None:
+def _latest_cached(name: Hashable, epoch: int) -> tuple[int, Table] | None:
     for number in range(epoch, -1, -1):
         table = _tables.get((name, number))
         if table is not None:

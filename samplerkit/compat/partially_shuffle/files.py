@@ -38,13 +38,13 @@ Item = list[Any]
 class DatasetFiles(ChunkedDataset):
     """The files that a dataset lists, in its order, and batches of their rows.
 
-    `relisted` reads the list of files again; files are counted when lengths are first needed. The next files
+    `updated` reads the list of files again; files are counted when lengths are first needed. The next files
     are prefetched.
 
     Args:
         dataset: an object with `files`, and optionally `reset()`.
         reader: the user's reader.
-        known: lengths by file; files that are not in it are counted.
+        lengths: samples by file; files that are not in it are counted.
         total: the number of samples that the user gave; None if none was given.
         file_buffer: files in memory, in addition to the prefetched one; also how many are counted in
             parallel, if the reader must read a file to count it.
@@ -53,7 +53,7 @@ class DatasetFiles(ChunkedDataset):
         problem_of: returns the message for the case that too few files are in memory.
 
     Raises:
-        ArgumentTypeError: the dataset has no `files`, `known` is not a dict from files to integers, or an
+        ArgumentTypeError: the dataset has no `files`, `lengths` is not a dict from files to integers, or an
             argument has the wrong type.
     """
 
@@ -61,7 +61,7 @@ class DatasetFiles(ChunkedDataset):
         self,
         dataset: Any,
         reader: Any,
-        known: Any,
+        lengths: Any,
         total: int | None,
         file_buffer: int,
         is_logged: bool,
@@ -76,7 +76,7 @@ class DatasetFiles(ChunkedDataset):
         self._dataset = dataset
         # Also if URLs are not fetched: errors name a URL without its query and credentials.
         self._reader = replace(_reader_of(reader), storage=storage)
-        self._lengths = _given_lengths(known)
+        self._lengths = _given_lengths(lengths)
         self._total = total
         self._file_buffer = file_buffer
         self._is_logged = is_logged
@@ -89,16 +89,16 @@ class DatasetFiles(ChunkedDataset):
         if callable(reset):
             reset()
 
-    def relisted(self) -> DatasetFiles:
+    def updated(self) -> DatasetFiles:
         """Returns the files that the dataset lists now; iterations over the former list are not affected."""
         listed = tuple(self._dataset.files)
         if listed == self._listed:
             return self
-        given = dict(zip(map(shown, paths_of(listed)), listed, strict=True))
+        originals = dict(zip(map(shown, paths_of(listed)), listed, strict=True))
         other, processes = copy(self), PerProcess[ChunkCache]()
         processes.current().earlier = self.stats
         changes = {"_listed": listed, "_chunks": None, "_processes": processes}
-        vars(other).update(changes, _gather=partial(_item, given))
+        vars(other).update(changes, _gather=partial(_item, originals))
         vars(other).pop("description", None)
         return other
 
@@ -180,14 +180,14 @@ def _read(
     return content
 
 
-def _item(given: Mapping[str, Any], parts: Iterable[ContentPart], _: int) -> Item:
+def _item(originals: Mapping[str, Any], parts: Iterable[ContentPart], _: int) -> Item:
     """Makes a batch: files in the order in which they first occur in it, with their rows in order."""
-    found: dict[int, tuple[Any, dict[Any, Any]]] = {}
+    files: dict[int, tuple[Any, dict[Any, Any]]] = {}
     for content, rows, places in parts:
-        found[int(places[0])] = given[content.path], _rows(content, rows)
+        files[int(places[0])] = originals[content.path], _rows(content, rows)
         del content  # frees it before the next one is read
-    in_turn = [found[place] for place in sorted(found)]
-    return [[arrays for _, arrays in in_turn], None, [file for file, _ in in_turn]]
+    ordered = [files[place] for place in sorted(files)]
+    return [[arrays for _, arrays in ordered], None, [file for file, _ in ordered]]
 
 
 def _rows(content: Any, rows: Ids) -> dict[Any, Any]:

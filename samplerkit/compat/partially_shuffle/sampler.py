@@ -130,7 +130,7 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
             raise ArgumentRangeError("pools", "must be 1 or 2", self.pools)
         self.seed = arguments.seed(seed)
         self._cursor = FunctionCursor(self._reached)
-        self._take_rank(num_replicas, rank)
+        self._set_rank(num_replicas, rank)
         if not self._given.needs_job:
             self._given.world(None)
         # As in the original, `files_len` comes before `total_size`.
@@ -146,7 +146,7 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
             self._too_few_in_memory,
         )
         self._lanes: int | None = None
-        self._is_placed = False
+        self._is_positioned = False
         # The current iteration; None after `close`.
         self._reading: object | None = None
 
@@ -160,9 +160,9 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         return len(self._part_of(self._size(0)))
 
     def __iter__(self) -> Iterator[Item]:
-        if not self._is_placed:
+        if not self._is_positioned:
             self._source.reset()
-        self._is_placed = False
+        self._is_positioned = False
         # An iteration reads the epoch that is set when it is made.
         return self._read(self._cursor.upcoming)
 
@@ -199,7 +199,7 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
             ArgumentTypeError: `epoch` is not an integer.
             ArgumentValueError: `epoch` is negative.
         """
-        if self._is_placed:
+        if self._is_positioned:
             self._cursor.go_to(self._checked_epoch(epoch), self._cursor.current.start)
         else:
             super().set_epoch(epoch)
@@ -217,10 +217,10 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         steps = arguments.at_least("step", step, 0)
         self._source.reset()
         self._cursor.go_to(self.epoch, steps * self.batch_size * self.num_replicas)
-        self._is_placed = True
+        self._is_positioned = True
 
-    def _take_over(self, saved: State) -> None:
-        self._lanes, self._is_placed = saved.lanes, False
+    def _load_fields(self, saved: State) -> None:
+        self._lanes, self._is_positioned = saved.lanes, False
 
     def close(self) -> None:
         """Ends prefetching and frees the files in memory; the sampler can be iterated again."""
@@ -230,7 +230,7 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
     @property
     def _files(self) -> DatasetFiles:
         """The files that the dataset lists now."""
-        self._source = self._source.relisted()
+        self._source = self._source.updated()
         return self._source
 
     def _too_few_in_memory(self, layout: Layout) -> str:
@@ -239,10 +239,10 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         These are the files between which the order alternates, and the prefetched one.
         """
         spread = self._block_size(layout) * self._blocks_at_once
-        enough = -(-spread // max(1, len(layout) // max(1, layout.num_files))) + 1
+        needed = -(-spread // max(1, len(layout) // max(1, layout.num_files))) + 1
         return (
-            f"{self._words(layout)} goes back and forth between more of them than "
-            f"file_buffer={self.file_buffer} holds; file_buffer={enough} is about enough"
+            f"{self._settings(layout)} goes back and forth between more of them than "
+            f"file_buffer={self.file_buffer} holds; file_buffer={needed} is about enough"
         )
 
     def _lane_count(self) -> int:
@@ -261,7 +261,7 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         rows = max(1, self.file_buffer - 1) * len(layout) // max(1, layout.num_files)
         return self.shuffle_buffer or max(1, rows // self._blocks_at_once)
 
-    def _words(self, layout: Layout) -> str:
+    def _settings(self, layout: Layout) -> str:
         block = self._block_size(layout)
         return f"shuffle_buffer={block}, pools={self.pools}" if self.shuffle else "shuffle=False"
 
@@ -288,7 +288,7 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
 
     def _identity(self, epoch: int) -> dict[str, Any]:
         files = self._files
-        names = {"dataset": files.description, "sampler": f"{_NAME}({self._words(files.layout)})"}
+        names = {"dataset": files.description, "sampler": f"{_NAME}({self._settings(files.layout)})"}
         return {"algorithm": ALGORITHM, "lanes": self._lane_count(), **names}
 
     def _require_agreement(self, place: Place) -> None:

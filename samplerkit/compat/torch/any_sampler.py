@@ -11,7 +11,7 @@ from typing import Any, Final, final
 import numpy as np
 import torch.utils.data
 
-from samplerkit.compat.torch.epoch_sampler import EpochSampler, GivenRank, InLists, part_of_array
+from samplerkit.compat.torch.epoch_sampler import EpochSampler, GivenRank, ItemLists, part_of_array
 from samplerkit.errors import ArgumentTypeError, CompositionError, DatasetError
 from samplerkit.loading.agreement import agree
 from samplerkit.loading.state.state import digest
@@ -23,7 +23,7 @@ from samplerkit.samplers.iteration import LONGEST_ITERATION, seeded_generators
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawInfo:
     """The result of drawing an epoch: the number of items, and a digest of them."""
 
     epoch: int
@@ -180,9 +180,9 @@ class ShardedSampler(GivenRank, EpochSampler[Any]):  # type: ignore[override]  #
         self.seed = arguments.seed(seed)
         self.drop_last = arguments.boolean("drop_last", drop_last)
         self._cursor = self._new_cursor()
-        self._take_rank(num_replicas, rank)
+        self._set_rank(num_replicas, rank)
         self._agreement_seconds: Final = arguments.seconds("agreement_seconds", agreement_seconds)
-        self._noted = Drawn(-1, 0, "")
+        self._last_draw = DrawInfo(-1, 0, "")
 
     @property
     def shuffle(self) -> bool:  # type: ignore[override]  # torch has a plain attribute
@@ -197,12 +197,12 @@ class ShardedSampler(GivenRank, EpochSampler[Any]):  # type: ignore[override]  #
         return size
 
     def _size(self, epoch: int) -> int:
-        return self._about(epoch).size
+        return self._draw_info(epoch).size
 
-    def _open(self, start: int) -> Callable[[], InLists]:
+    def _open(self, start: int) -> Callable[[], ItemLists]:
         return partial(self._read_part, self.epoch, start)
 
-    def _read_part(self, epoch: int, start: int) -> InLists:
+    def _read_part(self, epoch: int, start: int) -> ItemLists:
         self._require_still()
         drawn = self._draw(epoch)
         self._require_agreement(epoch)
@@ -218,26 +218,26 @@ class ShardedSampler(GivenRank, EpochSampler[Any]):  # type: ignore[override]  #
                 if callable(getattr(inner, "set_epoch", None)):
                     inner.set_epoch(epoch)
             drawn = read_draws(self.sampler)
-        self._noted = Drawn(epoch, len(drawn), digest(_content(drawn)))
+        self._last_draw = DrawInfo(epoch, len(drawn), digest(_content(drawn)))
         return drawn
 
-    def _about(self, epoch: int) -> Drawn:
+    def _draw_info(self, epoch: int) -> DrawInfo:
         """Returns the result of drawing an epoch; draws it again if it was not the last one drawn."""
-        if self._noted.epoch != epoch:
+        if self._last_draw.epoch != epoch:
             self._draw(epoch)
-        return self._noted
+        return self._last_draw
 
     @property
     def _kind(self) -> str:
         return f"{type(self.sampler).__module__}.{type(self.sampler).__qualname__}"
 
     def _identity(self, epoch: int) -> dict[str, Any]:
-        drawn = self._about(epoch)
+        drawn = self._draw_info(epoch)
         names = {"dataset": f"{drawn.size} drawn", "sampler": f"{self._kind}, drew {drawn.digest}"}
         return {"algorithm": ALGORITHM, "lanes": 1, **names}
 
     def _require_agreement(self, epoch: int) -> None:
-        drawn = self._about(epoch)
+        drawn = self._draw_info(epoch)
         identity = {
             "dataset": f"{drawn.size} drawn",
             "sampler": self._kind,

@@ -11,7 +11,7 @@ import torch.distributed
 
 from samplerkit.compat.torch.epoch_sampler import (
     EpochSampler,
-    InLists,
+    ItemLists,
     part_of_array,
     part_of_order,
     permuted_by_torch,
@@ -95,7 +95,7 @@ class DistributedSampler(EpochSampler[int]):
         self._cursor = self._new_cursor()  # before torch's constructor, which sets the epoch
         self._descriptions = Latest[str]()
         is_ours = self.algorithm == ALGORITHM
-        number = arguments.seed(seed) if is_ours else _torchs_seed("seed", arguments.integer("seed", seed))
+        number = arguments.seed(seed) if is_ours else _checked_seed("seed", arguments.integer("seed", seed))
         super().__init__(dataset, world.num_shards, world.shard_id, shuffle, number, drop_last)
         # torch divides in floating point, with the same result below 2^53 samples.
         self.num_samples = len(self._part_of(len(dataset)))
@@ -119,7 +119,7 @@ class DistributedSampler(EpochSampler[int]):
         if not self.shuffle:
             return partial(part_of_order, part, Range(0, size))
         if self.algorithm == REPLAY:
-            seed = _torchs_seed("seed and epoch", self.seed + self.epoch)
+            seed = _checked_seed("seed and epoch", self.seed + self.epoch)
             return lambda: part_of_array(part, permuted_by_torch(size, seed))
         recipe = Recipe(1, 0, seed=self.seed)
         return partial(part_of_order, part, recipe.undealt_order(size, self.epoch))
@@ -151,7 +151,7 @@ class DistributedSampler(EpochSampler[int]):
         # As in torch, the total size of whole epochs is the one when the sampler was made.
         return super()._end(epoch, start) if start else self.total_size
 
-    def _open(self, start: int) -> Callable[[], InLists]:
+    def _open(self, start: int) -> Callable[[], ItemLists]:
         draw = self._draw(start)
         return lambda: (chunk.tolist() for chunk in draw().chunks(CHUNK))
 
@@ -164,7 +164,7 @@ class DistributedSampler(EpochSampler[int]):
         return {"algorithm": self.algorithm, "lanes": self.num_replicas, **names}
 
 
-def _torchs_seed(place: str, number: int) -> int:
+def _checked_seed(place: str, number: int) -> int:
     if not -(2**63) <= number < 2**64:
         raise ArgumentValueError(place, "must be, also added together, in [-2^63, 2^64)", number)
     return number

@@ -46,7 +46,7 @@ def permuted_by_torch(size: int, seed: int) -> Ids:
 
 Item_co = TypeVar("Item_co", covariant=True)
 
-InLists = Iterator[list[Any]]
+ItemLists = Iterator[list[Any]]
 """The items of an iteration, in lists."""
 
 
@@ -55,7 +55,7 @@ class GivenRank(TorchNames):
 
     _given: Deal
 
-    def _take_rank(self, num_replicas: Any, rank: Any) -> None:
+    def _set_rank(self, num_replicas: Any, rank: Any) -> None:
         self._given = Deal(
             arguments.optional_integer("num_replicas", num_replicas), arguments.optional_integer("rank", rank)
         )
@@ -63,13 +63,13 @@ class GivenRank(TorchNames):
     @cached_property
     def world(self) -> World:
         """The rank of this process and the number of ranks; the running job is asked once."""
-        return self._asked_world()
+        return self._current_world()
 
-    def _asked_world(self) -> World:
+    def _current_world(self) -> World:
         return self._given.world(detect_world() if self._given.needs_job else None)
 
     def _require_still(self) -> None:
-        require_same_world(self.world, self._asked_world)
+        require_same_world(self.world, self._current_world)
 
 
 class ResumableSampler(EpochByCursor, torch.utils.data.DistributedSampler[Item_co]):
@@ -103,8 +103,8 @@ class ResumableSampler(EpochByCursor, torch.utils.data.DistributedSampler[Item_c
         multiple of W, or down. Positions beyond the number of samples wrap around, as often as needed, as in
         torch's padding.
         """
-        left, ranks = max(0, size - start), self.world.num_shards
-        rows = left // ranks if self.drop_last else -(-left // ranks)
+        remaining, ranks = max(0, size - start), self.world.num_shards
+        rows = remaining // ranks if self.drop_last else -(-remaining // ranks)
         return range(start + self.world.shard_id, start + rows * ranks, ranks)
 
     @abstractmethod
@@ -146,14 +146,14 @@ class ResumableSampler(EpochByCursor, torch.utils.data.DistributedSampler[Item_c
         """
         saved = State.from_dict(state)
         saved.require_equal(self._state(Place(saved.epoch, 0)))
-        self._take_over(saved)
+        self._load_fields(saved)
         if not 0 <= saved.position <= self._size(saved.epoch):
             raise StateError(
                 "position", f"is outside of an order of {self._size(saved.epoch)}", saved.position
             )
         self._cursor.load(saved.place)
 
-    def _take_over(self, saved: State) -> None:
+    def _load_fields(self, saved: State) -> None:
         """Loads further fields of a state; there are none here."""
 
 
@@ -166,7 +166,7 @@ class EpochSampler(ResumableSampler[Item_co]):
         return FunctionCursor(self._reached, advances=False)
 
     @abstractmethod
-    def _open(self, start: int) -> Callable[[], InLists]:
+    def _open(self, start: int) -> Callable[[], ItemLists]:
         """Returns a function that reads the current epoch from a position on; the epoch is fixed now."""
 
     @property
@@ -177,16 +177,16 @@ class EpochSampler(ResumableSampler[Item_co]):
     @property
     def next_yielded(self) -> int | None:
         """The value of `yielded` at which the next iteration resumes a loaded state; None without one."""
-        at = self._cursor.current
-        return at.start // self.world.num_shards if at.start > 0 and not at.is_open else None
+        place = self._cursor.current
+        return place.start // self.world.num_shards if place.start > 0 and not place.is_open else None
 
     def __iter__(self) -> Iterator[Item_co]:
         # As in torch, an iteration belongs to the epoch that is set when it is made, not when it is read.
         upcoming = self._cursor.upcoming
         return self._read(upcoming, self._open(self._start_of(upcoming)))
 
-    def _read(self, upcoming: Iteration, read: Callable[[], InLists]) -> Iterator[Item_co]:
-        self._warn_of_a_repeated(upcoming)
+    def _read(self, upcoming: Iteration, read: Callable[[], ItemLists]) -> Iterator[Item_co]:
+        self._warn_if_repeated(upcoming)
         chunks = read()
         iteration = self._cursor.begin(upcoming)
         for chunk in chunks:
@@ -195,7 +195,7 @@ class EpochSampler(ResumableSampler[Item_co]):
                 yield item
         self._cursor.end(iteration, at_its_end=True)
 
-    def _warn_of_a_repeated(self, upcoming: Iteration) -> None:
+    def _warn_if_repeated(self, upcoming: Iteration) -> None:
         is_repeated = upcoming.ended == upcoming.epoch and not (upcoming.is_spent or upcoming.is_loaded)
         if not is_repeated or self._has_warned or not self.shuffle:
             return

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, Literal
 
-from samplerkit.compat.webdataset.commands import PIPE, Piped, parsed
+from samplerkit.compat.webdataset.commands import PIPE, Piped, parse_command
 from samplerkit.compat.webdataset.handlers import Handler
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError, NotSupportedError
 from samplerkit.order import arguments
@@ -19,7 +19,7 @@ from samplerkit.storage.tar.steps import checked_function
 EqualSteps = Literal["pad", "drop"]
 """How all ranks read the same number of samples: repeat the first ones, or drop the last ones."""
 
-OURS: Final = "ours"
+DEFAULT: Final = "ours"
 """The default of arguments, to detect that they were left out."""
 
 NODE_SPLITTERS = frozenset({"split_by_node", "single_node_only"})
@@ -103,7 +103,7 @@ def shards(
         raise ArgumentTypeError("options", problem, sorted(options))
     timeout = arguments.seconds("command_timeout", command_timeout, may_be_zero=False)
     expanded = [url for command in commands for url in expand_braces(command)]
-    return Piped(tuple(map(parsed, expanded)), timeout, handler)
+    return Piped(tuple(map(parse_command, expanded)), timeout, handler)
 
 
 def handler_of(value: Any) -> Handler | None:
@@ -123,11 +123,11 @@ def reads_everything(nodesplitter: Any, workersplitter: Any, *, resampled: bool)
     Raises:
         NotSupportedError: a splitter is the user's own, or `workersplitter` is None.
     """
-    for name, value, known in (
+    for name, value, allowed in (
         ("nodesplitter", nodesplitter, NODE_SPLITTERS),
         ("workersplitter", workersplitter, WORKER_SPLITTERS),
     ):
-        if value is not OURS and value is not None and value is not False and _name(value) not in known:
+        if value is not DEFAULT and value is not None and value is not False and _name(value) not in allowed:
             hint = (
                 "leave it out: samples are split by rank and worker; or say world=World(num_shards, shard_id)"
             )

@@ -56,7 +56,7 @@ class Command:
     shown: str
 
 
-def parsed(url: str) -> Command:
+def parse_command(url: str) -> Command:
     """Parses a command.
 
     Args:
@@ -66,9 +66,9 @@ def parsed(url: str) -> Command:
         ArgumentValueError: there is no command, or it needs a shell.
 
     Example:
-        >>> parsed("pipe:curl -s 'http://host/x.tar?token=5f3a'").shown
+        >>> parse_command("pipe:curl -s 'http://host/x.tar?token=5f3a'").shown
         'curl ... http://host/x.tar'
-        >>> parsed("pipe:zcat x.tar.gz | head")
+        >>> parse_command("pipe:zcat x.tar.gz | head")
         Traceback (most recent call last):
         samplerkit.errors.ArgumentValueError: urls: has an operator that needs a shell, got '|'; ...
     """
@@ -122,8 +122,8 @@ def output(command: Command, timeout: float) -> Generator[bytes, None, None]:
     """
     place, received = f"pipe:{command.shown}", 0
 
-    def stalled(what: str) -> DatasetError:
-        problem = f"the command {what} for {timeout:g} s, after {received} bytes"
+    def stalled(state: str) -> DatasetError:
+        problem = f"the command {state} for {timeout:g} s, after {received} bytes"
         return DatasetError(
             place, problem, hint="say a longer command_timeout, or let the program give up by itself"
         )
@@ -205,13 +205,13 @@ def samples_of(pieces: Iterator[bytes], url: str) -> Iterator[dict[str, Any]]:
                 yield sample
             key = parts[0]
             if key in seen:
-                raise _flaw(url, begin, "duplicate key", f"{_text(key)!r} is in two places of the shard")
+                raise _flaw(url, begin, "duplicate key", f"{_decoded(key)!r} is in two places of the shard")
             seen.add(key)
             sample = {"__key__": key.decode("utf-8", "surrogateescape"), "__url__": url}
         field = parts[1].decode("utf-8", "surrogateescape").lower()
         if field in sample:
             reason: Reason = "reserved field" if field in RESERVED else "duplicate field"
-            raise _flaw(url, begin, reason, f"{field!r} of {_text(key)!r}")
+            raise _flaw(url, begin, reason, f"{field!r} of {_decoded(key)!r}")
         sample[field] = data
     if sample:
         yield sample
@@ -219,24 +219,24 @@ def samples_of(pieces: Iterator[bytes], url: str) -> Iterator[dict[str, Any]]:
 
 def _files(stream: _Stream, url: str) -> Iterator[tuple[int, bytes, bytes]]:
     """Yields the offset of the header, the name and the data of each file of an archive."""
-    walk, is_going = Walk(stream.read, stream.ahead, url), True
-    found = walk.members
-    while is_going:
-        is_going = walk.step()
-        for number, name in enumerate(found.names):
-            begin, size = found.offsets[number] - BLOCK, found.sizes[number]
-            if number in found.bad:
-                reason, why = found.bad[number]
-                raise _flaw(url, begin, reason, f"{_text(name)!r} is {why}")
+    walk, has_more = Walk(stream.read, stream.ahead, url), True
+    members = walk.members
+    while has_more:
+        has_more = walk.step()
+        for number, name in enumerate(members.names):
+            begin, size = members.offsets[number] - BLOCK, members.sizes[number]
+            if number in members.bad:
+                reason, why = members.bad[number]
+                raise _flaw(url, begin, reason, f"{_decoded(name)!r} is {why}")
             if is_unsafe(name):
-                raise _flaw(url, begin, "unsafe name", repr(_text(name)))
+                raise _flaw(url, begin, "unsafe name", repr(_decoded(name)))
             data = stream.read(size, begin + BLOCK)
             if len(data) < size or not stream.reaches(begin + BLOCK + padded(size) - 1):
-                raise _flaw(url, begin, "truncated", f"the archive ends in {_text(name)!r}")
+                raise _flaw(url, begin, "truncated", f"the archive ends in {_decoded(name)!r}")
             yield begin, name, data
-        for column in (found.names, found.offsets, found.sizes):
+        for column in (members.names, members.offsets, members.sizes):
             column.clear()
-        for flaw in found.flaws:
+        for flaw in members.flaws:
             raise _flaw(url, flaw.offset, flaw.reason, flaw.detail)
 
 
@@ -256,12 +256,12 @@ class _Stream:
     def read(self, length: int, position: int) -> bytes:
         """Waits for `length` bytes; returns fewer only at the end of the stream."""
         # A header may claim any size: memory is allocated only for bytes that have arrived.
-        taken: list[memoryview] = []
+        views: list[memoryview] = []
         end = position + length
         while position < end and self.reaches(position):
-            taken.append(self._piece[position - self._begin : end - self._begin])
-            position += len(taken[-1])
-        return b"".join(taken)
+            views.append(self._piece[position - self._begin : end - self._begin])
+            position += len(views[-1])
+        return b"".join(views)
 
     def ahead(self, length: int, position: int) -> bytes:
         """Waits for one block, and returns up to `length` of the bytes that have arrived with it."""
@@ -300,7 +300,7 @@ def _unpacked(pieces: Iterator[bytes], url: str) -> Iterator[bytes]:
         raise DatasetError(url, problem, hint="unpack it in the command if you trust it") from error
 
 
-def _text(name: bytes) -> str:
+def _decoded(name: bytes) -> str:
     return name.decode("utf-8", "replace")
 
 
@@ -337,7 +337,7 @@ class Piped:
         is_shuffled = pipeline.mode is not Shuffle.FALSE
         sampler = RandomSampler(seed=pipeline.seed) if is_shuffled else SequentialSampler()
         shards = list(sampler.order(len(self.commands), epoch, world=World()))
-        # Seats own, own + shards, ... share a shard; if there are at least as many shards, a seat is alone.
+        # Slots own, own + shards, ... share a shard; if there are at least as many shards, a slot is alone.
         turn, own = divmod(slot.number, len(shards))
         sharing = len(range(own, slot.count, len(shards)))
         for shard in shards[own :: slot.count]:

@@ -11,7 +11,7 @@ from typing import Any, Self, final, get_args
 import torch.utils.data
 
 from samplerkit.closing import Closing
-from samplerkit.compat.webdataset import arguments as taken
+from samplerkit.compat.webdataset import arguments as checks
 from samplerkit.compat.webdataset import stages
 from samplerkit.compat.webdataset.arguments import EqualSteps
 from samplerkit.compat.webdataset.commands import Piped
@@ -30,7 +30,7 @@ KIND = "webdataset"
 SCHEMA = 1
 
 
-def _restored(saved: Any, pipeline: SamplePipeline, slot: WorkerSlot) -> WorkerPlace:
+def _restore(saved: Any, pipeline: SamplePipeline, slot: WorkerSlot) -> WorkerPlace:
     """Reads a saved state.
 
     Raises:
@@ -154,8 +154,8 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         cache_dir: Any = None,
         url_to_name: Any = None,
         detshuffle: bool = False,
-        nodesplitter: Any = taken.OURS,
-        workersplitter: Any = taken.OURS,
+        nodesplitter: Any = checks.DEFAULT,
+        workersplitter: Any = checks.DEFAULT,
         select_files: Any = None,
         rename_files: Any = None,
         empty_check: bool = True,
@@ -171,15 +171,15 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         **tar_options: Any,
     ) -> None:
         super().__init__()
-        checked = taken.handler_of(handler)
+        checked = checks.handler_of(handler)
         is_resampled = arguments.boolean("resampled", resampled) or mode == "resampled"
-        everything = taken.reads_everything(nodesplitter, workersplitter, resampled=is_resampled)
+        reads_all = checks.reads_everything(nodesplitter, workersplitter, resampled=is_resampled)
         mode = None if mode == "resampled" else mode
-        taken.refuse(mode=mode, select_files=select_files, rename_files=rename_files)
+        checks.refuse(mode=mode, select_files=select_files, rename_files=rename_files)
         if world is not None and not isinstance(world, World):
             raise ArgumentTypeError("world", "must be a World or None", world)
-        self._world = World(1, 0) if world is None and everything else world
-        shards = taken.shards(
+        self._world = World(1, 0) if world is None and reads_all else world
+        shards = checks.shards(
             urls,
             checked,
             cache_dir,
@@ -191,7 +191,7 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         self._pipeline = SamplePipeline(
             shards,
             seed=0 if seed is None else arguments.seed(seed),
-            moves_shards=is_resampled or taken.shard_shuffle(shardshuffle),
+            shuffles_shards=is_resampled or checks.shard_shuffle(shardshuffle),
             lanes=arguments.lanes(lanes),
             equal_steps=None
             if equal_steps is None
@@ -221,9 +221,9 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         self._epochs.set(arguments.epoch(epoch))
 
     def __iter__(self) -> Iterator[Any]:
-        slot = WorkerSlot.here(self._world)
+        slot = WorkerSlot.current(self._world)
         loaded, self._loaded = self._loaded, None
-        saved = None if loaded is None else _restored(loaded, self._pipeline, slot)
+        saved = None if loaded is None else _restore(loaded, self._pipeline, slot)
         epoch = self._epochs.begin(None if saved is None else saved.epoch)
         self._cursor = cursor = WorkerPlace(epoch) if saved is None else saved
         iteration = self._pipeline.items(slot, cursor)
@@ -240,7 +240,7 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         if dataset is None or pipeline.batch_size is None or stages.uncounted(chain) or is_endless:
             hint = "say batch_size= (that of your DataLoader), .batched(n) or .with_length(n)"
             raise ArgumentTypeError("len", "is not known of this dataset", self, hint=hint)
-        rows = pipeline.rows_of_rank(len(dataset), WorkerSlot.here(self._world).world)
+        rows = pipeline.rows_of_rank(len(dataset), WorkerSlot.current(self._world).world)
         return pipeline.passes * stages.length(chain, rows)
 
     def state_dict(self) -> dict[str, Any]:
@@ -253,10 +253,10 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         Raises:
             StateError: the loaded state is of another dataset, rank or worker, or cannot be resumed.
         """
-        slot = WorkerSlot.here(self._world)
+        slot = WorkerSlot.current(self._world)
         cursor = self._cursor or WorkerPlace(self._epochs.next)
         if self._loaded is not None:
-            cursor = _restored(self._loaded, self._pipeline, slot)
+            cursor = _restore(self._loaded, self._pipeline, slot)
         identity = _identity(self._pipeline, slot)
         place = {} if "obstacle" in identity else asdict(cursor)
         return {"samplerkit": KIND, "schema": SCHEMA, **place, **identity}
@@ -276,8 +276,8 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         if isinstance(self._pipeline.shards, TarDataset):
             self._pipeline.shards.close()
 
-    def _changed(self, **changes: Any) -> Self:
-        other = super()._changed(**changes)
+    def _replace(self, **changes: Any) -> Self:
+        other = super()._replace(**changes)
         other._start_counting(self._epochs.next)
         return other
 
@@ -288,8 +288,8 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
 
     def __getstate__(self) -> dict[str, Any]:
         # A spawned worker may have no other way to know the rank of its parent process.
-        here = WorkerSlot.here(self._world).world if context.get_spawning_popen() is not None else World()
-        world = self._world if here == World() else here
+        own = WorkerSlot.current(self._world).world if context.get_spawning_popen() is not None else World()
+        world = self._world if own == World() else own
         return {**self.__dict__, "_world": world, "_iterations": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -297,8 +297,8 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         self._iterations = weakref.WeakSet()
 
     def __getattr__(self, name: str) -> Any:
-        if name in taken.METHODS:
-            raise taken.MissingMethodError(name, "is not supported", hint=taken.METHODS[name])
+        if name in checks.METHODS:
+            raise checks.MissingMethodError(name, "is not supported", hint=checks.METHODS[name])
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __repr__(self) -> str:

@@ -29,12 +29,12 @@ MAIN = -1
 SET = -2
 """The seed of a note that sets the epoch."""
 
-UNSAID = -1
+UNSET = -1
 """The epoch of a note whose epoch follows from the notes before."""
 
 _HINT = "let this process have more open files"
 
-_MOST_AT_ONCE = 8
+_MAX_CONCURRENT = 8
 """How many iterations with the same seed are searched for the siblings of a worker."""
 
 _NOTE = struct.Struct("<6q")
@@ -50,7 +50,7 @@ class Note(NamedTuple):
         workers: how many workers are started together.
         birth: how many processes its parent had started before it, minus `worker`: equal for workers that are
             started one after another.
-        epoch: the epoch if it is given, else `UNSAID`.
+        epoch: the epoch if it is given, else `UNSET`.
     """
 
     seed: int
@@ -90,7 +90,7 @@ class EpochLedger:
     @property
     def next(self) -> int:
         """The epoch that the next iteration reads."""
-        return self._first if self._file is None else _replayed(self._notes(), self._first)[1]
+        return self._first if self._file is None else _replay(self._notes(), self._first)[1]
 
     def begin(self, epoch: int | None = None) -> int:
         """Begins an iteration in this process.
@@ -104,33 +104,33 @@ class EpochLedger:
         Raises:
             WorkerError: the file that is shared with the workers could not be opened.
         """
-        file = self._opened()
-        note = self._note(UNSAID if epoch is None else epoch)
+        file = self._open()
+        note = self._note(UNSET if epoch is None else epoch)
         # First written, then read: all siblings find the note of the first one before their own. No process
         # waits for another, and there is no lock that a killed worker could leave locked.
         os.write(file, _NOTE.pack(*note))
-        return _replayed(self._notes(), self._first)[0][note]
+        return _replay(self._notes(), self._first)[0][note]
 
     def set(self, epoch: int) -> None:
         """Sets the epoch that the next iteration reads; in a worker, its siblings begin it too."""
-        os.write(self._opened(), _NOTE.pack(SET, 0, MAIN, 0, 0, epoch))
+        os.write(self._open(), _NOTE.pack(SET, 0, MAIN, 0, 0, epoch))
 
-    def _opened(self) -> int:
+    def _open(self) -> int:
         """Returns the file of this process, or in a worker the file of its parent process."""
-        is_mine, is_worker = self._owner == os.getpid(), get_worker_info() is not None
+        is_own, is_worker = self._owner == os.getpid(), get_worker_info() is not None
         # A forked process that is not a worker counts separately: it opens its own file below.
-        if self._file is not None and (is_mine or is_worker):
+        if self._file is not None and (is_own or is_worker):
             return self._file
-        if is_worker and not is_mine:
+        if is_worker and not is_own:
             problem = "cannot be counted: the process that started this worker could open no file"
             raise WorkerError("epoch", problem, hint=_HINT)
         # The new file begins at the epoch of the old one, so `next` is read from the old one first.
         first, file = self.next, _nameless_file()
-        self._take(file, os.getpid())
+        self._set_file(file, os.getpid())
         self._first = first
         return file
 
-    def _take(self, file: int, owner: int) -> None:
+    def _set_file(self, file: int, owner: int) -> None:
         self._file, self._owner = file, owner
         # A file that was inherited by a fork is closed with this object.
         weakref.finalize(self, os.close, file)
@@ -154,15 +154,15 @@ class EpochLedger:
         if context.get_spawning_popen() is None:
             # A copy that counts separately: a pickle or a deepcopy.
             return {"first": self.next}
-        return {"first": self._first, "file": reduction.DupFd(self._opened()), "owner": self._owner}
+        return {"first": self._first, "file": reduction.DupFd(self._open()), "owner": self._owner}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         EpochLedger.__init__(self, state["first"])
         if "file" in state:
-            self._take(state["file"].detach(), state["owner"])
+            self._set_file(state["file"].detach(), state["owner"])
 
 
-def _replayed(notes: Iterable[Note], following: int) -> tuple[dict[Note, int], int]:
+def _replay(notes: Iterable[Note], following: int) -> tuple[dict[Note, int], int]:
     """Returns the epochs of all iterations that were begun, and the next epoch.
 
     Siblings have the same seed. If torch is seeded before each epoch, seeds repeat; but workers of another
@@ -176,10 +176,10 @@ def _replayed(notes: Iterable[Note], following: int) -> tuple[dict[Note, int], i
             following = note.epoch
             continue
         groups = started.setdefault((note.seed, note.iteration), [])
-        siblings = next((group for group in groups[:-_MOST_AT_ONCE:-1] if _is_of(note, group)), None)
+        siblings = next((group for group in groups[:-_MAX_CONCURRENT:-1] if _is_sibling(note, group)), None)
         if siblings is None:
             groups.append([note])
-            epochs[note] = following if note.epoch == UNSAID else note.epoch
+            epochs[note] = following if note.epoch == UNSET else note.epoch
             following = epochs[note] + 1
         else:
             epochs[note] = epochs[siblings[0]]
@@ -187,7 +187,7 @@ def _replayed(notes: Iterable[Note], following: int) -> tuple[dict[Note, int], i
     return epochs, following
 
 
-def _is_of(note: Note, group: list[Note]) -> bool:
+def _is_sibling(note: Note, group: list[Note]) -> bool:
     is_near = abs(group[0].birth - note.birth) < note.workers
     return is_near and all(other.worker != note.worker for other in group)
 
@@ -218,7 +218,7 @@ def _share_all() -> None:
         for ledger in list(_ledgers):
             # An error here would be lost: the worker, which finds no file, raises it.
             with suppress(WorkerError):
-                ledger._opened()
+                ledger._open()
 
 
 os.register_at_fork(before=_share_all)

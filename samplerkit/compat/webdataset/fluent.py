@@ -11,7 +11,7 @@ from typing import Any, Literal, Self, final
 
 from torch.utils.data import DataLoader
 
-from samplerkit.compat.webdataset import arguments as taken
+from samplerkit.compat.webdataset import arguments as checks
 from samplerkit.compat.webdataset import stages
 from samplerkit.compat.webdataset.handlers import Handler
 from samplerkit.compat.webdataset.reading import FOREVER, SamplePipeline, WorkerPlace, WorkerSlot
@@ -50,11 +50,11 @@ class Fluent:
         number = arguments.integer("shuffle", size)
         if number < 1:
             return self
-        seeded = self if seed is None else self._changed(seed=arguments.seed(seed))
+        seeded = self if seed is None else self._replace(seed=arguments.seed(seed))
         return seeded._shuffled(number)
 
     def _shuffled(self, size: int) -> Self:
-        return self._changed(
+        return self._replace(
             window=max(self._pipeline.window, size * stages.batch_size(self._pipeline.stages))
         )
 
@@ -80,7 +80,7 @@ class Fluent:
         if post is not None:
             hint = "give the functions as arguments: the first that gives something else than None wins"
             raise ArgumentTypeError("post", "is not supported", post, hint=hint)
-        return self._each("decode", Decode.of((*(pre or ()), *handlers, tensors), only), handler)
+        return self._with_step("decode", Decode.of((*(pre or ()), *handlers, tensors), only), handler)
 
     def rename(self, handler: Handler | None = None, keep: bool = True, **fields: Any) -> Self:
         """Renames fields: `rename(image="jpg;png")` takes the first that a sample has.
@@ -92,20 +92,20 @@ class Fluent:
         """
         names = tuple((new, alternatives(new, old)) for new, old in fields.items())
         step: Step = Rename(names) if arguments.boolean("keep", keep) else bound(stages.only, names)
-        return self._each("rename", step, handler)
+        return self._with_step("rename", step, handler)
 
     def map_dict(self, handler: Handler | None = None, **functions: Callable[[Any], Any]) -> Self:
         """Applies functions to fields, by name."""
-        return self._each("map_dict", MapDict.of(functions), handler)
+        return self._with_step("map_dict", MapDict.of(functions), handler)
 
     def map_tuple(self, *functions: Callable[[Any], Any] | None, handler: Handler | None = None) -> Self:
         """Applies a function to each entry of a tuple; None leaves an entry unchanged."""
-        checked = tuple(each if each is None else checked_function("map_tuple", each) for each in functions)
-        return self._each("map_tuple", bound(stages.map_tuple, checked), handler)
+        checked = tuple(f if f is None else checked_function("map_tuple", f) for f in functions)
+        return self._with_step("map_tuple", bound(stages.map_tuple, checked), handler)
 
     def map(self, f: Callable[[Any], Any], handler: Handler | None = None) -> Self:
         """Applies a function to each item; items for which it returns None are dropped, as in webdataset."""
-        return self._each("map", bound(stages.map_or_drop, checked_function("map", f)), handler)
+        return self._with_step("map", bound(stages.map_or_drop, checked_function("map", f)), handler)
 
     def to_tuple(
         self,
@@ -122,11 +122,11 @@ class Fluent:
             missing_is_error: whether a missing field is an error; if False, it becomes None.
             none_is_error: whether a field that is None is an error; None for the value of `missing_is_error`.
         """
-        whole = ToTuple.of(fields)
+        strict = ToTuple.of(fields)
         is_refused = missing_is_error if none_is_error is None else none_is_error
-        step: Step = whole if missing_is_error else bound(stages.to_tuple_or_none, whole.fields)
-        made = self._each("to_tuple", step, handler)
-        return made._each("to_tuple", stages.without_none, handler) if is_refused else made
+        step: Step = strict if missing_is_error else bound(stages.to_tuple_or_none, strict.fields)
+        dataset = self._with_step("to_tuple", step, handler)
+        return dataset._with_step("to_tuple", stages.without_none, handler) if is_refused else dataset
 
     def select(
         self,
@@ -146,10 +146,10 @@ class Fluent:
         chosen = arguments.choice("by", by, ("sample", "key"))
         if chosen == "sample":
             step = bound(stages.select, checked_function("select", predicate))
-            return self._then(stages.Each("select", step, taken.handler_of(handler), may_drop=True))
+            return self._with(stages.ItemStep("select", step, checks.handler_of(handler), may_drop=True))
         if self._pipeline.tar is None:
             raise ArgumentValueError("by", "cannot be 'key' where samples have no index", by)
-        return self._changed(shards=self._pipeline.tar.select(predicate, by="key"))
+        return self._replace(shards=self._pipeline.tar.select(predicate, by="key"))
 
     def batched(
         self,
@@ -167,11 +167,11 @@ class Fluent:
         size = arguments.positive("batchsize", batchsize)
         if collation_fn is not None:
             checked_function("collation_fn", collation_fn)
-        return self._then(stages.Batched(size, collation_fn, arguments.boolean("partial", partial)))
+        return self._with(stages.Batched(size, collation_fn, arguments.boolean("partial", partial)))
 
     def unbatched(self) -> Self:
         """Splits batches into samples."""
-        return self._then(stages.Uncounted("unbatched", stages.unbatched))
+        return self._with(stages.Uncounted("unbatched", stages.unbatched))
 
     def listed(self, batchsize: int, partial: bool = True) -> Self:
         """Makes lists of samples."""
@@ -179,14 +179,14 @@ class Fluent:
 
     def unlisted(self) -> Self:
         """Splits lists into samples."""
-        return self._then(stages.Uncounted("unlisted", chain.from_iterable))
+        return self._with(stages.Uncounted("unlisted", chain.from_iterable))
 
     def rsample(self, p: float = 0.5) -> Self:
         """Keeps each item with probability `p`: different items in each epoch, determined by the seed."""
         share = arguments.number("p", p)
         if not 0 <= share <= 1:
             raise ArgumentValueError("p", "must be between 0 and 1", p)
-        return self._then(stages.Uncounted("rsample", bound(stages.by_chance, share), draws=True))
+        return self._with(stages.Uncounted("rsample", bound(stages.by_chance, share), draws=True))
 
     def slice(self, *bounds: int | None) -> Self:
         """Keeps a part of the items of each worker, as `itertools.islice` does."""
@@ -194,12 +194,12 @@ class Fluent:
             islice((), *bounds)
         except (TypeError, ValueError) as error:
             raise ArgumentValueError("slice", f"is none of itertools.islice ({error})", bounds) from None
-        return self._then(stages.Uncounted("slice", bound(stages.in_slice, bounds)))
+        return self._with(stages.Uncounted("slice", bound(stages.in_slice, bounds)))
 
     def compose(self, *functions: Callable[[Iterator[Any]], Any]) -> Self:
         """Adds functions of your own or of `webdataset.filters`, from an iterator to an iterable."""
         checked = (checked_function("compose", function) for function in functions)
-        return self._then(*(stages.Uncounted("compose", function) for function in checked))
+        return self._with(*(stages.Uncounted("compose", function) for function in checked))
 
     pipe = compose
     """The older name of `compose`."""
@@ -210,7 +210,7 @@ class Fluent:
         So all ranks make the same number of steps, even if the pipeline drops samples.
         """
         most = max(arguments.integer("nsamples", nsamples), arguments.integer("nbatches", nbatches))
-        return self._changed(passes=FOREVER, most_items=arguments.positive("with_epoch", most))
+        return self._replace(passes=FOREVER, most_items=arguments.positive("with_epoch", most))
 
     def repeat(self, nepochs: int = -1, nbatches: int = -1) -> Self:
         """Makes an iteration read the dataset several times, in another order each time.
@@ -222,7 +222,7 @@ class Fluent:
             nbatches: the largest number of items in each worker; -1 for no limit.
         """
         passes, most = arguments.integer("nepochs", nepochs), arguments.integer("nbatches", nbatches)
-        return self._changed(passes=passes if passes > 0 else FOREVER, most_items=most if most > 0 else None)
+        return self._replace(passes=passes if passes > 0 else FOREVER, most_items=most if most > 0 else None)
 
     def with_length(self, n: int, silent: bool = False) -> Self:  # webdataset's
         """Sets the value of `len`, without changing the epoch.
@@ -231,25 +231,25 @@ class Fluent:
             n: the length.
             silent: not needed.
         """
-        return self._changed(length=arguments.at_least("with_length", n, 0))
+        return self._replace(length=arguments.at_least("with_length", n, 0))
 
     @property
     def _shown_stages(self) -> str:
         return "".join(f".{stage.name}()" for stage in self._pipeline.stages)
 
-    def _each(self, name: str, step: Step, handler: Handler | None) -> Self:
-        return self._then(stages.Each(name, step, taken.handler_of(handler)))
+    def _with_step(self, name: str, step: Step, handler: Handler | None) -> Self:
+        return self._with(stages.ItemStep(name, step, checks.handler_of(handler)))
 
-    def _then(self, *added: stages.Stage) -> Self:
+    def _with(self, *added: stages.Stage) -> Self:
         wrong = stages.uncounted(added)
         if wrong is not None and self._pipeline.equal_steps is not None:
             problem = f"cannot be kept by .{wrong.name}, which changes the number of samples"
             raise CompositionError("equal_steps", problem, hint="leave equal_steps out and say with_epoch(n)")
-        done = (*self._pipeline.stages, *added)
-        size = stages.batch_size(done)
-        return self._changed(stages=done, batch_size=size if size > 1 else self._pipeline.batch_size)
+        all_stages = (*self._pipeline.stages, *added)
+        size = stages.batch_size(all_stages)
+        return self._replace(stages=all_stages, batch_size=size if size > 1 else self._pipeline.batch_size)
 
-    def _changed(self, **changes: Any) -> Self:
+    def _replace(self, **changes: Any) -> Self:
         """Returns the dataset with another pipeline."""
         other = copy(self)
         other._pipeline = replace(self._pipeline, **changes)
@@ -281,7 +281,7 @@ class WebLoader(Fluent):
 
     def __iter__(self) -> Iterator[Any]:
         epoch, self._epoch = self._epoch, self._epoch + 1
-        return self._pipeline.items(WorkerSlot.here(), WorkerPlace(epoch))
+        return self._pipeline.items(WorkerSlot.current(), WorkerPlace(epoch))
 
     def __len__(self) -> int:
         pipeline = self._pipeline
@@ -298,7 +298,7 @@ class WebLoader(Fluent):
 
     def _shuffled(self, size: int) -> Self:
         # The order of a stream cannot be computed, so here the position in the pipeline matters.
-        return self._then(stages.Uncounted("shuffle", bound(stages.in_buffer, size), draws=True))
+        return self._with(stages.Uncounted("shuffle", bound(stages.in_buffer, size), draws=True))
 
     def __repr__(self) -> str:
         return f"WebLoader(){self._shown_stages}"

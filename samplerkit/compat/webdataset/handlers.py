@@ -92,7 +92,7 @@ class EmptyDatasetError(DatasetError, ValueError):
     """The dataset has no samples."""
 
 
-_OF_STEPS: Mapping[str, type[DatasetError]] = {
+_STEP_ERRORS: Mapping[str, type[DatasetError]] = {
     "decode": DecodingError,
     **dict.fromkeys(("to_tuple", "rename", "map_dict"), FieldError),
 }
@@ -104,12 +104,12 @@ def of_shard(error: DatasetError) -> DatasetError:
     if type(error) not in {DatasetError, AbsentError}:
         return error
     if error.problem.startswith(REASONS):
-        return _as(DamagedShardError, error)
+        return _converted(DamagedShardError, error)
     if isinstance(cause, FileNotFoundError) or error.place == "urls":
-        return _as(MissingShardError, error)
+        return _converted(MissingShardError, error)
     is_remote = cause is None and ("://" in error.place or error.place.startswith("pipe:"))
     if is_remote or isinstance(cause, OSError):
-        return _as(UnreadableShardError, error)
+        return _converted(UnreadableShardError, error)
     return error
 
 
@@ -130,8 +130,8 @@ def step_error(item: Any, step: str, error: Exception) -> tuple[Exception, str]:
         place = f"{item.get('__url__', 'dataset')}: sample {item['__key__']!r}"
     if type(error) is DatasetError:
         problem = error.problem if error.place == "sample" else f"{error.place}: {error.problem}"
-        kind = _OF_STEPS.get(step, DatasetError)
-    elif isinstance(error, StopIteration) or not _travels(error):
+        kind = _STEP_ERRORS.get(step, DatasetError)
+    elif isinstance(error, StopIteration) or not _is_picklable(error):
         problem, kind = f"{type(error).__name__} {error}", DatasetError
     else:
         return error, f"{place}: {step} failed"
@@ -163,14 +163,14 @@ def continues(handler: Handler | None, error: Exception, note: str = "") -> bool
     return bool(verdict)
 
 
-def _as(kind: type[DatasetError], error: DatasetError) -> DatasetError:
-    made = kind(str(error))
-    made.__dict__.update(error.__dict__)
-    made.__cause__ = error.__cause__
-    return made.with_traceback(error.__traceback__)
+def _converted(kind: type[DatasetError], error: DatasetError) -> DatasetError:
+    converted = kind(str(error))
+    converted.__dict__.update(error.__dict__)
+    converted.__cause__ = error.__cause__
+    return converted.with_traceback(error.__traceback__)
 
 
-def _travels(error: Exception) -> bool:
+def _is_picklable(error: Exception) -> bool:
     """Whether an error can be sent to the loop: torch waits forever for one that a worker cannot send."""
     if get_worker_info() is None:
         return True

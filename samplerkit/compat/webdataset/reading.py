@@ -47,8 +47,8 @@ class WorkerSlot:
     workers: int = 1
 
     @classmethod
-    def here(cls, world: World | None = None) -> WorkerSlot:
-        """Returns the seat of this process, from torch, and from the running job if `world` is None."""
+    def current(cls, world: World | None = None) -> WorkerSlot:
+        """Returns the slot of this process, from torch, and from the running job if `world` is None."""
         return cls(detect_world() if world is None else world, *this_worker())
 
     @property
@@ -107,7 +107,7 @@ class SamplePipeline:
         shards: shards with random access, or a source that can be read only once; or an error, which is
             raised when shards are read, as in webdataset.
         seed: the seed of the order, in [0, 2^64).
-        moves_shards: whether the shards are read in random order.
+        shuffles_shards: whether the shards are read in random order.
         window: how many samples are shuffled together; 0 for no shuffle within shards.
         lanes: the number of lanes of the order; None for the number of ranks.
         equal_steps: `pad` or `drop`; None to read each sample once, so that ranks may differ by one sample.
@@ -121,18 +121,18 @@ class SamplePipeline:
 
     Example:
         >>> import samplerkit as sk
-        >>> pipeline = SamplePipeline(lambda *_: iter(()), seed=7, moves_shards=True)
+        >>> pipeline = SamplePipeline(lambda *_: iter(()), seed=7, shuffles_shards=True)
         >>> order = pipeline.order(sk.Layout([3, 3, 3]), 0, World(1, 0))
         >>> sorted(order) == list(range(9)), order[0] % 3, order[1] - order[0]
         (True, 0, 1)
-        >>> seats = [WorkerSlot(World(2, rank), worker, 2) for rank in range(2) for worker in range(2)]
-        >>> [list(pipeline.part(sk.SequentialSampler().order(7), seat)) for seat in seats]
+        >>> slots = [WorkerSlot(World(2, rank), worker, 2) for rank in range(2) for worker in range(2)]
+        >>> [list(pipeline.part(sk.SequentialSampler().order(7), slot)) for slot in slots]
         [[0, 2], [4, 6], [1, 3], [5]]
     """
 
     shards: TarDataset | ReadOnce | DatasetError
     seed: int = 0
-    moves_shards: bool = False
+    shuffles_shards: bool = False
     window: int = 0
     lanes: int | None = None
     equal_steps: str | None = None
@@ -160,7 +160,7 @@ class SamplePipeline:
         """The shuffle mode: PARTIAL with a window, FILES if only shards are shuffled."""
         if self.window:
             return Shuffle.PARTIAL
-        return Shuffle.FILES if self.moves_shards else Shuffle.FALSE
+        return Shuffle.FILES if self.shuffles_shards else Shuffle.FALSE
 
     def order(self, dataset: Any, epoch: int, world: World) -> Order:
         """Returns the order of all ranks together."""
@@ -186,11 +186,11 @@ class SamplePipeline:
         If the dataset is read without end, a worker whose part is empty reads the part of its rank.
         """
         world = slot.world
-        of_rank = range(self.rows_of_rank(len(order), world))
+        rank_rows = range(self.rows_of_rank(len(order), world))
         block = self.batch_size or 1
-        starts = LaneWeave(-(-len(of_rank) // block), slot.workers).starts * block
-        of_worker = of_rank[starts[slot.worker] : starts[slot.worker + 1]]
-        rows = (of_rank if self.passes == FOREVER and not of_worker else of_worker)[start:]
+        starts = LaneWeave(-(-len(rank_rows) // block), slot.workers).starts * block
+        worker_rows = rank_rows[starts[slot.worker] : starts[slot.worker + 1]]
+        rows = (rank_rows if self.passes == FOREVER and not worker_rows else worker_rows)[start:]
         first = world.shard_id + rows.start * world.num_shards
         return Shard(order, world.num_shards, first, length=len(rows))
 
@@ -209,8 +209,8 @@ class SamplePipeline:
         """Yields the items of one worker from the position of the cursor, and advances the cursor."""
         most_items = self.most_items or FOREVER
         # A worker that reads only a part reads another part of a shuffled dataset in the next pass.
-        is_another = slot.count > 1 and self.mode is not Shuffle.FALSE
-        empty_passes, most_empty_passes = 0, EMPTY_PASSES * slot.count if is_another else 1
+        changes_part = slot.count > 1 and self.mode is not Shuffle.FALSE
+        empty_passes, most_empty_passes = 0, EMPTY_PASSES * slot.count if changes_part else 1
         while cursor.passes < self.passes and cursor.items < most_items:
             items, start = cursor.items, cursor.rows
             epoch = cursor.epoch + cursor.passes * PASS_STRIDE
@@ -226,8 +226,8 @@ class SamplePipeline:
                 return
             empty_passes = empty_passes + 1 if cursor.items == items and not start else 0
             if self.passes == FOREVER and empty_passes >= most_empty_passes:
-                what = "the pipeline leaves all samples out" if cursor.rows else "there is no sample"
-                raise DatasetError("dataset", f"cannot be read again and again: {what}")
+                reason = "the pipeline leaves all samples out" if cursor.rows else "there is no sample"
+                raise DatasetError("dataset", f"cannot be read again and again: {reason}")
             cursor.passes, cursor.rows = cursor.passes + 1, 0
 
     def _samples(self, slot: WorkerSlot, epoch: int, cursor: WorkerPlace) -> Generator[Any, None, None]:
@@ -296,8 +296,8 @@ def _present(dataset: TarDataset, ids: Ids) -> list[Any]:
     """Returns the samples of a batch, with `Dropped` in place of missing ones."""
     if dataset.read_present is None:
         return dataset.__getitems__(ids)
-    found = dataset.read_present(ids, logs=True)
-    for place, *_ in found.missing:
-        found.insert(place, stages.Dropped)
-    # If all are missing, `found` also has a sample in their place, which is cut off here.
-    return found[: ids.size]
+    samples = dataset.read_present(ids, logs=True)
+    for place, *_ in samples.missing:
+        samples.insert(place, stages.Dropped)
+    # If all are missing, `samples` also has a sample in their place, which is cut off here.
+    return samples[: ids.size]

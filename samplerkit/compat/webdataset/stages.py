@@ -26,7 +26,7 @@ class Dropped:
 
 
 @dataclass(frozen=True)
-class Each:
+class ItemStep:
     """Applies a step to each item.
 
     Args:
@@ -80,7 +80,7 @@ class Uncounted:
     draws: bool = False
 
 
-Stage = Each | Batched | Uncounted
+Stage = ItemStep | Batched | Uncounted
 
 
 def run(
@@ -98,22 +98,22 @@ def run(
         draws: returns the random generator of the stage at a position.
         may_drop: whether steps may drop items; if False, dropping raises a `DatasetError` in the loop.
     """
-    steps: tuple[Each, ...] = ()
+    steps: tuple[ItemStep, ...] = ()
     for place, stage in enumerate(stages):
-        if isinstance(stage, Each):
+        if isinstance(stage, ItemStep):
             steps = (*steps, stage)
         else:
             run_stage: Callable[..., Iterable[Any]] = stage.run
-            items = _each(items, steps, may_drop=may_drop)
+            items = _run_steps(items, steps, may_drop=may_drop)
             items = iter(run_stage(items, draws(place)) if stage.draws else run_stage(items))
             steps = ()
-    return _each(items, steps, may_drop=may_drop)
+    return _run_steps(items, steps, may_drop=may_drop)
 
 
 def uncounted(stages: tuple[Stage, ...]) -> Stage | None:
     """Finds the first stage after which the number of items is not known; None if there is none."""
     for stage in stages:
-        if isinstance(stage, Uncounted) or (isinstance(stage, Each) and stage.may_drop):
+        if isinstance(stage, Uncounted) or (isinstance(stage, ItemStep) and stage.may_drop):
             return stage
     return None
 
@@ -199,16 +199,16 @@ def in_slice(bounds: tuple[int | None, ...], items: Iterator[Any]) -> Iterator[A
 
 def in_buffer(size: int, items: Iterator[Any], generator: np.random.Generator) -> Generator[Any, None, None]:
     """Shuffles a stream: each yielded item is drawn from a buffer of `size` items."""
-    held: list[Any] = []
+    buffer: list[Any] = []
     for item in items:
-        if len(held) < size:
-            held.append(item)
+        if len(buffer) < size:
+            buffer.append(item)
             continue
         place = int(generator.integers(size))
-        yield held[place]
-        held[place] = item
-    for place in generator.permutation(len(held)).tolist():
-        yield held[place]
+        yield buffer[place]
+        buffer[place] = item
+    for place in generator.permutation(len(buffer)).tolist():
+        yield buffer[place]
 
 
 def by_chance(p: float, items: Iterator[Any], generator: np.random.Generator) -> Iterator[Any]:
@@ -216,7 +216,7 @@ def by_chance(p: float, items: Iterator[Any], generator: np.random.Generator) ->
     return (item for item in items if generator.random() < p)
 
 
-def _each(items: Iterator[Any], group: tuple[Each, ...], *, may_drop: bool) -> Iterator[Any]:
+def _run_steps(items: Iterator[Any], group: tuple[ItemStep, ...], *, may_drop: bool) -> Iterator[Any]:
     if not group:
         yield from items
         return
@@ -224,11 +224,11 @@ def _each(items: Iterator[Any], group: tuple[Each, ...], *, may_drop: bool) -> I
     try:
         for item in items:
             value = item
-            for each in group:
+            for stage in group:
                 try:
-                    value = each.step(value)
+                    value = stage.step(value)
                 except Exception as error:
-                    if not continues(each.handler, *step_error(item, each.name, error)):
+                    if not continues(stage.handler, *step_error(item, stage.name, error)):
                         return
                     left_out += 1
                     value = Dropped
@@ -236,7 +236,7 @@ def _each(items: Iterator[Any], group: tuple[Each, ...], *, may_drop: bool) -> I
                     if not may_drop:
                         problem = "the sample is left out, and equal_steps counts on it"
                         hint = "say with_epoch(n) in place of equal_steps"
-                        raise step_error(item, each.name, DatasetError("sample", problem, hint=hint))[0]
+                        raise step_error(item, stage.name, DatasetError("sample", problem, hint=hint))[0]
                     break
             else:
                 yield value

@@ -49,8 +49,8 @@ def _by_extension(
 ) -> Any:
     """Decodes a field with one of the extensions, given as parts like `("seg", "jpg")`; None for others."""
     parts = tuple(extension.lower().split("."))
-    is_meant = any(parts[-len(target) :] == target for target in targets)
-    return function(data) if is_meant else None
+    matches = any(parts[-len(target) :] == target for target in targets)
+    return function(data) if matches else None
 
 
 def tensors(extension: str, data: bytes) -> list[np.ndarray[Any, Any]] | None:

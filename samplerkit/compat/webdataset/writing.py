@@ -13,7 +13,7 @@ from samplerkit.storage.tar.steps import checked_function
 
 Encoder = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
-NEEDLESS = frozenset({"user", "group", "mode", "mtime", "format"})
+IGNORED = frozenset({"user", "group", "mode", "mtime", "format"})
 """Arguments that do not change samples: owners and times are the same in all shards."""
 
 REFUSED = {
@@ -98,13 +98,13 @@ def ShardWriter(  # noqa: N802  # a class in webdataset
         ...     writer.num_samples
         3
     """
-    ours = _ours({**options, "opener": opener})
+    supported = _supported({**options, "opener": opener})
     size = arguments.number("maxsize", maxsize, "bytes")
     if math.isnan(size):
         raise ArgumentRangeError("maxsize", "must not be NaN", maxsize)
     most = int(min(size, arguments.LARGEST))  # infinity is no limit
     limits = {"samples_per_shard": maxcount, "bytes_per_shard": most, "start_shard": start_shard}
-    return EncodedWriter(pattern, encoder, post, **limits, **ours)
+    return EncodedWriter(pattern, encoder, post, **limits, **supported)
 
 
 def TarWriter(  # noqa: N802  # likewise
@@ -129,14 +129,14 @@ def TarWriter(  # noqa: N802  # likewise
     """
     if isinstance(fileobj, str) and fileobj.startswith("pipe:"):
         raise NotSupportedError("fileobj", "is a command", hint="write to a path, and send it from there")
-    return EncodedWriter(fileobj, encoder, **_ours(options))
+    return EncodedWriter(fileobj, encoder, **_supported(options))
 
 
-def _ours(options: dict[str, Any]) -> dict[str, Any]:
+def _supported(options: dict[str, Any]) -> dict[str, Any]:
     for name, hint in REFUSED.items():
         if options.pop(name, None):
             raise NotSupportedError(name, "is not supported", hint=hint)
-    return {name: value for name, value in options.items() if name not in NEEDLESS}
+    return {name: value for name, value in options.items() if name not in IGNORED}
 
 
 def _encoder(spec: Any) -> Encoder:

@@ -16,13 +16,13 @@ from samplerkit.inspect.doctor.inspection import InspectedRun
 from samplerkit.inspect.doctor.probe import module_codes
 from samplerkit.order.dataset_protocol import has_segments
 
-LEAST_EFFICIENCY = 0.7
+MIN_EFFICIENCY = 0.7
 """Below it, more than 30 % of the padded tokens are padding."""
 
-MOST_LEFT_OUT = 0.01
+MAX_LEFT_OUT = 0.01
 """The share of samples, or of tokens, that may be left out without a warning."""
 
-MOST_READ_AGAIN = 2.0
+MAX_READ_AGAIN = 2.0
 """How often tokens may be read per epoch, where whole documents are read for their parts."""
 
 _REFUSED = kind("refused", "error", "The sampler does not fit the dataset.")
@@ -38,9 +38,9 @@ _KINDS_OF_PLACES = {
 
 def refused(error: SamplerkitError) -> Finding:
     """Makes the finding for an error of an order, or of batches, that cannot be built."""
-    found = _KINDS_OF_PLACES.get(error.place.rpartition(".")[2].partition("[")[0], _REFUSED)
+    finding_kind = _KINDS_OF_PLACES.get(error.place.rpartition(".")[2].partition("[")[0], _REFUSED)
     hint = error.hint or "give one for each sample, in the order of the dataset"
-    return found.found(f"{error.place}: {error.problem}", hint)
+    return finding_kind.finding(f"{error.place}: {error.problem}", hint)
 
 
 @rule("warning", batches)
@@ -57,9 +57,9 @@ def boundaries_unreached(setup: PlannedRun) -> Faults:
     reached = np.unique(np.searchsorted(boundaries, values))
     empty = np.setdiff1d(np.arange(boundaries.size), reached)
     if empty.size:
-        named = ", ".join(map(str, boundaries[empty[:8]].tolist()))
+        names = ", ".join(map(str, boundaries[empty[:8]].tolist()))
         yield Fault(
-            f"no sample is in the buckets up to {named}: lengths are {int(values.min())} to "
+            f"no sample is in the buckets up to {names}: lengths are {int(values.min())} to "
             f"{int(values.max())}"
         )
 
@@ -68,7 +68,7 @@ def boundaries_unreached(setup: PlannedRun) -> Faults:
 def padding_wasted(setup: InspectedRun) -> Faults:
     """More than 30 % of the padded tokens are padding."""
     figures = setup.figures.batches
-    if figures is None or figures.efficiency is None or figures.efficiency >= LEAST_EFFICIENCY:
+    if figures is None or figures.efficiency is None or figures.efficiency >= MIN_EFFICIENCY:
         return
     yield Fault(
         f"{100 * (1 - figures.efficiency):.0f} % of the padded tokens of an epoch are padding",
@@ -97,7 +97,7 @@ def abreast_does_not_fit(setup: PlannedRun) -> Faults:
 def samples_left_out(setup: PlannedRun) -> Faults:
     """`long` and `short` leave out more than one sample in a hundred."""
     size, dropped = setup.run.view.layout.num_samples, setup.plan.dropped
-    if dropped > MOST_LEFT_OUT * size:
+    if dropped > MAX_LEFT_OUT * size:
         yield Fault(
             f"{dropped} of {size} samples are left out of an epoch by long and short",
             'say long="split"'
@@ -157,7 +157,7 @@ def tokens_cut_off(setup: PlannedRun) -> Faults:
     values, counts = lengths.histogram.values, lengths.histogram.counts
     lost = int((np.maximum(values - setup.recipe.seq_len, 0) * counts).sum())
     total = int((values * counts).sum())
-    if lost > MOST_LEFT_OUT * total:
+    if lost > MAX_LEFT_OUT * total:
         yield Fault(
             f"{100 * lost / total:.0f} % of the tokens are cut off: documents end at {setup.recipe.seq_len}"
         )
@@ -178,5 +178,5 @@ def documents_read_again(setup: PlannedRun) -> Faults:
     values, counts = lengths.histogram.values, lengths.histogram.counts
     parts = np.maximum(-(-values // setup.recipe.seq_len), 1)
     times = float((values * parts * counts).sum()) / max(1, int((values * counts).sum()))
-    if times > MOST_READ_AGAIN:
+    if times > MAX_READ_AGAIN:
         yield Fault(f"whole documents are read for parts of them, {times:.1f} times the tokens of an epoch")

@@ -13,7 +13,7 @@ from samplerkit.errors import ArgumentTypeError, SamplerkitError
 from samplerkit.inspect.doctor import batches, datasets, epochs, samplers, workers  # noqa: F401
 from samplerkit.inspect.doctor.findings import RULES, Finding, kind
 from samplerkit.inspect.doctor.inspection import Inspection
-from samplerkit.inspect.doctor.probe import appearance, saves_a_sampler, seeded
+from samplerkit.inspect.doctor.probe import digests_of, saves_sampler_state, seeded
 from samplerkit.inspect.view import HINT, is_counted, loader_of
 from samplerkit.order import arguments
 from samplerkit.order.deal import World
@@ -68,7 +68,7 @@ count them twice
     if world is not None and not isinstance(world, World):
         raise ArgumentTypeError("world", "must be a World or None", world)
     epoch = None if epoch is None else arguments.epoch(epoch)
-    made: list[Finding] = []
+    findings: list[Finding] = []
     ignores_tokens = False
     try:
         if callable(loader) and not isinstance(loader, torch.utils.data.DataLoader):
@@ -77,8 +77,8 @@ count them twice
             with seeded(random.SystemRandom().getrandbits(32)):
                 second = loader_of(make(), None)
             where = "when the function is called a second time"
-            made += samplers.disagreement(appearance(loader, world), appearance(second, world), where)
-            saves_state = saves_state or saves_a_sampler(make)
+            findings += samplers.disagreement(digests_of(loader, world), digests_of(second, world), where)
+            saves_state = saves_state or saves_sampler_state(make)
             ignores_tokens = batches.ignores_tokens(make)
         setup = Inspection.of(
             loader_of(loader, world),
@@ -89,13 +89,13 @@ count them twice
         )
         # All other rules need the number of samples, and the batches.
         if not is_counted(setup.dataset):
-            return (_LENGTHS_UNKNOWN.found(_NOT_COUNTED, HINT),)
-        made += [finding for find in RULES for finding in find(setup)]
+            return (_LENGTHS_UNKNOWN.finding(_NOT_COUNTED, HINT),)
+        findings += [finding for find in RULES for finding in find(setup)]
     except ArgumentTypeError:
         raise
     except SamplerkitError as error:
-        made.append(batches.refused(error))
-    return tuple(sorted(made, key=lambda finding: finding.severity == "warning"))
+        findings.append(batches.refused(error))
+    return tuple(sorted(findings, key=lambda finding: finding.severity == "warning"))
 
 
 _NOT_COUNTED = (

@@ -25,16 +25,16 @@ from samplerkit.order.modes import FILE_AWARE, Shuffle
 from samplerkit.order.sequences import LaneWeave
 from samplerkit.samplers.mixing.mixture import MixtureSampler
 
-MOST_LOST = 0.01
+MAX_LOST = 0.01
 """The share of tokens that may be in files of which nothing is read."""
 
-MOST_PASSES = 4
+MAX_PASSES = 4
 """The most passes over a source."""
 
-MOST_APART = 1 / 3
+MAX_DIFFERENCE = 1 / 3
 """The largest difference between the shares of tokens and of documents, relative to that of documents."""
 
-_NOT_PASSED_ON = ("__getitems__", "expect", "set_epoch")
+_DROPPED_METHODS = ("__getitems__", "expect", "set_epoch")
 """Methods that a `ConcatDataset` does not call on its parts."""
 
 
@@ -50,7 +50,7 @@ def empty_part(setup: InspectedRun) -> Faults:
         return
     empty = ["/".join(path) for path, leaf in setup.view.layout.leaves if path and not len(leaf)]
     if empty:
-        yield Fault(f"{_named(empty)} of the tree {'holds' if len(empty) == 1 else 'hold'} no sample")
+        yield Fault(f"{_list_parts(empty)} of the tree {'holds' if len(empty) == 1 else 'hold'} no sample")
 
 
 @rule("warning", any_loader)
@@ -65,11 +65,11 @@ def same_part(setup: Inspection) -> Faults:
     for path, _ in layout.leaves if isinstance(layout, Layout) else ():
         dataset = dataset_at(setup.dataset, path)
         files = getattr(dataset, "files", None)
-        what = tuple(files) if isinstance(files, list | tuple) and files else id(dataset)
-        places.setdefault(getattr(dataset, "fingerprint", None) or what, []).append("/".join(path))
+        identity = tuple(files) if isinstance(files, list | tuple) and files else id(dataset)
+        places.setdefault(getattr(dataset, "fingerprint", None) or identity, []).append("/".join(path))
     for names in places.values():
         if len(names) > 1:
-            yield Fault(f"{_named(names)} of the tree are one dataset: its samples have an id in each")
+            yield Fault(f"{_list_parts(names)} of the tree are one dataset: its samples have an id in each")
 
 
 @rule("warning", any_loader)
@@ -83,7 +83,7 @@ def parts_hidden(setup: Inspection) -> Faults:
     if type(dataset) is not ConcatDataset:
         return
     lost = {
-        name for part in dataset.datasets for name in _NOT_PASSED_ON if callable(getattr(part, name, None))
+        name for part in dataset.datasets for name in _DROPPED_METHODS if callable(getattr(part, name, None))
     }
     if lost:
         yield Fault(
@@ -95,12 +95,12 @@ def parts_hidden(setup: Inspection) -> Faults:
 @rule("warning", order)
 def read_too_often(setup: InspectedRun) -> Faults:
     """A source of a mixture is read more than four times by the end of this epoch."""
-    for name, found in setup.figures.sources.items():
-        if found.passes > MOST_PASSES:
+    for name, usage in setup.figures.sources.items():
+        if usage.passes > MAX_PASSES:
             yield Fault(
-                f"source {name!r} is read {found.passes:.1f} times by the end of epoch {setup.view.epoch}: a "
-                f"model learns little from more than {MOST_PASSES} passes",
-                f"say max_passes={{{name!r}: {MOST_PASSES}}} in the MixtureSampler, or give it less weight",
+                f"source {name!r} is read {usage.passes:.1f} times by the end of epoch {setup.view.epoch}: a "
+                f"model learns little from more than {MAX_PASSES} passes",
+                f"say max_passes={{{name!r}: {MAX_PASSES}}} in the MixtureSampler, or give it less weight",
             )
 
 
@@ -114,11 +114,11 @@ def weights_of_documents(setup: PlannedRun) -> Faults:
     mixture = setup.run.chain[-1] if setup.run.chain else None
     if not isinstance(mixture, MixtureSampler) or mixture.by != "samples" or mixture.weights is None:
         return
-    for name, found in setup.run.figures.sources.items():
-        share = found.share_of_tokens
-        if share is not None and abs(share - found.share) > MOST_APART * found.share:
+    for name, source in setup.run.figures.sources.items():
+        share = source.share_of_tokens
+        if share is not None and abs(share - source.share) > MAX_DIFFERENCE * source.share:
             yield Fault(
-                f"source {name!r} is {100 * found.share:.1f} % of the documents, by its weight, and "
+                f"source {name!r} is {100 * source.share:.1f} % of the documents, by its weight, and "
                 f"{100 * share:.1f} % of the tokens"
             )
             return
@@ -203,19 +203,19 @@ def short_files(setup: Inspection) -> Faults:
         return
     is_short = blocks.sizes == 0
     lost, total = int(counts[is_short].sum()), int(counts.sum())
-    if lost > MOST_LOST * total:
+    if lost > MAX_LOST * total:
         yield Fault(
             f"{100 * lost / total:.1f} % of the tokens are in {int(is_short.sum())} files shorter than a "
             f"block of {setup.dataset.block_len}, of which nothing is read"
         )
 
 
-def _named(names: list[str]) -> str:
+def _list_parts(names: list[str]) -> str:
     shown = ", ".join(map(repr, names[:4])) + (", ..." if len(names) > 4 else "")
     return f"part{'' if len(names) == 1 else 's'} {shown}"
 
 
-_ALIKE = 0.9
+_SAME_SIZE_SHARE = 0.9
 """If at least this share of samples is in files of one size, all files count as equally large."""
 
 
@@ -230,8 +230,8 @@ def partial_size_in_file(setup: InspectedRun) -> Faults:
     size = int(sizes[most])
     starts = LaneWeave(len(layout), mode.lane_count(layout, setup.view.run.constants.lanes)).starts[:-1]
     is_aligned = bool(((starts % size) % mode.partial_size == 0).mean() > 0.5)
-    alike = size * int(counts[most]) / len(layout)
-    if alike >= _ALIKE and size % mode.partial_size == 0 and is_aligned:
+    share = size * int(counts[most]) / len(layout)
+    if share >= _SAME_SIZE_SHARE and size % mode.partial_size == 0 and is_aligned:
         yield Fault(
             f"files hold {size} samples and blocks of PARTIAL {mode.partial_size}: each block lies inside "
             "one file, and no files are mixed",
@@ -257,9 +257,9 @@ def lanes_do_not_divide(setup: InspectedRun) -> Faults:
     """Neither the number of lanes nor that of ranks divides the other, so that a rank reads more files."""
     lanes, ranks = setup.view.lanes, setup.view.num_ranks
     if lanes > 1 and lanes % ranks and ranks % lanes:
-        each = lanes // int(np.gcd(lanes, ranks))
+        count = lanes // int(np.gcd(lanes, ranks))
         yield Fault(
-            f"{lanes} lanes on {ranks} ranks: neither divides the other, so that a rank reads up to {each} "
+            f"{lanes} lanes on {ranks} ranks: neither divides the other, so that a rank reads up to {count} "
             "lanes and their files",
             f"say lanes={ranks}, or a multiple of it, or run on a number of ranks that divides {lanes}",
         )
@@ -282,34 +282,34 @@ def files_read_again(setup: InspectedRun) -> Faults:
     if needed <= limits.max_files:
         return
     # One more for a file that only one batch needs, and the files that are prefetched.
-    room = min(needed + 1 + limits.read_ahead, view.layout.num_files)
-    name, kept = limits.argument, "held open" if is_tar else "kept"
-    again = "shards are opened, and from a small cache fetched," if is_tar else "files are read"
+    limit = min(needed + 1 + limits.read_ahead, view.layout.num_files)
+    name, state = limits.argument, "held open" if is_tar else "kept"
+    reads = "shards are opened, and from a small cache fetched," if is_tar else "files are read"
     lanes = view.lanes // int(np.gcd(view.lanes, view.num_ranks))
     fewer = f", or lanes={view.num_ranks} in place of {view.lanes}" if lanes > 1 else ""
     yield Fault(
-        f"the order goes back and forth between {needed} files, and {name}={limits.max_files} are {kept}: "
-        f"{again} more than once an epoch",
-        f"say {name}={room} or more, or take shuffle: partial with smaller blocks{fewer}",
+        f"the order goes back and forth between {needed} files, and {name}={limits.max_files} are {state}: "
+        f"{reads} more than once an epoch",
+        f"say {name}={limit} or more, or take shuffle: partial with smaller blocks{fewer}",
     )
 
 
 @rule("warning", order)
 def costly_remote(setup: InspectedRun) -> Faults:
     """The order takes far more from remote storage than fetching each file once would."""
-    for part, found in setup.figures.downloads.items():
-        where = f" in {part}" if part else ""
-        if found.is_remote and found.advice:
-            what, _, advised = found.advice.partition(": ")
-            yield Fault(f"{what}{where}: {_asked(found)} an epoch", advised)
-        elif found.is_remote and found.num_bytes is None and found.way == "ranges":
+    for path, part in setup.figures.downloads.items():
+        where = f" in {path}" if path else ""
+        if part.is_remote and part.advice:
+            problem, _, advice = part.advice.partition(": ")
+            yield Fault(f"{problem}{where}: {_usage(part)} an epoch", advice)
+        elif part.is_remote and part.num_bytes is None and part.way == "ranges":
             yield Fault(
-                f"single samples of {found.num_files} remote files{where} are read: {_asked(found)} an epoch",
+                f"single samples of {part.num_files} remote files{where} are read: {_usage(part)} an epoch",
                 "take shuffle: partial, unless samples are larger than a MiB; samplerkit plan compares the "
                 "two",
             )
 
 
-def _asked(found: Downloads) -> str:
-    amount = "" if found.num_bytes is None else f" and {found.taken.bytes / 2**20:,.0f} MiB"
-    return f"{found.taken.requests:,} {'downloads' if found.way == 'whole' else 'requests'}{amount}"
+def _usage(part: Downloads) -> str:
+    amount = "" if part.num_bytes is None else f" and {part.actual.bytes / 2**20:,.0f} MiB"
+    return f"{part.actual.requests:,} {'downloads' if part.way == 'whole' else 'requests'}{amount}"

@@ -47,7 +47,7 @@ def _advances_by_itself(setup: Inspection, sampler: Any) -> bool:
     # All known trainers call set_epoch at the beginning of an epoch.
     if isinstance(sampler, EpochByCursor) and setup.trainer is None:
         return sampler._cursor._advances
-    if setup.is_led or setup.trainer is not None:
+    if setup.is_managed or setup.trainer is not None:
         return True
     code = getattr(getattr(type(sampler), "__iter__", None), "__code__", None)
     if code is None:
@@ -66,8 +66,8 @@ def epoch_in_workers(setup: Inspection) -> Faults:
         use sk.Loader, which passes the epoch to its workers, or keep the epoch in a shared tensor, or give up
         persistent_workers
     """
-    lives_on = not setup.is_ours and setup.loader.num_workers > 0 and setup.loader.persistent_workers
-    if not lives_on or not callable(getattr(setup.dataset, "set_epoch", None)):
+    is_persistent = not setup.is_ours and setup.loader.num_workers > 0 and setup.loader.persistent_workers
+    if not is_persistent or not callable(getattr(setup.dataset, "set_epoch", None)):
         return
     if not any(_is_shared(getattr(setup.dataset, name, None)) for name in _EPOCH_NAMES):
         yield Fault(
@@ -86,25 +86,25 @@ def _is_shared(epoch: Any) -> bool:
 @rule("warning", loader_with_length)
 def padded_evaluation(setup: Inspection) -> Faults:
     """An evaluation reads some samples twice, and counts them twice."""
-    pads, units, who, hint = 0, ("sample", "samples"), "", ""
+    pads, units, source, hint = 0, ("sample", "samples"), "", ""
     if not isinstance(setup, InspectedRun):
         for sampler in setup.others:
             if isinstance(sampler, torch.utils.data.DistributedSampler) and not sampler.shuffle:
                 pads = sampler.total_size - len(sampler.dataset)  # type: ignore[arg-type]  # it has a length
-                who = type(sampler).__name__
+                source = type(sampler).__name__
                 hint = "use sk.Loader with tail='ragged', or leave out the repeats when metrics are gathered"
     elif setup.is_evaluation:
         pads, other = setup.figures.pads, "ragged"
         if setup.view.recipe is not None:
             units, other = ("batch", "batches"), "split"
-        who = f"tail={setup.view.run.tail!r}"
+        source = f"tail={setup.view.run.tail!r}"
         hint = f"say tail={other!r}, or leave out what the mask loader.pads(loader.step - 1) marks"
         if not setup.is_ours:
-            who = "TorchSampler"
+            source = "TorchSampler"
             hint = "use DistributedSampler(offset=0) as its recipe, which pads nothing"
     if pads > 0:
         yield Fault(
-            f"{who} repeats {pads} {units[pads > 1]}, so that all ranks get the same number: metrics over "
+            f"{source} repeats {pads} {units[pads > 1]}, so that all ranks get the same number: metrics over "
             "all ranks count them twice",
             hint,
         )
@@ -177,9 +177,9 @@ def _batch_of_a_rank(setup: Inspection) -> tuple[int | None, int | None]:
     if setup.view is not None:
         samples = len(setup.view.run.undealt(setup.view.epoch))
         return setup.view.batch_size, -(-samples // setup.view.num_ranks)
-    made = getattr(setup.loader, "batch_sampler", None)
-    size = getattr(made, "batch_size", None)
-    return size if isinstance(size, int) else None, length_of(getattr(made, "sampler", None))
+    batch_sampler = getattr(setup.loader, "batch_sampler", None)
+    size = getattr(batch_sampler, "batch_size", None)
+    return size if isinstance(size, int) else None, length_of(getattr(batch_sampler, "sampler", None))
 
 
 @rule("error", any_loader)

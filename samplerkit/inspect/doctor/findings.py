@@ -62,7 +62,7 @@ class FindingKind:
     severity: Severity
     meaning: str
 
-    def found(self, what: str, hint: str, severity: Severity | None = None) -> Finding:
+    def finding(self, what: str, hint: str, severity: Severity | None = None) -> Finding:
         """Returns a finding of this kind."""
         return Finding(self.code, severity or self.severity, what, hint)
 
@@ -93,20 +93,20 @@ def rule(
             None if the rule does not apply to the loader.
     """
 
-    def added(predicate: Callable[[_Subject], Faults]) -> Callable[[_Subject], Faults]:
+    def register(predicate: Callable[[_Subject], Faults]) -> Callable[[_Subject], Faults]:
         meaning, _, hint = (inspect.getdoc(predicate) or "").partition("\n\nHint:\n")
-        found, hint = kind(predicate.__name__.replace("_", "-"), severity, meaning), " ".join(hint.split())
+        entry, hint = kind(predicate.__name__.replace("_", "-"), severity, meaning), " ".join(hint.split())
 
         def find(setup: Inspection) -> Iterator[Finding]:
-            looked_at = subject(setup)
-            if looked_at is not None:
-                for fault in predicate(looked_at):
-                    yield found.found(fault.what, fault.hint or hint, fault.severity)
+            examined = subject(setup)
+            if examined is not None:
+                for fault in predicate(examined):
+                    yield entry.finding(fault.what, fault.hint or hint, fault.severity)
 
         RULES.append(find)
         return predicate
 
-    return added
+    return register
 
 
 @final
@@ -134,7 +134,7 @@ def loader_with_length(setup: Inspection) -> Inspection | None:
 
     Orders that take minutes and gigabytes to build are excluded.
     """
-    return None if setup.view is not None and setup.listed is not None else setup
+    return None if setup.view is not None and setup.large_list is not None else setup
 
 
 def run(setup: Inspection) -> InspectedRun | None:
@@ -149,8 +149,8 @@ def order(setup: Inspection) -> InspectedRun | None:
 
 def batches(setup: Inspection) -> PlannedRun | None:
     """A run whose batches come from a plan."""
-    found = order(setup)
-    plan = None if found is None else found.view.run.plan(found.view.epoch)
-    if found is None or plan is None or found.view.recipe is None:
+    inspected = order(setup)
+    plan = None if inspected is None else inspected.view.run.plan(inspected.view.epoch)
+    if inspected is None or plan is None or inspected.view.recipe is None:
         return None
-    return PlannedRun(found, found.view.recipe, plan)
+    return PlannedRun(inspected, inspected.view.recipe, plan)

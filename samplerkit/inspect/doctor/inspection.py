@@ -30,7 +30,7 @@ from samplerkit.samplers.subset import IterSampler
 GIB = 1 << 30
 
 _DEEPEST = 24
-_INSIDE = ("batch_sampler", "sampler", "_sampler", "base_sampler")
+_INNER_NAMES = ("batch_sampler", "sampler", "_sampler", "base_sampler")
 _SHARD_NAMES = (
     ("num_replicas", "rank"),
     ("num_processes", "process_index"),
@@ -53,7 +53,7 @@ SHUFFLING = (
 class Dealer:
     """A sampler, loader or dataset that deals samples to ranks."""
 
-    who: str
+    name: str
     num_shards: int
     shard: int | None
 
@@ -138,7 +138,7 @@ class Inspection:
         if (trainer := Trainer.of(loader)) is not None:
             return cls.of(trainer.loader, world, trainer=trainer, **options)
         if isinstance(loader, Loader):
-            job = (world or detect_world()) if _says_numbers(loader) else None
+            job = (world or detect_world()) if _has_given_world(loader) else None
             return InspectedRun(loader, loader.world, RunView.of(loader), job, **options)
         if not isinstance(loader, torch.utils.data.DataLoader):
             raise ArgumentTypeError(
@@ -203,7 +203,7 @@ class Inspection:
         return [sampler for sampler in self.samplers if not isinstance(sampler, Sampler | TorchSampler)]
 
     @cached_property
-    def is_led(self) -> bool:
+    def is_managed(self) -> bool:
         """Whether samplerkit seeds other samplers while they draw, and sets their epoch."""
         return self.is_ours or any(isinstance(sampler, EpochByCursor) for sampler in self.samplers)
 
@@ -211,9 +211,9 @@ class Inspection:
     def is_evaluation(self) -> bool:
         """Whether samplerkit's chain reads in the order of the dataset."""
         names = {type(link).__name__ for link in self.chain}
-        known = all(type(link).__module__.startswith("samplerkit.") for link in self.chain)
+        builtin = all(type(link).__module__.startswith("samplerkit.") for link in self.chain)
         in_order = all(link.get_shuffle_mode() is Shuffle.FALSE for link in self.chain)
-        return known and in_order and names <= {"SequentialSampler", "SubsetSampler", "DistributedSampler"}
+        return builtin and in_order and names <= {"SequentialSampler", "SubsetSampler", "DistributedSampler"}
 
     @cached_property
     def size(self) -> int | None:
@@ -246,12 +246,12 @@ class Inspection:
                 yield from _deal_of(sampler)
                 dealt_by_root = dealt_by_root or isinstance(sampler, TorchSampler)
         if isinstance(self.dataset, torch.utils.data.Subset):
-            yield from _cut_by_hand(self.dataset)
+            yield from _manual_shard(self.dataset)
 
     @cached_property
-    def listed(self) -> tuple[Any, int] | None:
+    def large_list(self) -> tuple[Any, int] | None:
         """The first sampler that builds a list of at least 1 GiB, and its bytes; None if none does."""
-        needed = ((sampler, bytes_listed(sampler, self.size or 0)) for sampler in self.samplers)
+        needed = ((sampler, bytes_of_list(sampler, self.size or 0)) for sampler in self.samplers)
         return next(((sampler, size) for sampler, size in needed if size >= GIB), None)
 
 
@@ -267,7 +267,7 @@ class InspectedRun(Inspection):
         return RunFigures(self.view, self.view.epoch)
 
 
-def _says_numbers(loader: Loader) -> bool:
+def _has_given_world(loader: Loader) -> bool:
     """Returns whether a `Loader` was given its shard or number of ranks, rather than asking the job."""
     deals = [link.deal for link in loader.sampler._links() if link.deal is not None]
     options = [number for deal in deals for number in (deal.num_shards, deal.shard_id)]
@@ -276,9 +276,9 @@ def _says_numbers(loader: Loader) -> bool:
 
 def _inside(outer: Any) -> Iterator[Any]:
     """Yields a sampler, the sampler that it draws from, and so on."""
-    sampler, setup = outer, set[int]()
-    while sampler is not None and id(sampler) not in setup and len(setup) < _DEEPEST:
-        setup.add(id(sampler))
+    sampler, visited = outer, set[int]()
+    while sampler is not None and id(sampler) not in visited and len(visited) < _DEEPEST:
+        visited.add(id(sampler))
         yield sampler
         sampler = _next(sampler)
 
@@ -290,7 +290,7 @@ def _next(sampler: Any) -> Any:
         return sampler.get_child()
     # Wrappers that deal the ids of another sampler have it as `dataset`.
     for holder in (sampler, getattr(sampler, "dataset", None)):
-        for name in _INSIDE:
+        for name in _INNER_NAMES:
             inner = getattr(holder, name, None)
             if hasattr(inner, "__iter__") and not isinstance(inner, list | tuple | np.ndarray | str):
                 return inner
@@ -306,16 +306,16 @@ def _deal_of(sampler: Any) -> Iterator[Dealer]:
             return
 
 
-def _cut_by_hand(subset: Any) -> Iterator[Dealer]:
+def _manual_shard(subset: Any) -> Iterator[Dealer]:
     """Recognizes a shard: a Subset of every n-th sample."""
-    whole, first = length_of(subset.dataset), np.asarray(subset.indices[:_COMPARED_INDICES])
-    if whole is None or first.dtype.kind not in "iu":
+    size, first = length_of(subset.dataset), np.asarray(subset.indices[:_COMPARED_INDICES])
+    if size is None or first.dtype.kind not in "iu":
         return
     strides = np.unique(np.diff(first))
     if strides.size != 1 or not first[0] < strides[0] > 1:
         return
     stride = int(strides[0])
-    if whole // stride <= len(subset) <= -(-whole // stride):
+    if size // stride <= len(subset) <= -(-size // stride):
         yield Dealer("the Subset", stride, int(first[0]))
 
 
@@ -327,7 +327,7 @@ def length_of(thing: Any) -> int | None:
         return None
 
 
-def bytes_listed(sampler: Any, size: int) -> int:
+def bytes_of_list(sampler: Any, size: int) -> int:
     """Estimates the bytes of the list of ids that a sampler builds; 0 if it computes ids when needed."""
     is_other = getattr(sampler, "algorithm", ALGORITHM) != ALGORITHM
     if isinstance(sampler, EpochByCursor):
@@ -347,5 +347,5 @@ def bytes_listed(sampler: Any, size: int) -> int:
         return 0  # torch draws 32 at a time
     if isinstance(sampler, (*SHUFFLING, torch.utils.data.DistributedSampler)):
         return LISTED_BYTES * len(getattr(sampler, "dataset", getattr(sampler, "data_source", sampler)))
-    held = [value for value in getattr(sampler, "__dict__", {}).values() if isinstance(value, list | tuple)]
-    return LISTED_BYTES * max((len(value) for value in held), default=0)
+    lists = [value for value in getattr(sampler, "__dict__", {}).values() if isinstance(value, list | tuple)]
+    return LISTED_BYTES * max((len(value) for value in lists), default=0)

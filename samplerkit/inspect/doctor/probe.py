@@ -31,17 +31,15 @@ from samplerkit.loading.state.state import digest
 LARGEST = 1 << 20
 """The longest order that is probed: some samplers build their whole order for the first id."""
 
-PATIENCE_SECONDS = 120.0
+TIMEOUT_SECONDS = 120.0
 
 _FIRST = 64
 _ORDERED_NAMES = ("files", "paths", "samples", "urls", "shards", "indices", "ids", "imgs", "data")
 _MARK = "samplerkit saw "
-_PROGRAM = (
-    "import sys; from samplerkit.inspect.doctor.probe import show_appearance; show_appearance(sys.argv[1])"
-)
+_PROGRAM = "import sys; from samplerkit.inspect.doctor.probe import print_digests; print_digests(sys.argv[1])"
 
 
-def ids_under(setup: Inspection, seed: int) -> list[Any] | None:
+def ids_with_seed(setup: Inspection, seed: int) -> list[Any] | None:
     """Returns the first ids under temporarily seeded process-wide random states.
 
     Args:
@@ -66,15 +64,15 @@ def ids_under(setup: Inspection, seed: int) -> list[Any] | None:
 
 def seeds(setup: Inspection) -> list[int]:
     """Returns all seeds of the loader's samplers that can be found."""
-    found = seeds_of(setup.chain[0]) if setup.chain else []
+    values = seeds_of(setup.chain[0]) if setup.chain else []
     for sampler in (*setup.bridges, *setup.others):
         seed, generator = getattr(sampler, "seed", None), getattr(sampler, "generator", None)
-        found += [seed] if isinstance(seed, int) else []
-        found += [generator.initial_seed()] if isinstance(generator, torch.Generator) else []
-    return found
+        values += [seed] if isinstance(seed, int) else []
+        values += [generator.initial_seed()] if isinstance(generator, torch.Generator) else []
+    return values
 
 
-def appearance(loader: Any, world: Any = None) -> dict[str, str]:
+def digests_of(loader: Any, world: Any = None) -> dict[str, str]:
     """Returns digests that must be the same in all processes: of seeds, first ids and the dataset's order.
 
     Returns:
@@ -82,15 +80,15 @@ def appearance(loader: Any, world: Any = None) -> dict[str, str]:
         another finding.
     """
     setup = Inspection.of(loader, world)
-    held = setup.dataset if isinstance(setup.dataset, list | tuple) else None
-    entries = [repr(entry) for entry in (held or [])[:_FIRST]]
+    items = setup.dataset if isinstance(setup.dataset, list | tuple) else None
+    entries = [repr(entry) for entry in (items or [])[:_FIRST]]
     for name in _ORDERED_NAMES:
         value = getattr(setup.dataset, name, None)
         if isinstance(value, list | tuple):
             entries += [name, *map(repr, value[:_FIRST])]
     return {
         "the seed": digest(repr(seeds(setup))),
-        "the first samples": digest(repr(ids_under(setup, 0))),
+        "the first samples": digest(repr(ids_with_seed(setup, 0))),
         "the order of the dataset": digest(repr(entries)),
     }
 
@@ -109,10 +107,10 @@ def module_codes(make: Callable[[], Any]) -> Iterator[CodeType]:
     """Yields all code objects of a function's module; nothing if its source is not available."""
     module = inspect.getmodule(make)
     try:
-        whole = None if module is None else compile(inspect.getsource(module), "", "exec")
+        compiled = None if module is None else compile(inspect.getsource(module), "", "exec")
     except (OSError, TypeError, SyntaxError, ValueError):
         return
-    yield from () if whole is None else codes_in(whole)
+    yield from () if compiled is None else codes_in(compiled)
 
 
 def codes_in(code: CodeType) -> Iterator[CodeType]:
@@ -123,11 +121,11 @@ def codes_in(code: CodeType) -> Iterator[CodeType]:
             yield from codes_in(constant)
 
 
-def saves_a_sampler(make: Callable[[], Any]) -> bool:
+def saves_sampler_state(make: Callable[[], Any]) -> bool:
     """Returns whether the module of a function reads the state of a sampler, as in `sampler.state_dict()`."""
     for code in module_codes(make):
         steps = [step.argval for step in dis.get_instructions(code) if isinstance(step.argval, str)]
-        if any(asked == "state_dict" and "sampler" in of.lower() for of, asked in pairwise(steps)):
+        if any(name == "state_dict" and "sampler" in owner.lower() for owner, name in pairwise(steps)):
             return True
     return False
 
@@ -149,41 +147,41 @@ def function_named(name: str) -> Callable[[], Any]:
         ) from error
     if not callable(function):
         raise ArgumentTypeError("function", "cannot be called", name)
-    made: Callable[[], Any] = function
-    return made
+    result: Callable[[], Any] = function
+    return result
 
 
-def appearance_elsewhere(name: str) -> dict[str, str] | None:
-    """Calls a function in another process with another hash seed, and returns the appearance of its result.
+def digests_in_subprocess(name: str) -> dict[str, str] | None:
+    """Calls a function in another process with another hash seed, and returns the digests of its result.
 
     Args:
         name: the function, `module:function`.
 
     Returns:
-        The `appearance` of the result; None if the function fails there.
+        The result of `digests_of`; None if the function fails there.
     """
     # 0 and 1 are two fixed hash seeds; if it is unset or "random", hashes differ from both.
-    here = os.environ.get("PYTHONHASHSEED")
-    environment = {**os.environ, "PYTHONHASHSEED": "1" if here != "1" else "0"}
+    hash_seed = os.environ.get("PYTHONHASHSEED")
+    environment = {**os.environ, "PYTHONHASHSEED": "1" if hash_seed != "1" else "0"}
     try:
-        ended = subprocess.run(  # noqa: S603  # our own program, with the function that the user has named
+        process = subprocess.run(  # noqa: S603  # our own program, with the function that the user has named
             [sys.executable, "-c", _PROGRAM, name],
             env=environment,
             capture_output=True,
             text=True,
-            timeout=PATIENCE_SECONDS,
+            timeout=TIMEOUT_SECONDS,
             check=False,
         )
     except subprocess.TimeoutExpired:
         return None
-    lines = [line for line in ended.stdout.splitlines() if line.startswith(_MARK)]
-    if ended.returncode or not lines:
+    lines = [line for line in process.stdout.splitlines() if line.startswith(_MARK)]
+    if process.returncode or not lines:
         return None
-    setup: dict[str, str] = json.loads(lines[-1].removeprefix(_MARK))
-    return setup
+    digests: dict[str, str] = json.loads(lines[-1].removeprefix(_MARK))
+    return digests
 
 
-def show_appearance(name: str) -> None:
-    """Prints the appearance of a function's result, for the parent process."""
-    made = loader_of(function_named(name)(), None)
-    sys.stdout.write(f"\n{_MARK}{json.dumps(appearance(made))}\n")
+def print_digests(name: str) -> None:
+    """Prints the digests of a function's result, for the parent process."""
+    loader = loader_of(function_named(name)(), None)
+    sys.stdout.write(f"\n{_MARK}{json.dumps(digests_of(loader))}\n")

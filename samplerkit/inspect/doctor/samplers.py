@@ -12,7 +12,7 @@ import torch.utils.data
 
 from samplerkit.inspect.doctor.findings import Fault, Faults, Finding, any_loader, kind, order, rule, run
 from samplerkit.inspect.doctor.inspection import GIB, SHUFFLING, InspectedRun, Inspection, length_of
-from samplerkit.inspect.doctor.probe import ids_under, seeds
+from samplerkit.inspect.doctor.probe import ids_with_seed, seeds
 from samplerkit.loading.torch_sampler import TorchSampler
 from samplerkit.order.modes import FILE_AWARE, Shuffle
 from samplerkit.samplers.base import Sampler
@@ -40,7 +40,7 @@ def double_sharding(setup: Inspection) -> Faults:
         return
     first, second = setup.deals[:2]
     yield Fault(
-        f"{first.who} deals to {first.num_shards} ranks what {second.who} has dealt to {second.num_shards} "
+        f"{first.name} deals to {first.num_shards} ranks what {second.name} has dealt to {second.num_shards} "
         f"already: a rank reads 1 of {first.num_shards * second.num_shards} samples"
     )
 
@@ -89,9 +89,9 @@ def other_world(setup: Inspection) -> Faults:
     for deal in setup.deals:
         # Ranks that share a model share their samples: the deal then has fewer ranks, which divide the job's.
         if job.num_shards % deal.num_shards:
-            yield Fault(f"{deal.who} deals to {deal.num_shards} ranks, and the job has {job.num_shards}")
+            yield Fault(f"{deal.name} deals to {deal.num_shards} ranks, and the job has {job.num_shards}")
         elif deal.num_shards == job.num_shards and deal.shard not in (None, job.shard_id):
-            yield Fault(f"{deal.who} reads shard {deal.shard} on rank {job.shard_id}")
+            yield Fault(f"{deal.name} reads shard {deal.shard} on rank {job.shard_id}")
 
 
 @rule("warning", any_loader)
@@ -135,13 +135,13 @@ def _drawing_from_process(setup: Inspection) -> Any:
     shuffling = [sampler for sampler in setup.others if isinstance(sampler, SHUFFLING)]
     if shuffling:  # torch's own samplers draw at least their seed from it
         # accelerate copies rank 0's random state to all ranks at the start of an epoch.
-        is_synchronised = setup.is_led or bool(getattr(setup.loader, "rng_types", None))
+        is_synchronised = setup.is_managed or bool(getattr(setup.loader, "rng_types", None))
         return next((one for one in shuffling if one.generator is None and not is_synchronised), None)
     foreign = next(filter(_is_foreign, setup.samplers), None)
     if foreign is None:
         return None
-    first, again, other = (ids_under(setup, seed) for seed in (1, 1, 2))
-    return foreign if first is not None and first == again != other else None
+    first, repeat, other = (ids_with_seed(setup, seed) for seed in (1, 1, 2))
+    return foreign if first is not None and first == repeat != other else None
 
 
 def _is_foreign(sampler: Any) -> bool:
@@ -151,20 +151,20 @@ def _is_foreign(sampler: Any) -> bool:
     return not isinstance(sampler, TorchSampler) and not module.startswith(("torch.", "samplerkit."))
 
 
-def disagreement(one: dict[str, str], other: dict[str, str], where: str) -> list[Finding]:
-    """Compares the appearances of two results of one function, which must be the same."""
-    differs = [name for name in one if one[name] != other.get(name)]
+def disagreement(first: dict[str, str], other: dict[str, str], where: str) -> list[Finding]:
+    """Compares the digests of two results of one function, which must be the same."""
+    differs = [name for name in first if first[name] != other.get(name)]
     if not differs:
         return []
     what = f"{where}, {' and '.join(differs)} {'differs' if len(differs) == 1 else 'differ'}"
     hint = "take seeds from the config, and sort what comes from sets, hashes or the file system"
-    return [_RANKS_DISAGREE.found(what, hint)]
+    return [_RANKS_DISAGREE.finding(what, hint)]
 
 
-MOST_WEIGHTS = 1 << 24
+MAX_WEIGHTS = 1 << 24
 """The most weights that `torch.multinomial` takes."""
 
-_BATCHES_LOOKED_AT = 64
+_FIRST_BATCHES = 64
 
 _Link = TypeVar("_Link", bound=Sampler)
 
@@ -176,11 +176,11 @@ def materialises(setup: Inspection) -> Faults:
     Hint:
         use sk.TorchSampler(sk.RandomSampler(), dataset) or sk.Loader, whose orders are computed
     """
-    if setup.listed is None:
+    if setup.large_list is None:
         return
-    sampler, needed = setup.listed
-    whole: Any = getattr(sampler, "dataset", getattr(sampler, "data_source", None))
-    length = length_of(whole) or setup.size or 0
+    sampler, needed = setup.large_list
+    dataset: Any = getattr(sampler, "dataset", getattr(sampler, "data_source", None))
+    length = length_of(dataset) or setup.size or 0
     ranks = setup.world.num_shards
     on_all = f", {needed * ranks / GIB:.1f} GiB on {ranks} ranks" if ranks > 1 else ""
     yield Fault(
@@ -198,8 +198,8 @@ def too_many_weights(setup: Inspection) -> Faults:
     """
     for sampler in setup.others:
         is_weighted = isinstance(sampler, torch.utils.data.WeightedRandomSampler)
-        if is_weighted and len(sampler.weights) > MOST_WEIGHTS:
-            yield Fault(f"{len(sampler.weights)} weights, and torch.multinomial takes at most {MOST_WEIGHTS}")
+        if is_weighted and len(sampler.weights) > MAX_WEIGHTS:
+            yield Fault(f"{len(sampler.weights)} weights, and torch.multinomial takes at most {MAX_WEIGHTS}")
 
 
 @rule("warning", run)
@@ -227,13 +227,13 @@ def repeats_break_lanes(setup: InspectedRun) -> Faults:
 def draws_limited(setup: InspectedRun) -> Faults:
     """`num_samples` of `RandomSampler` is more than the samples that it draws from, and is not reached."""
     for sampler, _, _ in _links(setup, RandomSampler):
-        wanted = sampler.num_samples or 0
-        size = len(sampler.undealt_order(setup.dataset)) if wanted else 0
-        if 0 < size < wanted:
+        count = sampler.num_samples or 0
+        size = len(sampler.undealt_order(setup.dataset)) if count else 0
+        if 0 < size < count:
             place = "over" if sampler.shuffle in FILE_AWARE else "below"
             yield Fault(
-                f"RandomSampler(num_samples={wanted}) yields {size} samples, as many as it draws from",
-                f"put sk.RepeatSampler({-(-wanted // size)}) {place} it, by add_child, for {wanted} samples",
+                f"RandomSampler(num_samples={count}) yields {size} samples, as many as it draws from",
+                f"put sk.RepeatSampler({-(-count // size)}) {place} it, by add_child, for {count} samples",
             )
 
 
@@ -296,12 +296,12 @@ def one_class_batches(setup: InspectedRun) -> Faults:
     labels = drawing._labels_of(setup.dataset)
     if np.unique(labels).size < 2:
         return
-    batches = islice(view.reading(view.epoch, view.run.world.shard_id).batches(), _BATCHES_LOOKED_AT)
-    held = [np.unique(labels[ids]).size for _, ids in batches if ids.size > 1]
-    alone = held.count(1)
-    if 2 * alone > len(held):
+    batches = islice(view.reading(view.epoch, view.run.world.shard_id).batches(), _FIRST_BATCHES)
+    classes = [np.unique(labels[ids]).size for _, ids in batches if ids.size > 1]
+    single = classes.count(1)
+    if 2 * single > len(classes):
         yield Fault(
-            f"{alone} of the first {len(held)} batches hold one class: PKSampler draws {drawing.num_val} "
+            f"{single} of the first {len(classes)} batches hold one class: PKSampler draws {drawing.num_val} "
             "samples of one class, then those of the next; its shuffle only permutes the classes"
         )
 

@@ -21,8 +21,8 @@ from samplerkit.inspect.doctor.findings import Fault, Faults, any_loader, rule, 
 from samplerkit.inspect.doctor.inspection import GIB, Inspection
 from samplerkit.inspect.doctor.probe import codes_in
 
-_BY_WORKER = {"get_worker_info", "split_by_worker", "worker_info", "worker_id", "num_workers"}
-_BY_RANK = {
+_WORKER_NAMES = {"get_worker_info", "split_by_worker", "worker_info", "worker_id", "num_workers"}
+_RANK_NAMES = {
     "get_rank",
     "get_world_size",
     "split_by_node",
@@ -34,7 +34,7 @@ _BY_RANK = {
     "process_index",
     "detect_world",
 }
-_SPLIT_THEMSELVES = (
+_SELF_SPLITTING = (
     *("datasets.", "webdataset.", "streaming.", "litdata.", "torchdata.", "megatron."),
     "samplerkit.compat.webdataset.",
 )
@@ -42,16 +42,16 @@ _SHARD_NAMES = ("num_shards", "n_shards")
 _LIST_NAMES = ("urls", "shards", "files", "paths")
 _DEEPEST_STREAM = 4
 
-_OF_ONE_THREAD = (io.IOBase, tarfile.TarFile, sqlite3.Connection, sqlite3.Cursor)
+_UNSAFE_TYPES = (io.IOBase, tarfile.TarFile, sqlite3.Connection, sqlite3.Cursor)
 _GENERATORS = (random.Random, np.random.Generator, np.random.RandomState, torch.Generator)
-_OF_PROCESS = (random._inst, np.random.mtrand._rand)
-_OUTERMOST = (np.ndarray, torch.Tensor, *_OF_ONE_THREAD, *_GENERATORS)
-_OF_TORCH = ("bernoulli", "multinomial", "normal", "rand", "rand_like", "randint", "randn", "randperm")
-_DRAWS_OF_TORCH = tuple(getattr(torch, name) for name in _OF_TORCH)
-_OF_OTHERS = ("torch.", "numpy", "builtins", "typing")
-_SAFE = (*_OF_OTHERS, "samplerkit.", "collections", "logging", "threading")
+_GLOBAL_GENERATORS = (random._inst, np.random.mtrand._rand)
+_LEAF_TYPES = (np.ndarray, torch.Tensor, *_UNSAFE_TYPES, *_GENERATORS)
+_TORCH_NAMES = ("bernoulli", "multinomial", "normal", "rand", "rand_like", "randint", "randn", "randperm")
+_TORCH_DRAWS = tuple(getattr(torch, name) for name in _TORCH_NAMES)
+_OTHER_MODULES = ("torch.", "numpy", "builtins", "typing")
+_SKIPPED_MODULES = (*_OTHER_MODULES, "samplerkit.", "collections", "logging", "threading")
 _DEEPEST_SHARED = 5
-_MOST_ENTRIES = 64
+_MAX_ENTRIES = 64
 
 _BYTES_OF_AN_OBJECT = 64
 
@@ -63,7 +63,7 @@ def workers_repeat(setup: Inspection) -> Faults:
     Hint:
         split by torch.utils.data.get_worker_info() in __iter__, or use a map-style dataset
     """
-    if setup.num_workers > 1 and not _knows(setup, _BY_WORKER):
+    if setup.num_workers > 1 and not _uses_names(setup, _WORKER_NAMES):
         yield Fault(
             f"nothing in {type(setup.dataset).__name__} asks which worker it is in: each of "
             f"{setup.num_workers} workers reads the whole stream"
@@ -78,7 +78,7 @@ def ranks_repeat(setup: Inspection) -> Faults:
         split by rank and world size in __iter__, or use a map-style dataset, which sk.Loader deals
     """
     ranks = setup.world.num_shards
-    if ranks > 1 and not setup.deals and not _knows(setup, _BY_RANK):
+    if ranks > 1 and not setup.deals and not _uses_names(setup, _RANK_NAMES):
         yield Fault(
             f"nothing in {type(setup.dataset).__name__} asks for its rank: each of {ranks} ranks reads the "
             "whole stream"
@@ -105,10 +105,10 @@ def not_thread_safe(setup: Inspection) -> Faults:
     Hint:
         give the dataset copy_for_thread(self), a copy that opens its own; or say workers="processes"
     """
-    for path, held in _shared(setup):
-        if isinstance(held, _OF_ONE_THREAD):
+    for path, obj in _shared(setup):
+        if isinstance(obj, _UNSAFE_TYPES):
             yield Fault(
-                f"{setup.threads} threads share {path}, an open {type(held).__name__}: each moves its "
+                f"{setup.threads} threads share {path}, an open {type(obj).__name__}: each moves its "
                 "position for the others, which then read wrong bytes or fail"
             )
             return
@@ -121,8 +121,8 @@ def generator_shared(setup: Inspection) -> Faults:
     Hint:
         draw from sk.draw_rng() or sk.sample_rng(...), or say workers="processes"
     """
-    for path, held in _shared(setup):
-        name = _drawn_by(held)
+    for path, obj in _shared(setup):
+        name = _generator_of(obj)
         if name is not None:
             yield Fault(
                 f"{path} draws from {name}, which {setup.threads} threads share: draws cannot be "
@@ -169,46 +169,46 @@ def resume_inexact(setup: Inspection) -> Faults:
 
 def _num_shards(dataset: Any) -> int | None:
     numbers = (getattr(dataset, name, None) for name in _SHARD_NAMES)
-    found = [number for number in numbers if isinstance(number, int) and not isinstance(number, bool)]
+    counts = [number for number in numbers if isinstance(number, int) and not isinstance(number, bool)]
     lists = (getattr(dataset, name, None) for name in _LIST_NAMES)
-    found += [len(held) for held in lists if isinstance(held, list | tuple) and held]
-    return next(iter(found), None)
+    counts += [len(names) for names in lists if isinstance(names, list | tuple) and names]
+    return next(iter(counts), None)
 
 
-def _knows(setup: Inspection, names: set[str]) -> bool:
+def _uses_names(setup: Inspection, names: set[str]) -> bool:
     """Returns whether any code of the dataset, or of the objects in it, uses one of the names."""
     starter = getattr(setup.loader, "worker_init_fn", None)
-    inside = chain(_inside("", setup.dataset, _DEEPEST_STREAM, set()), _inside("", starter, 1, set()))
+    things = chain(_inside("", setup.dataset, _DEEPEST_STREAM, set()), _inside("", starter, 1, set()))
     return any(
-        type(thing).__module__.startswith(_SPLIT_THEMSELVES)
-        or any(names & _words(function.__code__) for function in _functions_of(thing, _OF_OTHERS))
-        for _, thing in inside
+        type(thing).__module__.startswith(_SELF_SPLITTING)
+        or any(names & _code_names(function.__code__) for function in _functions_of(thing, _OTHER_MODULES))
+        for _, thing in things
     )
 
 
-def _words(code: CodeType) -> set[str]:
+def _code_names(code: CodeType) -> set[str]:
     return {
-        word
+        name
         for inner in codes_in(code)
-        for word in (*inner.co_names, *inner.co_varnames, *inner.co_consts)
-        if isinstance(word, str)
+        for name in (*inner.co_names, *inner.co_varnames, *inner.co_consts)
+        if isinstance(name, str)
     }
 
 
-def _drawn_by(held: Any) -> str | None:
+def _generator_of(obj: Any) -> str | None:
     """Names the generator that an object is, or that its code draws from; None if there is none."""
-    named = (
+    referenced = (
         drawn
-        for function in _functions_of(held, _SAFE)
-        for drawn in _named_by(function.__code__, function.__globals__)
+        for function in _functions_of(obj, _SKIPPED_MODULES)
+        for drawn in _referenced_by(function.__code__, function.__globals__)
     )
-    for drawn in (held, *named):
-        of = drawn.__self__ if isinstance(drawn, BuiltinMethodType | MethodType) else drawn
-        if any(of is one for one in _OF_PROCESS):
-            return f"the generator of the process in {type(of).__module__.partition('.')[0]}"
-        if isinstance(of, _GENERATORS):
-            return f"a {type(of).__name__}"
-        if any(drawn is one for one in _DRAWS_OF_TORCH):
+    for drawn in (obj, *referenced):
+        owner = drawn.__self__ if isinstance(drawn, BuiltinMethodType | MethodType) else drawn
+        if any(owner is one for one in _GLOBAL_GENERATORS):
+            return f"the generator of the process in {type(owner).__module__.partition('.')[0]}"
+        if isinstance(owner, _GENERATORS):
+            return f"a {type(owner).__name__}"
+        if any(drawn is one for one in _TORCH_DRAWS):
             return "the generator of the process in torch"
     return None
 
@@ -221,26 +221,26 @@ def _shared(setup: Inspection) -> Iterator[tuple[str, Any]]:
         yield from _inside("collate_fn", collate, 1, set())
 
 
-def _inside(path: str, thing: Any, depth: int, setup: set[int]) -> Iterator[tuple[str, Any]]:
-    if id(thing) in setup or thing is None or isinstance(thing, str | bytes | int | float | type):
+def _inside(path: str, thing: Any, depth: int, visited: set[int]) -> Iterator[tuple[str, Any]]:
+    if id(thing) in visited or thing is None or isinstance(thing, str | bytes | int | float | type):
         return
-    setup.add(id(thing))
+    visited.add(id(thing))
     # An object with `copy_for_thread` is copied for each thread, and not shared.
     if callable(getattr(type(thing), "copy_for_thread", None)):
         return
     yield path, thing
-    if depth == 0 or isinstance(thing, _OUTERMOST):
+    if depth == 0 or isinstance(thing, _LEAF_TYPES):
         return
     if isinstance(thing, Mapping):
-        parts = [(f"{path}[{key!r}]", thing[key]) for key in list(thing)[:_MOST_ENTRIES]]
+        parts = [(f"{path}[{key!r}]", thing[key]) for key in list(thing)[:_MAX_ENTRIES]]
     elif isinstance(thing, list | tuple):
-        parts = [(f"{path}[{place}]", part) for place, part in enumerate(thing[:_MOST_ENTRIES])]
+        parts = [(f"{path}[{place}]", part) for place, part in enumerate(thing[:_MAX_ENTRIES])]
     elif isinstance(thing, partial):
         parts = [(f"{path}.func", thing.func), (f"{path}.args", thing.args)]
     else:
         parts = [(f"{path}.{name}", part) for name, part in getattr(thing, "__dict__", {}).items()]
     for name, part in parts:
-        yield from _inside(name, part, depth - 1, setup)
+        yield from _inside(name, part, depth - 1, visited)
 
 
 def _functions_of(thing: Any, skipped: tuple[str, ...]) -> Iterator[FunctionType]:
@@ -250,25 +250,25 @@ def _functions_of(thing: Any, skipped: tuple[str, ...]) -> Iterator[FunctionType
         thing: a function, or any object.
         skipped: prefixes of the names of modules whose classes are skipped.
     """
-    held = [thing] if isinstance(thing, FunctionType | MethodType) else []
-    for base in type(thing).__mro__ if not held else ():
-        held += [] if base.__module__.startswith(skipped) else vars(base).values()
-    for one in held:
-        function = getattr(one, "fget", getattr(one, "__func__", one))
+    members = [thing] if isinstance(thing, FunctionType | MethodType) else []
+    for base in type(thing).__mro__ if not members else ():
+        members += [] if base.__module__.startswith(skipped) else vars(base).values()
+    for member in members:
+        function = getattr(member, "fget", getattr(member, "__func__", member))
         if isinstance(function, FunctionType):
             yield function
 
 
-def _named_by(code: CodeType, names: Mapping[str, Any]) -> Iterator[Any]:
+def _referenced_by(code: CodeType, names: Mapping[str, Any]) -> Iterator[Any]:
     """Yields the objects of global names and their attributes in the code, as in `np.random.rand`."""
     for inner in codes_in(code):
-        found: Any = None
+        value: Any = None
         for step in dis.get_instructions(inner):
             if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
-                found = names.get(step.argval)
+                value = names.get(step.argval)
             elif step.opname in ("LOAD_ATTR", "LOAD_METHOD"):
-                found = getattr(found, step.argval, None) if isinstance(found, ModuleType) else None
+                value = getattr(value, step.argval, None) if isinstance(value, ModuleType) else None
             else:
                 continue
-            if found is not None:
-                yield found
+            if value is not None:
+                yield value

@@ -31,13 +31,13 @@ const controls = {};
 let shown = null;
 
 // The first files hold one sample more, where they do not come out even.
-function alike(samples, files) {
+function equalSizes(samples, files) {
   return Array.from({ length: files }, (_, file) => Math.floor(samples / files) + (file < samples % files ? 1 : 0));
 }
 
 function settings() {
   const isGiven = chosen.files === given.sizes.length && chosen.samples === total(given.sizes);
-  return { ...chosen, sizes: isGiven ? given.sizes : alike(chosen.samples, chosen.files) };
+  return { ...chosen, sizes: isGiven ? given.sizes : equalSizes(chosen.samples, chosen.files) };
 }
 
 function read(name, text, least, most) {
@@ -123,9 +123,9 @@ function show(by) {
 function showFigures(mixing) {
   const { read, ofABatch, isCounted } = shown.files;
   const { files } = chosen;
-  const most = Math.max(...read.map((each) => each.size));
+  const most = Math.max(...read.map((counts) => counts.size));
   const readers = new Map();
-  for (const each of read) for (const file of each.keys()) readers.set(file, (readers.get(file) ?? 0) + 1);
+  for (const counts of read) for (const file of counts.keys()) readers.set(file, (readers.get(file) ?? 0) + 1);
   const shared = [...readers.values()].filter((count) => count > 1).length;
   const about = isCounted ? "" : "\u2265\u2009";
   byId("mixing").textContent = mixing.toFixed(2);

@@ -14,11 +14,11 @@ from typing import Final, final
 from samplerkit.errors import NotSupportedError
 from samplerkit.inspect.view import RunView
 
-MOST_SAMPLES: Final = 2**31 - 1
+MAX_SAMPLES: Final = 2**31 - 1
 """The page computes with 32-bit integers."""
 
-MOST_FILES: Final = 10_000
-MOST_RANKS: Final = 1024
+MAX_FILES: Final = 10_000
+MAX_RANKS: Final = 1024
 
 _PARTS = ("explorer.css", "order.js", "figures.js", "pictures.js", "explorer.js")
 
@@ -68,21 +68,21 @@ class Settings:
         plain, deal = view.order_source.plain, sampler.chain.deal
         if plain is None or (deal is not None and deal.offset >= 0):
             kinds = "a chain of samplers, a sampler without a shuffle mode, or some samples only or twice"
-            raise _unlike(kinds, sampler)
+            raise _unsupported(kinds, sampler)
         mode = plain.mode
         if view.recipe is not None:
-            raise _unlike("batches of samples of different lengths", view.recipe)
-        if not 4 <= len(layout) <= MOST_SAMPLES or layout.sizes.size > MOST_FILES:
-            raise _unlike("fewer than four samples, 2^31 or more, or more than 10,000 files", layout)
-        if view.num_ranks > MOST_RANKS:
-            raise _unlike("more than 1,024 ranks", view.num_ranks)
+            raise _unsupported("batches of samples of different lengths", view.recipe)
+        if not 4 <= len(layout) <= MAX_SAMPLES or layout.sizes.size > MAX_FILES:
+            raise _unsupported("fewer than four samples, 2^31 or more, or more than 10,000 files", layout)
+        if view.num_ranks > MAX_RANKS:
+            raise _unsupported("more than 1,024 ranks", view.num_ranks)
         return cls(
             mode.shuffle.value,
             view.num_ranks,
             tuple(layout.sizes.tolist()),
             view.batch_size,
-            min(mode.partial_size, MOST_SAMPLES),
-            min(mode.adaptive_threshold, MOST_SAMPLES),
+            min(mode.partial_size, MAX_SAMPLES),
+            min(mode.adaptive_threshold, MAX_SAMPLES),
             mode.pools,
             mode.lanes,
             str(plain.seed),
@@ -111,7 +111,7 @@ def page_of(settings: Settings | None = None) -> str:
     return page.replace("/* settings */", json.dumps(asdict(settings or Settings())))
 
 
-def _unlike(what: str, value: object) -> NotSupportedError:
+def _unsupported(kind: str, value: object) -> NotSupportedError:
     return NotSupportedError(
-        "--open", f"the page shows no run with {what}", value, hint="draw it, say -o order.html alone"
+        "--open", f"the page shows no run with {kind}", value, hint="draw it, say -o order.html alone"
     )

@@ -1,8 +1,8 @@
 // What an order comes to: how well it mixes, and how many files are opened. Counted, in the epoch that is shown.
 "use strict";
 
-const COUNTED = 32768; // up to so many samples all of them are looked at, above some windows and steps
-const LOOKED_AT = 256;
+const COUNTED = 32768; // up to so many samples all of them are read, above some windows and steps
+const MAX_STEPS = 256;
 
 // Numbers evenly apart in [0, count), at most so many.
 function evenly(count, most) {
@@ -31,7 +31,7 @@ function mixingOf(order, batch) {
     const size = order.starts[file] - order.starts[file - 1];
     sharing += (size * (size - 1)) / pairs;
   }
-  const apart = (order.length + 1) / 3;
+  const meanDistance = (order.length + 1) / 3;
   let files = 0, spread = 0;
   for (const size of sizes) {
     // At any place, over the ends too, so that each pair of samples counts as often as windows see it.
@@ -50,7 +50,7 @@ function mixingOf(order, batch) {
       seen += (count * (count - 1)) / 2;
     }
     files += (1 - same / seen) / (1 - sharing) / sizes.length;
-    spread += distance / seen / apart / sizes.length;
+    spread += distance / seen / meanDistance / sizes.length;
   }
   return sharing < 1 ? Math.min(files, spread) : spread;
 }
@@ -58,11 +58,11 @@ function mixingOf(order, batch) {
 // For each rank how many samples of which file it reads; and how many files meet in a batch, in the mean.
 function filesOf(order, ranks, batch) {
   const steps = Math.ceil(order.rows / batch);
-  const looked = evenly(steps, order.length <= COUNTED ? steps : LOOKED_AT);
+  const sampled = evenly(steps, order.length <= COUNTED ? steps : MAX_STEPS);
   const read = Array.from({ length: ranks }, () => new Map());
   let met = 0;
   for (let rank = 0; rank < ranks; rank++) {
-    for (const step of looked) {
+    for (const step of sampled) {
       const files = new Set();
       for (let row = step * batch; row < Math.min((step + 1) * batch, order.rows); row++) {
         const file = order.fileOf(order.at((row * ranks + rank) % order.length));
@@ -72,7 +72,7 @@ function filesOf(order, ranks, batch) {
       met += files.size;
     }
   }
-  return { read, ofABatch: met / (looked.length * ranks), isCounted: looked.length === steps };
+  return { read, ofABatch: met / (sampled.length * ranks), isCounted: sampled.length === steps };
 }
 
 // The same order, said in Python; what a reader copies.

@@ -83,7 +83,7 @@ function product(high, low, otherHigh, otherLow) {
 }
 
 function tableOf(size, words) {
-  const halves = words.map((each) => [Number(each >> 32n), Number(each & 0xffffffffn)]);
+  const halves = words.map((word) => [Number(word >> 32n), Number(word & 0xffffffffn)]);
   const hashes = new Uint32Array(2 * size);
   const mask = 2 ** Math.max(size - 1, 1).toString(2).length - 1;
   for (let counter = 0; counter < size; counter++) {
@@ -105,7 +105,7 @@ function tableOf(size, words) {
 }
 
 function networkOf(size, words) {
-  const constants = words.map((each) => Number(each & 0xffffffffn));
+  const constants = words.map((word) => Number(word & 0xffffffffn));
   const bits = ((size - 1).toString(2).length + 1) >> 1;
   const modulus = Math.ceil(size / 2 ** bits);
   const rightMask = 2 ** bits - 1;
@@ -165,22 +165,22 @@ function filesInTurn(sizes, starts, key) {
   };
 }
 
-function shuffledInBlocks(starts, wanted, first, key) {
+function shuffledInBlocks(starts, blockSize, first, key) {
   let longest = 1;
   for (let run = 1; run < starts.length; run++) longest = Math.max(longest, starts[run] - starts[run - 1]);
-  const size = Math.min(wanted, longest);
+  const size = Math.min(blockSize, longest);
   const missing = size - Math.min(first, size);
   const most = Math.ceil((longest + missing) / size);
-  const kept = new Map();
+  const cache = new Map();
   return (row) => {
     const run = intervalOf(starts, row);
     const block = Math.floor((row - starts[run] + missing) / size);
     const begin = Math.max(block * size - missing, 0);
-    let permuted = kept.get(run * most + block);
+    let permuted = cache.get(run * most + block);
     if (permuted === undefined) {
       const end = Math.min((block + 1) * size - missing, starts[run + 1] - starts[run]);
       permuted = permutationOf(end - begin, key, run, block);
-      kept.set(run * most + block, permuted);
+      cache.set(run * most + block, permuted);
     }
     return starts[run] + begin + permuted(row - starts[run] - begin);
   };

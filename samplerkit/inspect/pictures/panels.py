@@ -13,7 +13,7 @@ from typing import Any, final
 
 import numpy as np
 
-from samplerkit.inspect.pictures.plot_data import EPOCHS, MOST_PARTS, WINDOW_BATCHES, Counts, PlotData
+from samplerkit.inspect.pictures.plot_data import EPOCHS, MAX_PARTS, WINDOW_BATCHES, Counts, PlotData
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.packages import extra
 
@@ -79,16 +79,16 @@ def panel(
 ) -> Callable[[DrawPanel], DrawPanel]:
     """Registers a function as a panel; its docstring without the first line is the caption."""
 
-    def added(draw: DrawPanel) -> DrawPanel:
+    def register(draw: DrawPanel) -> DrawPanel:
         PANELS.append(Panel(draw, height, is_shown, by_column))
         return draw
 
-    return added
+    return register
 
 
-_MOST_RANKS = 8
-_MOST_BORDERS = 100
-_MOST_NAMES = 12
+_MAX_RANKS = 8
+_MAX_BORDERS = 100
+_MAX_NAMES = 12
 _LONGEST_NAME = 16
 _THOUSANDS = "{x:,.7g}"
 """The format of steps and ids: in full below 1e7."""
@@ -123,17 +123,17 @@ def draw_documents(figure: Any, runs: list[PlotData]) -> str:
         read, layout = run.documents_read, run.view.layout
         if read is None:
             continue
-        files, of = np.unique(read.files, return_inverse=True)
+        files, file_index = np.unique(read.files, return_inverse=True)
         sizes = np.zeros(files.size, dtype=np.int64)
-        np.maximum.at(sizes, of, read.places + 1)
+        np.maximum.at(sizes, file_index, read.places + 1)
         begins = np.cumsum(sizes) - sizes
-        places = begins[of] + read.places
+        places = begins[file_index] + read.places
         _draw_points(axes, run.view.num_ranks, read.steps, places, read.ranks, begins[1:])
-        what = "document" if read.are_known else "token"
-        axes.set(title=run.name, xlabel="step", ylabel=what if files.size == 1 else f"{what}, file by file")
+        unit = "document" if read.are_known else "token"
+        axes.set(title=run.name, xlabel="step", ylabel=unit if files.size == 1 else f"{unit}, file by file")
         if files.size > 1:
             names = layout.names or tuple(map(str, range(layout.num_files)))
-            shown = np.unique(np.linspace(0, files.size - 1, _MOST_NAMES).astype(np.int64))
+            shown = np.unique(np.linspace(0, files.size - 1, _MAX_NAMES).astype(np.int64))
             labels = [names[file] for file in files[shown]]
             if max(map(len, labels)) > _LONGEST_NAME:
                 labels = [f"file {file}" for file in files[shown]]
@@ -150,11 +150,11 @@ def draw_batches(figure: Any, runs: list[PlotData]) -> str:
     """
     for axes, run in zip(_columns(figure, len(runs)), runs, strict=True):
         steps, ranks, low, high = run.batches
-        for colour, mine, _ in _by_colour(run.view.num_ranks, ranks):
+        for colour, mask, _ in _by_colour(run.view.num_ranks, ranks):
             # Lines of the ranks of a step are drawn side by side, so that none hides another.
-            aside = steps[mine] + 0.7 * (ranks[mine] / run.view.num_ranks - 0.5)
-            axes.vlines(aside, low[mine], high[mine], color=colour, linewidth=1.1, alpha=0.8)
-            axes.scatter(aside, high[mine], s=3, color=colour, linewidths=0)
+            x = steps[mask] + 0.7 * (ranks[mask] / run.view.num_ranks - 0.5)
+            axes.vlines(x, low[mask], high[mask], color=colour, linewidth=1.1, alpha=0.8)
+            axes.scatter(x, high[mask], s=3, color=colour, linewidths=0)
         axes.set_yscale("log", base=2)
         axes.xaxis.set_major_formatter(_THOUSANDS)
         axes.yaxis.set_major_formatter(_THOUSANDS)
@@ -190,7 +190,7 @@ def draw_together(figure: Any, runs: list[PlotData]) -> str:
         # The constrained layout respects the aspect of the box, and not that of the image.
         axes.set_box_aspect(1)
         part = "file" if run.view.layout.has_files else "part"
-        part = part if run.layout.num_files <= MOST_PARTS else f"group of {part}s"
+        part = part if run.layout.num_files <= MAX_PARTS else f"group of {part}s"
         axes.set(title=run.name, xlabel=part, ylabel=part)
         # File numbers are integers.
         axes.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
@@ -245,8 +245,8 @@ def draw_files_of_batches(figure: Any, runs: list[PlotData]) -> str:
         shuffled.setdefault(round(run.figures.files_of_a_shuffled_batch, 1), []).append(run.name)
     levels = {}
     for count, names in shuffled.items():
-        of = "" if len(shuffled) == 1 else f" of {', '.join(names)}"
-        levels[f"a full shuffle{of}: {count}"] = count
+        run_names = "" if len(shuffled) == 1 else f" of {', '.join(names)}"
+        levels[f"a full shuffle{run_names}: {count}"] = count
     _draw_counts(figure, [(run, run.files_of_batches) for run in runs], "files", levels)
     return "How many files a batch is read from (mean over ranks)"
 
@@ -262,7 +262,7 @@ def draw_documents_of_batches(figure: Any, runs: list[PlotData]) -> str:
 
 
 def _draw_counts(
-    figure: Any, curves: list[tuple[PlotData, Counts]], what: str, levels: dict[str, float]
+    figure: Any, curves: list[tuple[PlotData, Counts]], unit: str, levels: dict[str, float]
 ) -> None:
     """Draws counts of batches against the step, and levels to compare them with."""
     axes = _columns(figure, 1)[0]
@@ -274,25 +274,25 @@ def _draw_counts(
     # Room at the top: a count that is the same in all steps would be drawn on the frame.
     axes.set_ylim(0, 1.08 * axes.get_ylim()[1])
     axes.grid()
-    axes.set(xlabel="step", ylabel=f"{what} in a batch of one rank")
+    axes.set(xlabel="step", ylabel=f"{unit} in a batch of one rank")
     axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0))
 
 
 def _draw_points(axes: Any, num_ranks: int, steps: Ids, places: Ids, ranks: Ids, borders: Ids) -> None:
     """Draws a point for each read, coloured by rank, and the borders of files."""
-    for colour, mine, label in _by_colour(num_ranks, ranks):
-        axes.scatter(steps[mine], places[mine], s=2, color=colour, linewidths=0, label=label, alpha=0.8)
-    for border in borders.tolist() if borders.size < _MOST_BORDERS else ():
+    for colour, mask, label in _by_colour(num_ranks, ranks):
+        axes.scatter(steps[mask], places[mask], s=2, color=colour, linewidths=0, label=label, alpha=0.8)
+    for border in borders.tolist() if borders.size < _MAX_BORDERS else ():
         axes.axhline(border, color=FAINT, linewidth=0.6, zorder=0)
     axes.xaxis.set_major_formatter(_THOUSANDS)
     axes.yaxis.set_major_formatter(_THOUSANDS)
-    many = num_ranks > _MOST_RANKS
+    many = num_ranks > _MAX_RANKS
     axes.legend(
         title="ranks" if many else "rank",
         markerscale=5,
         loc="upper center",
         bbox_to_anchor=(0.5, -0.13),
-        ncols=4 if many else _MOST_RANKS,
+        ncols=4 if many else _MAX_RANKS,
         columnspacing=1.2,
         handletextpad=0.2,
     )
@@ -300,7 +300,7 @@ def _draw_points(axes: Any, num_ranks: int, steps: Ids, places: Ids, ranks: Ids,
 
 def _by_colour(num_ranks: int, ranks: Ids) -> Iterator[tuple[str, Any, str]]:
     """Yields each colour, a mask of the marks with this colour, and a label with the colour's ranks."""
-    groups = min(num_ranks, _MOST_RANKS)
+    groups = min(num_ranks, _MAX_RANKS)
     for group in range(groups):
         first = -(-group * num_ranks // groups)
         last = -(-(group + 1) * num_ranks // groups) - 1

@@ -14,7 +14,7 @@ from samplerkit.inspect.pictures.panels import PANELS, Panel, png_figure
 from samplerkit.inspect.pictures.plot_data import PlotData, plot_data
 
 KINDS = (".png", ".html")
-MOST_RUNS = 4
+MAX_RUNS = 4
 """The most runs side by side; more would be too small to see."""
 
 
@@ -33,11 +33,11 @@ def draw(runs: dict[str, Any], path: str | Path, *, epoch: int = 0) -> None:
     path = Path(path)
     if path.suffix.lower() not in KINDS:
         raise ArgumentValueError("path", f"must end in {' or '.join(KINDS)}", str(path))
-    if not 1 <= len(runs) <= MOST_RUNS:
-        raise ArgumentValueError("runs", f"must be 1 to {MOST_RUNS}", len(runs))
+    if not 1 <= len(runs) <= MAX_RUNS:
+        raise ArgumentValueError("runs", f"must be 1 to {MAX_RUNS}", len(runs))
     shown = plot_data(runs, epoch)
     if path.suffix.lower() == ".png":
-        _draw_below_one_another(shown, path)
+        _draw_stacked(shown, path)
     else:
         path.write_text(_page(shown), encoding="utf-8")
 
@@ -45,24 +45,24 @@ def draw(runs: dict[str, Any], path: str | Path, *, epoch: int = 0) -> None:
 def _panels_of(runs: list[PlotData]) -> list[tuple[Panel, list[PlotData]]]:
     """Returns the panels that have anything to show, each with the runs that it shows."""
     shown = [(panel, [run for run in runs if panel.is_shown(run)]) for panel in PANELS]
-    return [(panel, some) for panel, some in shown if some]
+    return [(panel, drawn) for panel, drawn in shown if drawn]
 
 
 def _width(runs: list[PlotData]) -> float:
     return max(8.0, 4.4 * len(runs))
 
 
-def _draw_below_one_another(runs: list[PlotData], path: Path) -> None:
+def _draw_stacked(runs: list[PlotData], path: Path) -> None:
     chosen = _panels_of(runs)
     heights = [panel.height for panel, _ in chosen]
     with png_figure(path, _width(runs), sum(heights), "light") as figure:
         parts = figure.subfigures(len(chosen), 1, height_ratios=heights, squeeze=False)[:, 0]
-        for part, (panel, some) in zip(parts, chosen, strict=True):
-            part.suptitle(panel.draw(part, some), x=0.01, ha="left")
+        for part, (panel, drawn) in zip(parts, chosen, strict=True):
+            part.suptitle(panel.draw(part, drawn), x=0.01, ha="left")
 
 
 def _page(runs: list[PlotData]) -> str:
-    sections = [_section(panel, some) for panel, some in _panels_of(runs)]
+    sections = [_section(panel, drawn) for panel, drawn in _panels_of(runs)]
     parts = {
         "names": ", ".join(html.escape(run.name) for run in runs),
         "rows": "".join(_row(run) for run in runs),

@@ -1,7 +1,7 @@
 // The three pictures: ribbons of samples for each rank, the map of steps and samples, and the files of each rank.
 "use strict";
 
-const MOST_POINTS = 20000;
+const MAX_POINTS = 20000;
 
 // Colours run from dark blue over green to amber, ever brighter: apart for every eye, and in grey too.
 function colourOf(file, files) {
@@ -98,13 +98,13 @@ function paintMap() {
   const yOf = (id) => (id / order.length) * height;
   pen.fillStyle = colours.line;
   if (said.sizes.length <= 100) for (const start of order.starts) pen.fillRect(MARGIN, Math.min(yOf(start), height - 1), width, 1);
-  const each = Math.max(1, Math.ceil(order.length / MOST_POINTS / batch));
-  const size = Math.max(1.5, Math.min(4, 130 / Math.sqrt(Math.min(order.length, MOST_POINTS))));
+  const stride = Math.max(1, Math.ceil(order.length / MAX_POINTS / batch));
+  const size = Math.max(1.5, Math.min(4, 130 / Math.sqrt(Math.min(order.length, MAX_POINTS))));
   for (const isPointed of [false, true]) {
     pen.globalAlpha = isPointed || ranks === 1 ? 1 : 0.4;
     for (let rank = 0; rank < ranks; rank++) {
       if ((rank === cursor.rank) !== isPointed) continue;
-      for (let step = 0; step < steps; step += each) {
+      for (let step = 0; step < steps; step += stride) {
         for (let row = step * batch; row < Math.min((step + 1) * batch, order.rows); row++) {
           const id = idAt(rank, row);
           pen.fillStyle = inks[order.fileOf(id)];

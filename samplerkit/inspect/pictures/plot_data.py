@@ -19,10 +19,10 @@ from samplerkit.order.caching import cached_property
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 
-MOST_POINTS = 24_000
+MAX_POINTS = 24_000
 """The most points of a scatter plot; more would only make it black."""
 
-MOST_PARTS = 48
+MAX_PARTS = 48
 """The most files in a matrix; if there are more, neighbours are grouped."""
 
 WINDOW_BATCHES = 4
@@ -33,12 +33,12 @@ EPOCHS = 32
 
 _PARTS_WITHOUT_FILES = 32
 _WINDOWS = 512
-_MOST_BATCHES = 1_200
-_MOST_STEPS = 120
+_MAX_BATCHES = 1_200
+_MAX_STEPS = 120
 _STEPS = 240
-_MOST_RANKS = 16
+_MAX_RANKS = 16
 _STEPS_OF_DOCUMENTS = 60
-_MOST_WINDOWS = 6_000
+_MAX_WINDOWS = 6_000
 """The most windows whose documents are examined."""
 
 Counts = tuple[Ids, npt.NDArray[np.float64]]
@@ -98,17 +98,17 @@ class PlotData:
     @cached_property
     def points(self) -> tuple[Ids, Ids, Ids]:
         """Steps, sample ids and ranks of evenly spaced samples: three int64 arrays of one length."""
-        readers = self._readers(MOST_POINTS // 4)
-        each = max(1, MOST_POINTS // len(readers))
-        found: list[tuple[Ids, Ids, Ids]] = [(np.zeros(0, dtype=np.int64),) * 3]
+        readers = self._readers(MAX_POINTS // 4)
+        per_reader = max(1, MAX_POINTS // len(readers))
+        marks: list[tuple[Ids, Ids, Ids]] = [(np.zeros(0, dtype=np.int64),) * 3]
         for reading in readers:
-            steps = _spread_over(reading.steps, each)
-            per_step = max(1, each // max(1, steps.size))
+            steps = _spread_over(reading.steps, per_reader)
+            per_step = max(1, per_reader // max(1, steps.size))
             for step in steps.tolist():
                 ids = reading.ids(step)
                 chosen = ids[_spread_over(ids.size, per_step)]
-                found.append((np.full(chosen.size, step), chosen, np.full(chosen.size, reading.shard)))
-        steps_, ids_, ranks_ = (np.concatenate(column) for column in zip(*found, strict=True))
+                marks.append((np.full(chosen.size, step), chosen, np.full(chosen.size, reading.shard)))
+        steps_, ids_, ranks_ = (np.concatenate(column) for column in zip(*marks, strict=True))
         return steps_, ids_, ranks_
 
     @cached_property
@@ -119,7 +119,7 @@ class PlotData:
         window of `WINDOW_BATCHES` global batches.
         """
         layout = self.layout
-        parts = min(layout.num_files, MOST_PARTS)
+        parts = min(layout.num_files, MAX_PARTS)
         # Neighbouring files are grouped if there are many.
         group = np.arange(layout.num_files) * parts // layout.num_files
         pairs = np.zeros((parts, parts))
@@ -132,16 +132,16 @@ class PlotData:
             for start in places.integers(0, len(units) - window + 1, _WINDOWS // EPOCHS).tolist():
                 end = start + window
                 ids = units[start:end] if plan is None else plan.samples(np.arange(start, end)).ids
-                seen = group[layout.file_of(ids)]
-                counts = np.bincount(seen, minlength=parts).astype(np.float64)
+                groups = group[layout.file_of(ids)]
+                counts = np.bincount(groups, minlength=parts).astype(np.float64)
                 pairs += np.outer(counts, counts) - np.diag(counts)
         sizes = np.bincount(group, weights=layout.sizes, minlength=parts)
-        wanted = np.outer(sizes, sizes) - np.diag(sizes)
+        expected = np.outer(sizes, sizes) - np.diag(sizes)
         with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = (pairs / pairs.sum()) / (wanted / wanted.sum())
-            return np.where(wanted > 0, np.log2(ratio), np.nan)
+            ratio = (pairs / pairs.sum()) / (expected / expected.sum())
+            return np.where(expected > 0, np.log2(ratio), np.nan)
 
-    def _in_batches(self, ranks: int, most: int, count: Callable[[Reading, int], int]) -> Counts:
+    def _mean_counts(self, ranks: int, most: int, count: Callable[[Reading, int], int]) -> Counts:
         """Returns some steps that all these ranks have, and for each the mean of a count over the ranks."""
         readings = self._readers(ranks)
         steps = _spread_over(min(reading.steps for reading in readings), most)
@@ -151,7 +151,7 @@ class PlotData:
     @cached_property
     def files_of_batches(self) -> Counts:
         """Steps, and for each the mean number of files in a rank's batch."""
-        return self._in_batches(8, _STEPS, partial(files_of_step, self.view))
+        return self._mean_counts(8, _STEPS, partial(files_of_step, self.view))
 
     @cached_property
     def documents_of_batches(self) -> Counts:
@@ -159,30 +159,30 @@ class PlotData:
 
         def count(reading: Reading, step: int) -> int:
             spans = spans_of(self.view, reading, step, reading.ids(step)) or ()
-            return len({span[:2] for of in spans for span in of if span[1] is not None})
+            return len({span[:2] for window in spans for span in window if span[1] is not None})
 
-        return self._in_batches(4, _STEPS_OF_DOCUMENTS, count)
+        return self._mean_counts(4, _STEPS_OF_DOCUMENTS, count)
 
     @cached_property
     def documents_read(self) -> DocumentsRead | None:
         """The documents of evenly spaced windows of tokens; None for other datasets."""
-        readings, found = self._readers(_MOST_RANKS), []
+        readings, selected = self._readers(_MAX_RANKS), []
         for reading in readings:
             steps = _spread_over(reading.steps, _STEPS)
             windows, most = (
-                max(1, each // max(1, steps.size * len(readings))) for each in (_MOST_WINDOWS, MOST_POINTS)
+                max(1, limit // max(1, steps.size * len(readings))) for limit in (_MAX_WINDOWS, MAX_POINTS)
             )
             for step in steps.tolist():
                 ids = reading.ids(step)
                 spans = spans_of(self.view, reading, step, ids, _spread_over(ids.size, windows))
                 if spans is None:
                     return None
-                marks = [(step, reading.shard, *span[:3]) for of in spans for span in of]
-                found += [marks[place] for place in _spread_over(len(marks), most).tolist()]
-        if not found:
+                marks = [(step, reading.shard, *span[:3]) for window in spans for span in window]
+                selected += [marks[place] for place in _spread_over(len(marks), most).tolist()]
+        if not selected:
             return None
-        are_known = all(document is not None for _, _, _, document, _ in found)
-        chosen = [(*mark[:3], mark[3 if are_known else 4]) for mark in found]
+        are_known = all(document is not None for _, _, _, document, _ in selected)
+        chosen = [(*mark[:3], mark[3 if are_known else 4]) for mark in selected]
         steps, readers, files, places = np.array(chosen, dtype=np.int64).T
         return DocumentsRead(steps, readers, files, places, are_known)
 
@@ -199,13 +199,13 @@ class PlotData:
         ranks = self.view.num_ranks
         if plan is None or not self.has_lengths or len(plan) < ranks:
             return (np.zeros(0, dtype=np.int64),) * 4
-        steps = _spread_over(len(plan) // ranks, max(1, min(_MOST_STEPS, _MOST_BATCHES // ranks)))
+        steps = _spread_over(len(plan) // ranks, max(1, min(_MAX_STEPS, _MAX_BATCHES // ranks)))
         numbers = (steps[:, None] * ranks + np.arange(ranks)).reshape(-1)
-        found = plan.samples(numbers)
-        parts = found.segments
-        lengths = plan.measure.counted(found.ids) if parts is None else parts.lengths
+        samples = plan.samples(numbers)
+        parts = samples.segments
+        lengths = plan.measure.counted(samples.ids) if parts is None else parts.lengths
         lengths = lengths if lengths.ndim == 1 else lengths.sum(axis=1)
-        low, high = (bound.reduceat(lengths, found.edges[:-1]) for bound in (np.minimum, np.maximum))
+        low, high = (bound.reduceat(lengths, samples.edges[:-1]) for bound in (np.minimum, np.maximum))
         return np.repeat(steps, ranks), np.tile(np.arange(ranks), steps.size), low, high
 
 

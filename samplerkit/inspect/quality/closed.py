@@ -9,7 +9,7 @@ from typing import final
 import numpy as np
 
 from samplerkit.inspect.quality.figure import Estimate
-from samplerkit.inspect.quality.order_source import Plain
+from samplerkit.inspect.quality.order_source import PlainMode
 from samplerkit.inspect.quality.pairs import (
     Numbers,
     across,
@@ -26,7 +26,7 @@ from samplerkit.order.intervals import edges_of, interval_of
 from samplerkit.order.modes import Shuffle
 from samplerkit.order.typing import Ids
 
-MOST_BLOCKS = 1_000_000
+MAX_BLOCKS = 1_000_000
 """The most blocks of one size in a window that are distinguished."""
 
 
@@ -87,7 +87,7 @@ class Blocks:
         return (self.block_ends - self.block_starts).astype(np.float64)
 
     @cached_property
-    def _alike(self) -> tuple[Numbers, Numbers, Numbers]:
+    def _distinct_cells(self) -> tuple[Numbers, Numbers, Numbers]:
         """The distinct pairs of cell size and block size, and the number of cells with each pair."""
         order = np.lexsort((self._blocks, self._sizes))
         sizes, blocks = self._sizes[order], self._blocks[order]
@@ -99,11 +99,11 @@ class Blocks:
     def _neighbours(self) -> tuple[Ids, Ids, Numbers]:
         """The pairs of cells of one file and lane, and the rows between their blocks."""
         pairs = []
-        for apart in (1, 2):
-            one = np.flatnonzero(self.group[:-apart] == self.group[apart:])
-            pairs.append((one, one + apart))
-        one, other = np.concatenate(pairs, axis=1)
-        return one, other, (self.block_starts[other] - self.block_ends[one]).astype(np.float64)
+        for distance in (1, 2):
+            first = np.flatnonzero(self.group[:-distance] == self.group[distance:])
+            pairs.append((first, first + distance))
+        first, other = np.concatenate(pairs, axis=1)
+        return first, other, (self.block_starts[other] - self.block_ends[first]).astype(np.float64)
 
     def inside(self, window: int, lanes: int) -> tuple[float, float]:
         """Sums over the pairs of rows of one file within a cell.
@@ -111,13 +111,13 @@ class Blocks:
         Returns:
             The expected sums of their weights, and of their weights times the distance of their ids.
         """
-        sizes, blocks, cells = self._alike
+        sizes, blocks, cells = self._distinct_cells
         share = sizes * (sizes - 1) / np.maximum(1, blocks * (blocks - 1))
         weight = pair_weight(blocks, window, lanes) * share
         distance = weight * (sizes + 1) / 3
-        whole = sizes >= self.block_size
-        if whole.any():
-            distance[whole] = self._in_whole_blocks(sizes[whole], window, lanes)
+        is_whole = sizes >= self.block_size
+        if is_whole.any():
+            distance[is_whole] = self._in_whole_blocks(sizes[is_whole], window, lanes)
         return float(cells @ weight), float(cells @ distance)
 
     def _in_whole_blocks(self, sizes: Numbers, window: int, lanes: int) -> Numbers:
@@ -126,30 +126,30 @@ class Blocks:
         count = (sizes / size).astype(np.int64)
         within = count * pair_weight(size, window, lanes) * (size + 1) / 3
         # At both ends of the blocks, as in `moved_in_runs`, but summed once for all files.
-        listed = int(min(count.max(), window // (lanes * size) + 1, MOST_BLOCKS))
-        starts: Numbers = np.arange(listed, dtype=np.float64) * size
+        most = int(min(count.max(), window // (lanes * size) + 1, MAX_BLOCKS))
+        starts: Numbers = np.arange(most, dtype=np.float64) * size
         lost = np.cumsum(lost_by_runs(starts, starts + size, window, lanes))
-        distance: Numbers = within + between - 2 * lost[np.minimum(count, listed) - 1]
+        distance: Numbers = within + between - 2 * lost[np.minimum(count, most) - 1]
         return distance
 
     def across(self, window: int, lanes: int) -> tuple[float, float]:
         """Returns the same sums over the pairs of rows of one file and lane in different cells."""
         near = self._neighbours[2] * lanes < window
-        one, other, gap = (part[near] for part in self._neighbours)
+        first, other, gap = (part[near] for part in self._neighbours)
         sizes, blocks = self._sizes, self._blocks
-        share = sizes[one] * sizes[other] / (blocks[one] * blocks[other])
-        weight = across(pair_weight, blocks[one], gap, blocks[other], window, lanes) * share
+        share = sizes[first] * sizes[other] / (blocks[first] * blocks[other])
+        weight = across(pair_weight, blocks[first], gap, blocks[other], window, lanes) * share
         middles = (self.starts[:-1] + self.starts[1:] - 1) / 2
-        distance = weight * (middles[other] - middles[one])
+        distance = weight * (middles[other] - middles[first])
         # Of a cell of whole blocks, a window reaches only the rows at the near end.
         filled = sizes > self.block_size
-        reaches = filled[one] | filled[other]
+        reaches = filled[first] | filled[other]
         if reaches.any():
-            rows = across(pair_distance, blocks[one], gap, blocks[other], window, lanes) * share
+            rows = across(pair_distance, blocks[first], gap, blocks[other], window, lanes) * share
             near_end = min(self.block_size / 2, window / (4 * lanes))
-            left = np.where(filled[one], self.block_ends[one] - self.block_size / 2, middles[one])
+            left = np.where(filled[first], self.block_ends[first] - self.block_size / 2, middles[first])
             right = np.where(filled[other], self.block_starts[other] + self.block_size / 2, middles[other])
-            moved = (self.block_ends[one] - near_end - left) + (right - self.block_starts[other] - near_end)
+            moved = (self.block_ends[first] - near_end - left) + (right - self.block_starts[other] - near_end)
             distance = np.where(reaches, rows + weight * moved, distance)
         return float(weight.sum()), float(distance.sum())
 
@@ -168,10 +168,10 @@ EPOCHS = 64
 MANY_FILES = 1000
 """For more files, an eighth of `EPOCHS` is used; for ten times as many, one epoch."""
 
-ALIKE = 0.05
+SIMILAR_SIZES = 0.05
 """The relative deviation of file sizes below which their sequence matters little."""
 
-MOST_UNLIKE = 0.04
+MAX_DEVIATION = 0.04
 """The largest relative deviation of file sizes, over the root of their number, for a closed spread."""
 
 
@@ -180,7 +180,7 @@ MOST_UNLIKE = 0.04
 class ClosedForms:
     """Figures of a mode at some windows; None if there is no closed form."""
 
-    plain: Plain
+    plain: PlainMode
     windows: tuple[int, ...]
 
     def file_mixing(self) -> Estimate | None:
@@ -209,7 +209,7 @@ class ClosedForms:
             in_sequence = [float(pair_distance(len(plain.layout), window)) for window in self.windows]
             return Estimate(np.add(in_sequence, moved)[None] / total / at_random)
         # Sizes differ too much, for so few files, for the assumption about different files.
-        if _deviation(sizes) > MOST_UNLIKE * math.sqrt(sizes.size) or self._same_file is None:
+        if _deviation(sizes) > MAX_DEVIATION * math.sqrt(sizes.size) or self._same_file is None:
             return None
         weights, distances = self._same_file
         return Estimate((distances + (total - weights) * distance_between_files(sizes)) / total / at_random)
@@ -223,17 +223,17 @@ class ClosedForms:
         """Sums over pairs of rows of one file: weights, and weights times distances; for each epoch."""
         plain = self.plain
         is_partial = plain.shuffle is Shuffle.PARTIAL
-        if (is_partial and plain.mode.pools > 1) or not _lanes_stay_apart(plain, max(self.windows)):
+        if (is_partial and plain.mode.pools > 1) or not _lanes_share_no_file(plain, max(self.windows)):
             return None
         # Without shuffled blocks, each row is a block of its own.
         block, sums = plain.mode.partial_size if is_partial else 1, []
         for epoch in range(_epochs(plain)):
             rows = plain.first_blocks(epoch, block)
-            cut = Blocks.of(*rows, block)
-            looked_at = [(window, plain.lanes) for window in self.windows]
-            each = np.array([np.add(cut.inside(*at), cut.across(*at)) for at in looked_at])
+            blocks = Blocks.of(*rows, block)
+            windows = [(window, plain.lanes) for window in self.windows]
+            pair_sums = np.array([np.add(blocks.inside(*at), blocks.across(*at)) for at in windows])
             # The remaining rows are taken to be like these.
-            sums.append(each * (len(plain.layout) / int(rows[1][-1])))
+            sums.append(pair_sums * (len(plain.layout) / int(rows[1][-1])))
         weights, distances = np.stack(sums).transpose(2, 0, 1)
         return weights, distances
 
@@ -242,16 +242,16 @@ def _deviation(sizes: Ids) -> float:
     return float(sizes.std() / sizes.mean())
 
 
-def _epochs(plain: Plain) -> int:
+def _epochs(plain: PlainMode) -> int:
     """Returns the number of epochs over which the sequences of files are averaged."""
     sizes = plain.layout.sizes
     runs_only = plain.shuffle is Shuffle.FILES and plain.lanes == 1
     if not plain.shuffles_files or runs_only or sizes.min() == sizes.max() or sizes.size > 10 * MANY_FILES:
         return 1
-    return EPOCHS // 8 if sizes.size > MANY_FILES or _deviation(sizes) < ALIKE else EPOCHS
+    return EPOCHS // 8 if sizes.size > MANY_FILES or _deviation(sizes) < SIMILAR_SIZES else EPOCHS
 
 
-def _lanes_stay_apart(plain: Plain, window: int) -> bool:
+def _lanes_share_no_file(plain: PlainMode, window: int) -> bool:
     """Returns whether no window holds rows of one file from two lanes: from an end and the next start."""
     if plain.lanes == 1:
         return True

@@ -25,7 +25,7 @@ from samplerkit.samplers.subset import SequentialSampler
 DOUBLINGS = 7
 """The number of windows: the batch size times 2^0 to 2^6."""
 
-LEAST_SAMPLES = 4
+MIN_SAMPLES = 4
 """The fewest samples for which a window is meaningful."""
 
 EPOCHS = 64
@@ -69,21 +69,21 @@ class Observation:
     def file_mixing(self) -> Figure:
         """Returns the file mixing."""
         layout = self.source.layout
-        found = None if self._closed is None else self._closed.file_mixing()
-        found = found or self._sampled(differing(layout.file_of), different_pairs(layout.sizes))
-        return found.figure("file_mixing", self.windows)
+        estimate = None if self._closed is None else self._closed.file_mixing()
+        estimate = estimate or self._sampled(differing(layout.file_of), different_pairs(layout.sizes))
+        return estimate.figure("file_mixing", self.windows)
 
     def spread(self) -> Figure:
         """Returns the spread."""
-        found = None if self._closed is None else self._closed.spread()
-        found = found or self._sampled(distance, random_distance(len(self.source.layout)))
-        return found.figure("spread", self.windows)
+        estimate = None if self._closed is None else self._closed.spread()
+        estimate = estimate or self._sampled(distance, random_distance(len(self.source.layout)))
+        return estimate.figure("spread", self.windows)
 
     def label_mixing(self, labels: Any, name: str = "label_mixing") -> Figure:
         """Returns the mixing of labels."""
         group, sizes = _classes(labels, len(self.source.layout))
-        found = self._sampled(differing(group.__getitem__), different_pairs(sizes))
-        return found.figure(name, self.windows)
+        estimate = self._sampled(differing(group.__getitem__), different_pairs(sizes))
+        return estimate.figure(name, self.windows)
 
     def effective_batch(self, labels: Any = None) -> Figure:
         """Returns the effective batch: by labels, or as if all samples of a file were alike."""
@@ -105,17 +105,17 @@ class Observation:
     def _samples(self) -> WindowSamples:
         return WindowSamples(self.source, self.windows, self.epochs)
 
-    def _sampled(self, statistic: Statistic, known: float) -> Estimate:
+    def _sampled(self, statistic: Statistic, reference: float) -> Estimate:
         """Estimates a statistic of two samples of a window, divided by that of two samples of the epoch.
 
         Args:
             statistic: the statistic.
-            known: its value for two random samples of the dataset.
+            reference: its value for two random samples of the dataset.
         """
         if self.source.is_shuffled:
             return Estimate(np.ones((1, len(self.windows))))
-        windows, whole = self._samples.mean(statistic)
-        return windows.over(whole or Estimate(np.array([[known]])))
+        windows, epoch_mean = self._samples.mean(statistic)
+        return windows.over(epoch_mean or Estimate(np.array([[reference]])))
 
 
 def window_sizes(num_samples: int, batch_size: int) -> tuple[int, ...]:
@@ -131,7 +131,7 @@ def window_sizes(num_samples: int, batch_size: int) -> tuple[int, ...]:
         >>> window_sizes(1000, 100), window_sizes(1000, 1), window_sizes(100, 64)
         ((100, 200, 400), (2, 4, 8, 16, 32, 64), (50,))
     """
-    if num_samples < LEAST_SAMPLES:
+    if num_samples < MIN_SAMPLES:
         raise ArgumentRangeError("dataset", "has too few samples to speak of mixing", num_samples)
     half = num_samples // 2
     doubled = (batch_size << doubling for doubling in range(DOUBLINGS))
@@ -177,7 +177,7 @@ def mixing(
         1437 mixing .138 (exact; weakest .008 in windows of 32)
         1500 mixing .364 (exact; weakest .282 in windows of 32)
     """
-    return _look(order, dataset, batch_size, world).mixing()
+    return _observe(order, dataset, batch_size, world).mixing()
 
 
 def file_mixing(
@@ -201,11 +201,11 @@ def file_mixing(
         >>> print(file_mixing(sk.RandomSampler(shuffle="files"), sk.Layout([1000] * 64), 32))
         file_mixing .182 (exact; weakest .011 in windows of 32)
     """
-    look = _look(order, dataset, batch_size, world)
-    if not look.has_files:
-        layout = look.source.layout
+    observation = _observe(order, dataset, batch_size, world)
+    if not observation.has_files:
+        layout = observation.source.layout
         raise DatasetError("dataset", "has fewer than two files to mix", layout, hint="ask for spread")
-    return look.file_mixing()
+    return observation.file_mixing()
 
 
 def spread(
@@ -225,10 +225,10 @@ def spread(
         >>> round(spread(sk.SequentialSampler(), 10_000, 100).value, 2)
         0.1
     """
-    return _look(order, dataset, batch_size, world).spread()
+    return _observe(order, dataset, batch_size, world).spread()
 
 
-def _look(order: Sampler | Order, dataset: Any, batch_size: int, world: World | None) -> Observation:
+def _observe(order: Sampler | Order, dataset: Any, batch_size: int, world: World | None) -> Observation:
     return Observation.on(OrderSource.of(order, dataset, world), batch_size)
 
 
@@ -268,7 +268,7 @@ def label_mixing(
         >>> round(sorted_by_label.value, 1), label_mixing(sk.RandomSampler(), 1000, 32, labels).value
         (0.4, 1.0)
     """
-    return _look(order, dataset, batch_size, world).label_mixing(labels)
+    return _observe(order, dataset, batch_size, world).label_mixing(labels)
 
 
 def storage_mixing(dataset: Any, batch_size: int, labels: Any) -> Figure:
@@ -281,8 +281,8 @@ def storage_mixing(dataset: Any, batch_size: int, labels: Any) -> Figure:
         >>> round(storage_mixing(1000, 32, np.arange(1000) % 10).value, 2)
         1.01
     """
-    look = _look(SequentialSampler(), dataset, batch_size, World())
-    return look.label_mixing(labels, "storage_mixing")
+    observation = _observe(SequentialSampler(), dataset, batch_size, World())
+    return observation.label_mixing(labels, "storage_mixing")
 
 
 def effective_batch(
@@ -312,10 +312,10 @@ def effective_batch(
         >>> round(unshuffled.value), round(effective_batch(sk.RandomSampler(), 10_000, 100, labels).value)
         (1, 100)
     """
-    look = _look(order, dataset, batch_size, world)
-    if labels is None and not look.has_files:
+    observation = _observe(order, dataset, batch_size, world)
+    if labels is None and not observation.has_files:
         raise DatasetError("labels", "are needed for a dataset of fewer than two files", hint="give labels")
-    return look.effective_batch(labels)
+    return observation.effective_batch(labels)
 
 
 def _classes(labels: Any, size: int) -> tuple[Ids, Ids]:
@@ -325,7 +325,7 @@ def _classes(labels: Any, size: int) -> tuple[Ids, Ids]:
         raise ArgumentTypeError("labels", "must be a flat list of integers or strings", labels)
     if array.size != size:
         raise DatasetError("labels", f"must be one for each of the {size} samples", array.size)
-    found, group, sizes = np.unique(array, return_inverse=True, return_counts=True)
-    if found.size < 2:
-        raise ArgumentValueError("labels", "are all the same, so that nothing can be mixed", found.tolist())
+    classes, group, sizes = np.unique(array, return_inverse=True, return_counts=True)
+    if classes.size < 2:
+        raise ArgumentValueError("labels", "are all the same, so that nothing can be mixed", classes.tolist())
     return group, sizes

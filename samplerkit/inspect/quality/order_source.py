@@ -27,16 +27,16 @@ from samplerkit.samplers.shuffled import (
 )
 from samplerkit.samplers.subset import SequentialSampler, SubsetRandomSampler
 
-MOST_FILES = 1 << 14
-"""The most files, in random order, that are examined, if they fill at least `LEAST_BLOCKS` blocks."""
+MAX_FILES = 1 << 14
+"""The most files, in random order, that are examined, if they fill at least `MIN_BLOCKS` blocks."""
 
-LEAST_BLOCKS = 64
-"""The fewest blocks that `MOST_FILES` files must fill."""
+MIN_BLOCKS = 64
+"""The fewest blocks that `MAX_FILES` files must fill."""
 
 
 @final
 @dataclass(frozen=True)
-class Plain:
+class PlainMode:
     """One shuffle mode over a whole layout, for which there may be closed forms.
 
     Args:
@@ -85,13 +85,13 @@ class Plain:
         """
         lanes = self.lane_starts
         size = min(block_size, int(np.diff(lanes).max()))
-        if self.shuffles_files and self.layout.sizes.size > MOST_FILES:
-            sizes = self.file_sizes(epoch, MOST_FILES)
+        if self.shuffles_files and self.layout.sizes.size > MAX_FILES:
+            sizes = self.file_sizes(epoch, MAX_FILES)
             rows = int(sizes.sum())
-            begun = lanes[lanes <= rows]
-            end = rows - (rows - int(begun[-1])) % size
-            if end >= LEAST_BLOCKS * size:
-                return np.diff(np.minimum(edges_of(sizes), end)), np.append(begun[begun < end], end)
+            starts = lanes[lanes <= rows]
+            end = rows - (rows - int(starts[-1])) % size
+            if end >= MIN_BLOCKS * size:
+                return np.diff(np.minimum(edges_of(sizes), end)), np.append(starts[starts < end], end)
         return self.file_sizes(epoch), lanes
 
     def order(self, epoch: int) -> Order:
@@ -116,7 +116,7 @@ class OrderSource:
     layout: Layout
     length: int
     order: Callable[[int], Order]
-    plain: Plain | None = None
+    plain: PlainMode | None = None
     is_shuffled: bool = False
 
     @classmethod
@@ -180,18 +180,18 @@ def _is_shuffled(reader: Sampler, layout: Layout) -> bool:
     return reader.mode.resolve(layout) is Shuffle.GLOBAL
 
 
-def _plain(reader: Sampler, layout: Layout, constants: RunConstants) -> Plain | None:
+def _plain(reader: Sampler, layout: Layout, constants: RunConstants) -> PlainMode | None:
     size = len(layout)
     # A limit for each shard selects nothing if the shards together read all samples.
-    is_whole = isinstance(reader, DistributedSampler) or chooses(reader, size) is None
-    if reader.get_child() is not None or not is_whole or (constants.limit or size) < size:
+    reads_all = isinstance(reader, DistributedSampler) or selector_of(reader, size) is None
+    if reader.get_child() is not None or not reads_all or (constants.limit or size) < size:
         return None
     if isinstance(reader, ModedSampler):
-        return Plain(reader.mode, layout, reader.mode.lane_count(layout, constants.lanes), reader.seed)
-    return Plain(Mode(Shuffle.FALSE), layout, 1, 0)
+        return PlainMode(reader.mode, layout, reader.mode.lane_count(layout, constants.lanes), reader.seed)
+    return PlainMode(Mode(Shuffle.FALSE), layout, 1, 0)
 
 
-def chooses(sampler: Sampler, size: int) -> Sampler | None:
+def selector_of(sampler: Sampler, size: int) -> Sampler | None:
     """Returns the sampler of a chain that selects or repeats samples; None if each sample is read once.
 
     Args:
@@ -202,17 +202,17 @@ def chooses(sampler: Sampler, size: int) -> Sampler | None:
         >>> import samplerkit as sk
         >>> chain = sk.DistributedSampler(shuffle=False)
         >>> chain.add_child(sk.SubsetSampler([4, 2]))
-        >>> chooses(chain, 9), chooses(sk.RandomSampler(), 9)
+        >>> selector_of(chain, 9), selector_of(sk.RandomSampler(), 9)
         (SubsetSampler(indices=[4, 2]), None)
     """
     deals = 0
     for link in sampler._links():
-        is_whole = (link.num_samples or size) >= size and (
+        reads_all = (link.num_samples or size) >= size and (
             (isinstance(link, SequentialSampler) and not link.start_index)
             or (isinstance(link, RandomSampler) and not link.replacement)
             or isinstance(link, DistributedSampler)
         )
         deals += link.deal is not None
-        if not is_whole or deals > 1:
+        if not reads_all or deals > 1:
             return link
     return None

@@ -26,7 +26,7 @@ def _powers(count: Numbers) -> tuple[Numbers, Numbers, Numbers]:
     return first, first * (2 * count + 1) / 3, first * first
 
 
-def _weighed(power: int, run: Any, window: float, lanes: int) -> Numbers:
+def _weighted_sum(power: int, run: Any, window: float, lanes: int) -> Numbers:
     """Sums weight times distance to a power, 0 or 1, over all pairs of rows in a run."""
     run = np.asarray(run, dtype=np.float64)
     # The number of distances with a weight above 0.
@@ -51,7 +51,7 @@ def pair_weight(run: Any, window: float, lanes: int = 1) -> Numbers:
         >>> pair_weight([1, 2, 5], 3).tolist()  # 5: four pairs at distance 1, three at distance 2
         [0.0, 2.0, 11.0]
     """
-    return _weighed(0, run, window, lanes)
+    return _weighted_sum(0, run, window, lanes)
 
 
 def pair_distance(run: Any, window: float, lanes: int = 1) -> Numbers:
@@ -61,7 +61,7 @@ def pair_distance(run: Any, window: float, lanes: int = 1) -> Numbers:
         >>> pair_distance([1, 2, 5], 3).tolist()
         [0.0, 2.0, 14.0]
     """
-    return _weighed(1, run, window, lanes)
+    return _weighted_sum(1, run, window, lanes)
 
 
 def across(

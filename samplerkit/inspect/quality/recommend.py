@@ -13,7 +13,7 @@ from samplerkit.errors import ArgumentRangeError
 from samplerkit.inspect.quality.closed import Blocks
 from samplerkit.inspect.quality.figure import shown
 from samplerkit.inspect.quality.mixing import Observation
-from samplerkit.inspect.quality.order_source import OrderSource, Plain
+from samplerkit.inspect.quality.order_source import OrderSource, PlainMode
 from samplerkit.order import arguments
 from samplerkit.order.layout import Layout
 from samplerkit.order.modes import FILE_AWARE, Mode, Shuffle
@@ -75,14 +75,14 @@ class Candidate:
         return f"{self.shuffle.value}{block}: mixing {shown(self.mixing)}, holds {files} and {samples}"
 
 
-def modes_on_the_grid(layout: Layout, batch_size: int, lanes: int) -> Iterator[Plain]:
+def modes_on_the_grid(layout: Layout, batch_size: int, lanes: int) -> Iterator[PlainMode]:
     """Yields every mode that fits a layout, PARTIAL with each block size of the grid."""
     modes = [Mode(Shuffle.FALSE), Mode(Shuffle.GLOBAL)]
     if layout.num_files > 1:
         modes += [Mode(Shuffle.FILES), Mode(Shuffle.INFILE)]
     modes += [Mode(Shuffle.PARTIAL, size) for size in block_sizes(layout, batch_size, lanes)]
     for mode in modes:
-        yield Plain(mode, layout, lanes if mode.shuffle in FILE_AWARE else 1, 0)
+        yield PlainMode(mode, layout, lanes if mode.shuffle in FILE_AWARE else 1, 0)
 
 
 def block_sizes(layout: Layout, batch_size: int, lanes: int) -> list[int]:
@@ -98,7 +98,7 @@ def block_sizes(layout: Layout, batch_size: int, lanes: int) -> list[int]:
     return sorted(size for size in sizes if 2 <= size <= len(layout) // lanes // 2)
 
 
-def held(plain: Plain) -> tuple[int, int]:
+def held_at_once(plain: PlainMode) -> tuple[int, int]:
     """Returns the files and samples that a rank holds at a time, to read one lane.
 
     PARTIAL holds the samples of a block, in files that follow one another; INFILE a file; GLOBAL the whole
@@ -118,7 +118,7 @@ def held(plain: Plain) -> tuple[int, int]:
     epochs = range(SEQUENCES if plain.shuffles_files and not is_uniform else 1)
     cut = (Blocks.of(*plain.first_blocks(epoch, size), size) for epoch in epochs)
     # A cell is the part of one file in a block.
-    return max(int(np.unique(each.block_starts, return_counts=True)[1].max()) for each in cut), size
+    return max(int(np.unique(blocks.block_starts, return_counts=True)[1].max()) for blocks in cut), size
 
 
 EPOCHS = 16
@@ -190,7 +190,7 @@ def recommend(
     """
     layout = Layout.of(dataset)
     batch_size = arguments.positive("batch_size", batch_size)
-    wanted = bar("mixing", mixing)
+    required = checked_minimum("mixing", mixing)
     budget = [
         math.inf if value is None else arguments.positive(name, value)
         for name, value in (("cache_files", cache_files), ("cache_samples", cache_samples))
@@ -199,11 +199,11 @@ def recommend(
     scored = []
     for plain in modes_on_the_grid(layout, batch_size, lanes):
         is_shuffled = plain.shuffle is Shuffle.GLOBAL
-        subject = OrderSource(layout, len(layout), plain.order, plain, is_shuffled)
-        figure = Observation.on(subject, batch_size, EPOCHS).mixing()
-        files, samples = held(plain)
+        source = OrderSource(layout, len(layout), plain.order, plain, is_shuffled)
+        figure = Observation.on(source, batch_size, EPOCHS).mixing()
+        files, samples = held_at_once(plain)
         size = plain.mode.partial_size if plain.shuffle is Shuffle.PARTIAL else None
-        meets, fits = figure.value >= wanted, files <= budget[0] and samples <= budget[1]
+        meets, fits = figure.value >= required, files <= budget[0] and samples <= budget[1]
         scored.append(
             Candidate(plain.shuffle, size, figure.value, figure.standard_error, files, samples, meets, fits)
         )
@@ -212,11 +212,11 @@ def recommend(
     good = [candidate for candidate in scored if candidate.meets and candidate.fits]
     in_blocks = [candidate for candidate in good if least and (candidate.partial_size or 0) >= least]
     chosen = next(iter(in_blocks or good), None)
-    reason = str(chosen) if chosen is not None else _why_none(scored, wanted, cache_files, cache_samples)
-    return Recommendation(wanted, batch_size, chosen, reason, tuple(scored))
+    reason = str(chosen) if chosen is not None else _why_none(scored, required, cache_files, cache_samples)
+    return Recommendation(required, batch_size, chosen, reason, tuple(scored))
 
 
-def bar(place: str, value: Any) -> float:
+def checked_minimum(place: str, value: Any) -> float:
     """Checks a required value of a figure: a number in (0, 1].
 
     Raises:
@@ -229,11 +229,11 @@ def bar(place: str, value: Any) -> float:
 
 
 def _why_none(
-    scored: list[Candidate], wanted: float, cache_files: int | None, cache_samples: int | None
+    scored: list[Candidate], required: float, cache_files: int | None, cache_samples: int | None
 ) -> str:
     limits = [
-        f"{limit} {what}"
-        for limit, what in ((cache_files, "files"), (cache_samples, "samples"))
+        f"{limit} {noun}"
+        for limit, noun in ((cache_files, "files"), (cache_samples, "samples"))
         if limit is not None
     ]
     meeting = next(candidate for candidate in scored if candidate.meets)
@@ -241,6 +241,6 @@ def _why_none(
     # FALSE holds one file and one sample: it fits any budget.
     best = max(fitting, key=lambda candidate: candidate.mixing)
     return (
-        f"nothing mixes {shown(wanted)} within {' and '.join(limits)}; "
+        f"nothing mixes {shown(required)} within {' and '.join(limits)}; "
         f"the best that fits is {best}; the cheapest that meets it is {meeting}"
     )

@@ -33,7 +33,7 @@ READ_OF_A_WINDOW = 64
 READ_OF_AN_EPOCH = 2048
 """The number of random samples of an epoch, for statistics of the whole epoch."""
 
-MOST_BUILT = 1 << 25
+MAX_BUILT = 1 << 25
 """The most ids that are built in all for orders that are tables, such as a user's own."""
 
 _EXACT_FLOATS = 2.0**-53
@@ -57,7 +57,7 @@ class WindowSamples:
     def __init__(self, source: OrderSource, windows: tuple[int, ...], epochs: int) -> None:
         order = source.order(0)
         built = sum(len(part) for part in getattr(order, "parts", (order,)) if isinstance(part, Table))
-        affordable = min(epochs, max(2, MOST_BUILT // max(1, built)))
+        affordable = min(epochs, max(2, MAX_BUILT // max(1, built)))
         self._shape = (len(windows), -(-epochs * WINDOWS // affordable))
         # If each epoch holds all samples once, the statistic of the whole epoch is known.
         self._reads_whole = source.plain is None
@@ -80,12 +80,12 @@ class WindowSamples:
         place = (turn + uniform[:, 0]) / per_epoch
         start = 2 - window + (place * (length + window - 3)).astype(np.int64)
         first, end = np.maximum(0, start), np.minimum(length, start + window)
-        found = [_chosen(*one) for one in zip(first.tolist(), end.tolist(), uniform[:, 1:], strict=True)]
+        chosen = [_choose(*row) for row in zip(first.tolist(), end.tolist(), uniform[:, 1:], strict=True)]
         if self._reads_whole:
-            found.append(_chosen(0, length, _uniform(key, 1, READ_OF_AN_EPOCH)))
-        segment = np.repeat(np.arange(len(found)), [part.size for part in found])
+            chosen.append(_choose(0, length, _uniform(key, 1, READ_OF_AN_EPOCH)))
+        segment = np.repeat(np.arange(len(chosen)), [part.size for part in chosen])
         size = (end - first).astype(np.float64)
-        return *_sorted_within(segment, order.ids_at(np.concatenate(found))), size * (size - 1) / 2
+        return *_sorted_within(segment, order.ids_at(np.concatenate(chosen))), size * (size - 1) / 2
 
     def mean(self, statistic: Statistic) -> tuple[Estimate, Estimate | None]:
         """Estimates the mean of a statistic over the pairs of samples in a window.
@@ -93,14 +93,14 @@ class WindowSamples:
         Returns:
             The means in windows of each size, and over the pairs of a whole epoch if that was sampled.
         """
-        above, below, whole = [], [], []
+        above, below, epochs = [], [], []
         for segment, ids, pairs in self._read:
             means = statistic(segment, ids, pairs.size + self._reads_whole)
             above.append((means[: pairs.size] * pairs).reshape(self._shape).sum(axis=1))
             below.append(pairs.reshape(self._shape).sum(axis=1))
-            whole.append(means[pairs.size :])
+            epochs.append(means[pairs.size :])
         windows = Estimate.ratio(np.stack(above), np.stack(below))
-        return windows, Estimate(np.stack(whole)) if self._reads_whole else None
+        return windows, Estimate(np.stack(epochs)) if self._reads_whole else None
 
 
 def _uniform(key: Key, index: int, count: int) -> Numbers:
@@ -110,7 +110,7 @@ def _uniform(key: Key, index: int, count: int) -> Numbers:
     return uniform
 
 
-def _chosen(first: int, end: int, uniform: Any) -> Ids:
+def _choose(first: int, end: int, uniform: Any) -> Ids:
     """Returns positions of [first, end): all of them, or distinct random ones."""
     if end - first <= max(READ_WHOLE, uniform.size):
         return np.arange(first, end)
@@ -120,8 +120,8 @@ def _chosen(first: int, end: int, uniform: Any) -> Ids:
 
 def _sorted_within(segment: Ids, values: Any) -> tuple[Ids, Any]:
     """Sorts the values of each segment."""
-    by = np.lexsort((values, segment))
-    return segment, values[by]
+    order = np.lexsort((values, segment))
+    return segment, values[order]
 
 
 def differing(group_of: Callable[[Ids], npt.NDArray[Any]]) -> Statistic:
@@ -131,8 +131,8 @@ def differing(group_of: Callable[[Ids], npt.NDArray[Any]]) -> Statistic:
         _, group = _sorted_within(segment, group_of(ids))
         begins = np.append(True, (group[1:] != group[:-1]) | (segment[1:] != segment[:-1]))
         first = np.flatnonzero(begins)
-        together = np.diff(np.append(first, segment.size)).astype(np.float64)
-        shared = np.bincount(segment[first], together * (together - 1), minlength=count)
+        sizes = np.diff(np.append(first, segment.size)).astype(np.float64)
+        shared = np.bincount(segment[first], sizes * (sizes - 1), minlength=count)
         return 1 - shared / _ordered_pairs(segment, count)
 
     return mean
@@ -144,8 +144,8 @@ def distance(segment: Ids, ids: Ids, count: int) -> Numbers:
     starts = np.cumsum(sizes) - sizes
     rank = np.arange(segment.size) - starts[segment]
     # Relative to the smallest id of the segment, so that differences are exact in float64.
-    apart = (ids - ids[starts[segment]]).astype(np.float64)
-    summed = np.bincount(segment, (2.0 * rank - sizes[segment] + 1) * apart, minlength=count)
+    offsets = (ids - ids[starts[segment]]).astype(np.float64)
+    summed = np.bincount(segment, (2.0 * rank - sizes[segment] + 1) * offsets, minlength=count)
     return 2 * summed / _ordered_pairs(segment, count)
 
 

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader
 
 import samplerkit as sk
 from samplerkit.compat.webdataset import WebDataset
-from samplerkit.compat.webdataset.commands import parsed
+from samplerkit.compat.webdataset.commands import parse_command
 from tests.cli.processes import pids_of
 from tests.compat.webdataset.shards import as_list, number_of, once_each, write
 from tests.programs import Program
@@ -228,11 +228,11 @@ SHELL = {
 @pytest.mark.parametrize(("command", "text"), SHELL.values(), ids=SHELL.keys())
 def test_what_only_a_shell_could_do_is_refused(command, text):
     with pytest.raises(sk.ArgumentValueError, match=text):
-        parsed(f"pipe:{command}")
+        parse_command(f"pipe:{command}")
 
 
 def test_what_a_shell_would_do_in_quotes_is_part_of_an_argument():
-    command = parsed(r"pipe:curl -s 'http://me:5f3a@h/a.tar?x=1&y=$2' a\|b ';'")
+    command = parse_command(r"pipe:curl -s 'http://me:5f3a@h/a.tar?x=1&y=$2' a\|b ';'")
     assert command.arguments == ("curl", "-s", "http://me:5f3a@h/a.tar?x=1&y=$2", "a|b", ";")
     assert command.shown == "curl ... http://h/a.tar ..."
     assert "5f3a" not in repr(command)
