@@ -39,7 +39,7 @@ def folder_of(url: str) -> str:
 
 
 def joined(folder: Folder, path: str) -> str:
-    """Joins a relative path to a folder; URLs and absolute paths are returned unchanged.
+    """Joins a relative path to a folder; URLs and absolute paths are unchanged, and `~` is the home folder.
 
     Example:
         >>> joined(Path("/run"), "data/0.npz"), joined("s3://bucket/run", "data/0.npz")
@@ -49,6 +49,8 @@ def joined(folder: Folder, path: str) -> str:
     """
     if "://" in path:
         return path
+    if path.startswith("~/"):  # no shell has expanded it
+        path = str(Path(path).expanduser())
     if isinstance(folder, Path):
         return str(folder / path)
     return path if Path(path).is_absolute() else f"{folder}/{path}"
