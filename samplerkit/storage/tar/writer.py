@@ -180,11 +180,14 @@ class TarWriter(Writing):
             self._finish(self._shard)
 
     def close(self) -> None:
-        """Completes the current shard.
+        """Completes the current shard. One tar that received no sample is an empty one.
 
         Raises:
             DatasetError: this shard or an earlier one could not be written.
         """
+        if self._names == (self._pattern,) and not self.paths and self._shard is None:
+            self._check()
+            self._shard = self._begin()
         self.next_shard()
         number = len(self.paths)
         if self._overwrite and (self._names is None or number < len(self._names)):
