@@ -39,7 +39,7 @@ def folder_of(url: str) -> str:
 
 
 def join_path(folder: Folder, path: str) -> str:
-    """Joins a relative path to a folder; URLs and absolute paths are returned unchanged.
+    """Joins a relative path to a folder; URLs and absolute paths are unchanged, and `~` is the home folder.
 
     Example:
         >>> join_path(Path("/run"), "data/0.npz"), join_path("s3://bucket/run", "data/0.npz")
@@ -49,6 +49,8 @@ def join_path(folder: Folder, path: str) -> str:
     """
     if "://" in path:
         return path
+    if path.startswith("~/"):  # no shell has expanded it
+        path = str(Path(path).expanduser())
     if isinstance(folder, Path):
         return str(folder / path)
     return path if Path(path).is_absolute() else f"{folder}/{path}"

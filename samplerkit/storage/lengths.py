@@ -11,8 +11,8 @@ from typing import Any
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.order.arguments import integer
 from samplerkit.order.typing import Ids
-from samplerkit.storage.atomic import atomic
-from samplerkit.storage.remote.filesystem import MAX_BYTES
+from samplerkit.storage.remote.filesystem import MAX_BYTES, write_small
+from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.urls import is_remote, shown
 
@@ -57,13 +57,13 @@ def save_lengths(path: str | os.PathLike[str], names: Sequence[str], lengths: Id
 
     Raises:
         ArgumentValueError: the path is a URL.
+        DatasetError: the file cannot be written.
     """
     if is_remote(os.fspath(path)):
         hint = "save them to a local file, and upload that"
         raise ArgumentValueError("path", "must be local", shown(os.fspath(path)), hint=hint)
     text = lengths_text(dict(zip(names, lengths.tolist(), strict=True)))
-    with atomic(Path(path)) as file:
-        file.write(text.encode())
+    write_small(os.fspath(path), text.encode(), RemoteOptions())
 
 
 def _by_file(lengths: Mapping[Any, Any], paths: Sequence[str], names: Sequence[str]) -> list[Any]:

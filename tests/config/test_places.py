@@ -123,3 +123,15 @@ def test_paths_start_from_the_folder_of_the_config(tmp_path):
     config = sk.load_config(tmp_path / "run.yaml")
     assert config.sampler.edits == (sk.Edit(at=1, without=[4, 7]), sk.Edit(at=2, skip=3))
     assert sk.load_config(config.to_dict()) == config
+
+
+def test_a_tilde_is_the_home_folder_and_no_folder_of_this_name(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    np.save(tmp_path / "home" / "lengths.npy", np.arange(1, 11))
+    (tmp_path / "run.yaml").write_text(
+        "dataset: {kind: size, size: 10}\nsampler: {kind: random}\n"
+        "batches: {kind: tokens, max_tokens: 20, lengths: ~/lengths.npy}"
+    )
+    loader = sk.load_config(tmp_path / "run.yaml").make_loader(range(10), world=sk.World(1, 0))
+    assert sum(len(batch) for batch in loader) == 10

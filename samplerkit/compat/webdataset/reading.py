@@ -12,7 +12,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from samplerkit.compat.webdataset import stages
-from samplerkit.compat.webdataset.handlers import EmptyDatasetError, Handler, continues, of_shard
+from samplerkit.compat.webdataset.handlers import EmptyDatasetError, Handler, of_shard
 from samplerkit.errors import DatasetError
 from samplerkit.loading.world import detect_world
 from samplerkit.order.algebra import Shard
@@ -258,10 +258,11 @@ class SamplePipeline:
             return dataset.local_path(url) if is_whole else None
 
         try:
-            for flaw in dataset.skipped.places if self.handler is not None else ():
-                error = of_shard(flaw.error())
-                if not continues(self.handler, error):
-                    raise error
+            if self.handler is not None:
+                for flaw in dataset.skipped.places:
+                    error = of_shard(flaw.error())
+                    if not self.handler(error):
+                        raise error
             part = self.part(self.order(dataset, epoch, slot.world), slot, start)
             with closing(_read(dataset, part)) as samples:
                 for sample in samples:

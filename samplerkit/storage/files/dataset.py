@@ -127,6 +127,9 @@ class FileDataset(DatasetOfFiles):
         """Writes the number of samples of each file as JSON, for `lengths` of a later run.
 
         Files are named by their paths below their common folder, so the lengths stay valid if it is moved.
+
+        Raises:
+            DatasetError: the file cannot be written.
         """
         save_lengths(path, self._names, self.layout.sizes)
 

@@ -273,5 +273,5 @@ def write_small(path: str, data: bytes, options: RemoteOptions) -> None:
         with atomic(Path(path)) as file:
             file.write(data)
     except OSError as error:
-        hint = "make room, or say --out FOLDER"
+        hint = "make room, or give another path"
         raise DatasetError(path, f"cannot be written ({error.strerror})", hint=hint) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import tarfile
@@ -25,6 +26,7 @@ from samplerkit.storage.tar.index.finding import Cache, make_index
 DEFAULT_BYTES = 1 << 30
 """The default of `bytes_per_shard`."""
 
+_LOG = logging.getLogger("samplerkit")
 _NUMBER = re.compile(r"%0?[0-9]*d")
 
 
@@ -178,12 +180,21 @@ class TarWriter(Writing):
             self._finish(self._shard)
 
     def close(self) -> None:
-        """Completes the current shard.
+        """Completes the current shard. One tar that received no sample is an empty one.
 
         Raises:
             DatasetError: this shard or an earlier one could not be written.
         """
+        if self._names == (self._pattern,) and not self.paths and self._shard is None:
+            self._check()
+            self._shard = self._begin()
         self.next_shard()
+        number = len(self.paths)
+        if self._overwrite and (self._names is None or number < len(self._names)):
+            path = self._path(number)
+            if path.exists():  # a pattern such as train-*.tar would read its samples too
+                problem = "%s: exists already, after the %d shards that were written; delete it, unless %s"
+                _LOG.warning(problem, path, number, "another writer made it")
 
     def abort(self) -> None:
         """Deletes the current shard."""

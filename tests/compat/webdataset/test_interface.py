@@ -97,7 +97,7 @@ def test_a_handler_leaves_samples_out_and_says_how_many(tmp_path, caplog):
     assert asked == [KeyError]
 
 
-def test_a_handler_of_the_dataset_is_asked_about_flaws_of_archives(tmp_path):
+def test_a_handler_of_the_dataset_is_asked_about_flaws_of_archives(tmp_path, caplog):
     urls = write(tmp_path, 2, 8)
     path = tmp_path / "many-001.tar"
     path.write_bytes(path.read_bytes()[:3000])
@@ -106,6 +106,7 @@ def test_a_handler_of_the_dataset_is_asked_about_flaws_of_archives(tmp_path):
         list(numbers(urls, tmp_path))
     with pytest.raises(tarfile.ReadError, match=r"many-001\.tar"):
         list(numbers(urls, tmp_path, handler=wds.ignore_and_stop))
+    assert "ends the epoch early" not in caplog.text
     asked = []
     kept = list(numbers(urls, tmp_path, handler=lambda error: asked.append(error) or True))
     assert kept[:4] == [0, 1, 2, 3]

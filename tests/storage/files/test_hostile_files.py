@@ -95,3 +95,9 @@ def test_saving_lengths_keeps_to_the_mask_of_permissions_and_never_sets_it(tmp_p
         monkeypatch.undo()
         os.umask(before)
     assert (tmp_path / "lengths.json").stat().st_mode & 0o777 == 0o640
+
+
+def test_lengths_that_cannot_be_saved_are_an_error_with_the_path_that_was_given(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(sk.DatasetError, match=r"file/lengths\.json: cannot be written \(File exists\)"):
+        save_lengths(tmp_path / "file" / "lengths.json", ["a"], np.array([1]))

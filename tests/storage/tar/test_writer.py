@@ -45,6 +45,22 @@ def test_values_are_written_so_that_decode_gives_them_back(tmp_path):
     assert read == {**sample, "raw": b"\2"}
 
 
+def test_a_shard_left_from_a_longer_writing_is_warned_of(tmp_path, caplog):
+    samples = [{"__key__": str(number), "bin": b"x"} for number in range(9)]
+    packed(f"{tmp_path}/x-%d.tar", samples, samples_per_shard=2)
+    assert not caplog.messages
+    packed(f"{tmp_path}/x-%d.tar", samples, samples_per_shard=3, overwrite=True)
+    (message,) = caplog.messages
+    assert message.startswith(f"{tmp_path}/x-3.tar: exists already, after the 3 shards")
+
+
+def test_one_tar_without_samples_is_an_empty_tar(tmp_path):
+    assert packed(f"{tmp_path}/none.tar", []) == [f"{tmp_path}/none.tar"]
+    assert len(TarDataset(pack.pack_shard([], f"{tmp_path}/task.tar"))) == 0
+    assert read_by_webdataset([tmp_path / "none.tar"]) == []
+    assert packed(f"{tmp_path}/x-%d.tar", []) == []
+
+
 def test_a_shard_is_begun_before_it_would_exceed_its_bytes(tmp_path):
     samples = [{"__key__": str(number), "bin": bytes(1500)} for number in range(40)]
     samples += [{"__key__": "large", "bin": bytes(100_000)}, {"__key__": "last", "bin": b""}]
