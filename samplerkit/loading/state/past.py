@@ -134,7 +134,8 @@ class Past:
         require_fields(SECTION, saved, _CHECKS)
         stretches = tuple(EpochsRead(*one) for one in saved["stretches"])
         for one in stretches:
-            if one.epoch < 0 or one.epochs < 1 or one.begin < 0 or 0 <= one.end <= one.begin:
+            are_epochs = 0 <= one.epoch < one.epoch + one.epochs <= INT64_MAX
+            if not are_epochs or one.begin < 0 or 0 <= one.end <= one.begin:
                 raise StateError(SECTION, "holds a stretch that no run reads", list(one))
         return cls(stretches, saved["older"])
 
