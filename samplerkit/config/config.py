@@ -196,8 +196,8 @@ class Config:
             samplerkit.errors.ConfigError: sampler.weights: are more than the 1 samples of the dataset, got 2
         """
         sampler, source = self.sampler, self.dataset if dataset is None else dataset
-        constants = sampler.chain.constants(world)
         try:
+            constants = sampler.chain.constants(world)
             sampler.undealt_order(source, constants=constants)
             beginning_of(sampler, source)
         except SamplerkitError as error:
@@ -226,9 +226,9 @@ class Config:
     def _figures(self, source: Any, world: World | None, batch_size: int) -> list[Figure]:
         if self.min_quality is None:
             return []
-        # As in a loader: a chain that does not deal to ranks itself is dealt to those of the job.
-        job = world_of(self.sampler, world)
         try:
+            # As in a loader: a chain that does not deal to ranks itself is dealt to those of the job.
+            job = world_of(self.sampler, world)
             return self.min_quality.check(self.sampler, source, job, batch_size)
         except ConfigError:
             raise

@@ -208,7 +208,7 @@ class Inline(ArgumentMark):
         if not isinstance(value, str):
             raise PydanticCustomError("list_type", "Input should be a valid list or the path of a .npy file")
         path = join_path(info.context["folder"], value)
-        if self.is_mapped and not is_remote(path):
+        if self.is_mapped and path.endswith(".npy") and not is_remote(path):
             return Parsed(path, path)
         try:
             return Parsed(self._checked(array_at(path)), path)

@@ -8,7 +8,7 @@ import yaml
 
 import samplerkit as sk
 from samplerkit.config.registry import BATCHES
-from tests.config.answers import valid
+from tests.config.answers import refused, valid
 
 LENGTHS = [1 + number * 7 % 30 for number in range(60)]
 SIXTY = {"kind": "size", "size": 60}
@@ -81,6 +81,12 @@ def test_lengths_lie_beside_the_config_and_are_mapped_only_for_the_first_batch(t
     config.check_order()
     assert config.to_dict()["batches"]["lengths"] == str(tmp_path / "lengths.npy")
     assert config.make_loader(range(60), sk.World(1, 0)).plan[0].size > 1
+
+
+def test_a_file_of_lengths_with_another_ending_is_refused_when_the_config_is_read():
+    written = {"sampler": RANDOM, "batches": {"kind": "tokens", "max_tokens": 90, "lengths": "lengths.txt"}}
+    assert refused(sk.load_config, written).place == "batches.lengths"
+    assert not valid(written, sk.Config.json_schema())
 
 
 def test_pairs_come_from_a_file_or_from_python(tmp_path):

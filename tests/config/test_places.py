@@ -74,6 +74,14 @@ def test_what_shows_when_an_order_is_made_has_the_whole_path(wrap, place):
     assert str(at_load) == f"min_quality: cannot be computed ({caught})"
 
 
+def test_a_shard_that_the_job_does_not_have_is_refused_by_its_key():
+    config = {"dataset": TEN, "sampler": {"kind": "distributed", "shard_id": 1}}
+    caught = refused(sk.load_config(config).check_order)
+    assert caught.place == "sampler.shard_id"
+    at_load = refused(sk.load_config, {**config, "min_quality": 0.1})
+    assert str(at_load) == f"min_quality: cannot be computed ({caught})"
+
+
 def test_what_a_source_of_a_mixture_refuses_has_the_path_of_the_source():
     web = {"kind": "random", "child": {"kind": "subset", "indices": [3, 10]}}
     mixture = {"kind": "mixture", "sources": {"web": web, "code": None}, "weights": {"web": 1, "code": 1}}

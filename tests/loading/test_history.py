@@ -162,6 +162,7 @@ def test_what_cannot_be_answered_is_a_typed_error(read_loader, ask, error):
         {"stretches": [[5, 1, 0, 10]]},
         {"stretches": [[0, 1, 0, 5], [0, 1, 0, 5]]},
         {"stretches": [[0, 0, 0, 10]]},
+        {"stretches": [[2**62, 2**62, 0, -1]]},
         {"stretches": [[0, 1, 9, 9]]},
         {"stretches": [[0, 1, -1, 9]]},
         {"stretches": [[0, 1, 0]]},

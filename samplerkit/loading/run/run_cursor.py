@@ -87,8 +87,10 @@ class RunCursor(Cursor):
                 it was.
         """
         self.require_closed()
-        self.run, state = self.run.restored(saved, allow)
-        self.load(state.place, Past.of(state))
+        run, state = self.run.restored(saved, allow)
+        past = Past.of(state)  # it may refuse the state too
+        self.run = run
+        self.load(state.place, past)
         # An edit must not change what was read, wherever the run went or goes back to. Epochs that were read
         # beyond the place count as a whole.
         place = self.place()

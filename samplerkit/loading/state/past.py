@@ -134,7 +134,8 @@ class Past:
         require_fields(SECTION, saved, _CHECKS)
         stretches = tuple(EpochsRead(*part) for part in saved["stretches"])
         for part in stretches:
-            if part.epoch < 0 or part.epochs < 1 or part.begin < 0 or 0 <= part.end <= part.begin:
+            are_epochs = 0 <= part.epoch < part.epoch + part.epochs <= INT64_MAX
+            if not are_epochs or part.begin < 0 or 0 <= part.end <= part.begin:
                 raise StateError(SECTION, "holds a stretch that no run reads", list(part))
         return cls(stretches, saved["older"])
 
