@@ -84,11 +84,13 @@ def test_the_wire_format_is_read_as_protobuf_reads_it(name):
 NO_EXAMPLES = {
     "field 2 of an Example": field(1, b"") + field(2, b""),
     "longer than its message": field(1, field(1, b"\x0a\x20abc")),
-    "does not end": field(1, field(1, field(2, field(3, field(1, b"\x80"))))),
+    "a number that does not end": b"\x80",
+    "number that does not end": b"\x80" * 11 + b"\1",
     "an integer that does not end": field(1, field(1, field(2, field(3, field(1, b"\x05\x80"))))),
     "a field of kind 3": b"\x0b",
     "too large": field(1, field(1, field(2, field(3, field(1, b"\x80" * 11 + b"\1"))))),
-    "holds something else": field(1, field(1, field(2, field(2, b"\x08\1")))),
+    "floats that holds something else": field(1, field(1, field(2, field(2, b"\x08\1")))),
+    "integers that holds something else": field(1, field(1, field(2, field(3, b"\x0d\1\0\0\0")))),
 }
 
 
