@@ -170,7 +170,7 @@ def test_an_index_that_lies_is_an_error_that_says_how(tmp_path, problem):
 def test_a_shard_whose_samples_are_elsewhere_is_an_error(tmp_path):
     whole = (FOLDER / "plain" / "shard.00000.mds").read_bytes()
     for data in (whole[:4] + bytes(4) + whole[8:], whole + b"x"):
-        copied(tmp_path, lambda shards, size=len(data): shards[0].update(raw_data={**RAW, "bytes": size}))
+        copied(tmp_path, lambda shards, data=data: shards[0].update(raw_data={**RAW, "bytes": len(data)}))
         (tmp_path / "shard.00000.mds").write_bytes(data)
         assert_refused(sk.MdsDataset(tmp_path), "its samples are not where it says", 0)
 
