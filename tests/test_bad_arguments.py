@@ -24,6 +24,22 @@ def test_a_wrong_argument_is_an_error_of_the_documented_class_that_names_it(call
     assert len(str(caught.value)) < 300
 
 
+LIMITS = json.loads(WRONG.with_name("limits.json").read_text(encoding="utf-8"))
+"""The least and the largest number that an argument `n` of a call may be; null for no limit."""
+
+
+@pytest.mark.parametrize("call", LIMITS)
+def test_the_least_and_the_largest_number_are_taken_and_none_beyond(call):
+    least, most = LIMITS[call]
+    assert evaluated(f"(lambda n: {call})({least})") is not None
+    with pytest.raises(sk.SamplerkitError):
+        evaluated(f"(lambda n: {call})({least - 1})")
+    if most is not None:
+        assert evaluated(f"(lambda n: {call})({most})") is not None
+        with pytest.raises(sk.SamplerkitError):
+            evaluated(f"(lambda n: {call})({most + 1})")
+
+
 REQUIRED = {
     "DeviceLoader": ([range(3)], {}),
     "FileDataset": (["a.npz"], {"reader": "npz"}),

@@ -254,6 +254,8 @@ def distinct(labels: Ids) -> tuple[Ids, Ids]:
     Example:
         >>> distinct(np.array([7, 4, 7]))
         (array([4, 7]), array([1, 0, 1]))
+        >>> distinct(np.array([7, 7]))
+        (array([7]), array([0, 0]))
     """
     low, high = int(labels.min()), int(labels.max())
     if low == high:

@@ -67,8 +67,6 @@ def _expanded(pattern: str) -> Iterator[str]:
         yield pattern
         return
     parts, end = _in_braces(pattern, start)
-    if not pattern[start + 1 : end].strip():
-        raise ArgumentValueError("urls", "has empty braces", pattern, hint="as in train-{000..127}.tar")
     for middle in _alternatives(parts, pattern):
         for rest in _expanded(pattern[end + 1 :]):
             yield f"{pattern[:start]}{middle}{rest}"

@@ -147,7 +147,7 @@ def _run(folder: Path, tests: Sequence[str], among: str, told: Path, temporary: 
     # Looking for plugins takes a second; what is imported already was not rewritten, and need not be.
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "_hypothesis_pytestplugin", "--no-header"]
-    options += ["-o", "addopts=", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    options += ["-o", "addopts=", "--doctest-modules", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
     marks = ["-m", "not campaign and not statistics and not trainers"]
     options += [*marks, "--import-mode=importlib", "--rootdir", str(folder)]
     files = dict.fromkeys(test.partition("::")[0] for test in tests)

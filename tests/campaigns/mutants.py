@@ -37,7 +37,8 @@ from tests.campaigns.mutations import Mutation, mutations
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "samplerkit"
 ROOMS = ("order", "samplers", "batches", "loading", "storage", "config")
-TESTS = [*(f"tests/{room}" for room in ROOMS), "tests/test_bad_arguments.py", "tests/testing"]
+BESIDE = ["tests/test_bad_arguments.py", "tests/testing"]
+TESTS = [f"{of}/{room}" for of in ("tests", "samplerkit") for room in ROOMS] + BESIDE
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.json")
 LIMITS = (1.0, 8.0)
 """How long the tests that are tried first took when they were recorded, and those after them."""
@@ -155,7 +156,8 @@ def try_mutant(mutation: Mutation, tests: dict[str, float], clean: Path, *, whol
         replace(target, mutation.applied(target.read_bytes()))
         stages = [(chosen, CHOSEN_SECONDS) for chosen in stages_of(tests)]
         if whole:
-            stages.append(([f"tests/{mutation.file.partition('/')[0]}", *TESTS[-2:]], WHOLE_SECONDS))
+            room = mutation.file.partition("/")[0]
+            stages.append(([f"tests/{room}", f"samplerkit/{room}", *BESIDE], WHOLE_SECONDS))
         for stage, (chosen, seconds) in enumerate(stages):
             by = _noticed(folder, clean, chosen, seconds)
             if by and not (by == "time" and seconds == WHOLE_SECONDS):

@@ -18,6 +18,8 @@ from torch.utils.data import ConcatDataset
 import samplerkit as sk
 from samplerkit.loading.state.identity import describe_chain, seeds_of
 from samplerkit.samplers.base import from_plain, plain
+from samplerkit.samplers.chain import RunConstants
+from samplerkit.samplers.mixing.sources import EpochOrders
 
 CORPUS = sk.Layout.tree(
     {
@@ -32,6 +34,15 @@ NAMES = ("web", "code", "books")
 def of(names: tuple[str, ...], samplers: Any = None, **arguments: Any) -> sk.MixtureSampler:
     """A mixture of the parts with these names; those without a sampler are read whole."""
     return sk.MixtureSampler({**dict.fromkeys(names), **(samplers or {})}, **arguments)
+
+
+def test_orders_of_a_source_are_equal_where_they_are_made_of_the_same():
+    sampler, one, two = sk.RandomSampler(seed=1), RunConstants(lanes=1), RunConstants(lanes=2)
+    orders = EpochOrders(sampler, 40, one)
+    assert orders == EpochOrders(sk.RandomSampler(seed=1), 40, one)
+    for other in (EpochOrders(sampler, 40, two), EpochOrders(sampler, 40, one, step=2), None):
+        assert orders != other
+    assert orders != EpochOrders(sk.RandomSampler(seed=2), 40, one)
 
 
 def test_a_source_without_a_sampler_has_a_seed_by_its_name_and_place():

@@ -95,9 +95,7 @@ def _shard(path: str, storage: RemoteStorage) -> FileCatalogue:
     shards = Shards((path,), (shown(path),), storage, options)
     index = shards.lookup_index(0)
     if index is None:
-        index, copy = shards.open_shard(0, refuses_stale=False)
-        if copy is not None:
-            copy.close()
+        index, _ = shards.open_shard(0, refuses_stale=False)  # the copy may be evicted when this returns
     return FileCatalogue.of_file("tar", path, stored.size, stored.version, [index.num_samples])
 
 

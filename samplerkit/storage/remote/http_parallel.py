@@ -183,7 +183,6 @@ class _Exchange:
         self._answers = answers
         self._timeout = timeout
         self.is_free, self.is_unusual = True, False
-        self._received = 0
         # Reused for all requests: allocating memory for each would cost as much as receiving the data.
         self._buffer = memoryview(bytearray())
 

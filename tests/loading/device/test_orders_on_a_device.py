@@ -14,7 +14,7 @@ import samplerkit as sk
 from samplerkit.loading.device import order as device_order
 from samplerkit.order.keys import Key
 from samplerkit.order.permutation import NARROW_LIMIT, TABLE_LIMIT
-from samplerkit.order.sequences import Permuted
+from samplerkit.order.sequences import Permuted, Range
 from tests.testing.strategies import chains
 
 BORDERS = [TABLE_LIMIT, 2**16, 2**29, 2**30, NARROW_LIMIT, 2**32, 2**40]
@@ -59,6 +59,10 @@ def test_an_order_of_any_chain_is_that_of_numpy_or_is_refused(case):
         there = sk.order_on(order, "cpu")
         event("on the device")
         assert np.array_equal(there[:].numpy(), order[:])
+
+
+def test_rows_that_follow_one_another_begin_where_they_do():
+    assert sk.order_on(Range(3, 4), "cpu")[:].tolist() == [3, 4, 5, 6]
 
 
 def test_a_device_whose_integers_behave_otherwise_is_an_error(monkeypatch):

@@ -106,6 +106,10 @@ def test_a_folder_is_moved_with_its_catalogue(kind, tmp_path):
     expected = told(kind.open(f"{tmp_path}/before/all.skcat"))
     shutil.move(tmp_path / "before", tmp_path / "after")
     assert told(kind.open(tmp_path / "after" / "all.skcat")) == expected
+    with served(tmp_path / "after") as web:
+        refused = pytest.raises(DatasetError, match="was made of files on a disk, and is remote itself")
+        with refused, kind.open(f"{web.url}/all.skcat") as dataset:
+            len(dataset)
 
 
 def test_row_filters_read_the_footers_that_the_catalogue_tells(tmp_path):

@@ -52,6 +52,10 @@ def test_files_read_one_after_another_are_read_ahead_without_being_told(paths):
         time.sleep(0.05)
         assert len(reader.read) == 6
         assert reader.read[:3] == ["001.npz", "002.npz", "003.npz"]
+    with FileDataset(paths, reader, SIZES, max_files=2) as dataset:  # a full cache makes room
+        for file in range(4):
+            dataset.__getitems__([10 * file])
+        wait_until(lambda: reader.read[-1] == "004.npz")
 
 
 def test_an_error_ahead_is_raised_where_the_file_is_needed_and_tried_again_then(paths):

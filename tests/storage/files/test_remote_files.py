@@ -12,6 +12,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.storage.files.dataset import FileDataset
+from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.remote.options import RemoteOptions
 from tests.own_seconds import OwnSeconds
 from tests.storage.files.folders import plain, samples_of, write_npz
@@ -21,6 +22,13 @@ from tests.storage.remote.server import served
 SIZES = [6] * 16
 NAMES = [f"{number:03}.npz" for number in range(16)]
 SECRET = "?X-Signature=5ec4e7"  # noqa: S105  # no secret of anyone's
+
+
+def test_a_file_that_is_not_remote_has_no_cache_and_a_remote_one_a_size():
+    assert FileDataset("a.npz", "npz", remote={"max_cache_bytes": 5}).max_cache_bytes is None
+    assert FileDataset("http://host/a.npz", "npz", remote={"max_cache_bytes": 5}).max_cache_bytes == 5
+    with pytest.raises(sk.DatasetError, match=r"http://host/a\.npz: has no known size"):
+        Stored.of("http://host/a.npz")
 
 
 def urls_of(web, query=""):

@@ -103,6 +103,22 @@ def test_nothing_in_hdf5_leads_to_another_file(tmp_path):
     assert_refused(sk.Hdf5Dataset(tmp_path / "a.h5", ["z"]), "holds no array 'z'")
 
 
+def test_arrays_that_make_no_rows_together_are_refused_by_name(tmp_path):
+    zarr = pytest.importorskip("zarr", reason=f"zarr {WHY.format('zarr')}")
+    group = zarr.open_group(tmp_path / "a.zarr", mode="w")
+    assert_refused(sk.ZarrDataset(tmp_path / "a.zarr"), "holds no arrays")
+    for name, shape in (("x", (4,)), ("y", (5,)), ("z", ())):
+        group.create_array(name, shape=shape, dtype="i4")
+    group.create_group("w")
+    for names, problem in (
+        (["x", "y"], "arrays of different lengths, got {'x': 4, 'y': 5}"),
+        (["x", "z"], "array 'z' has no rows"),
+        (["v"], r"holds no array 'v', but, got \['x', 'y', 'z'\]"),
+        (["w"], "holds no array 'w', but"),
+    ):
+        assert_refused(sk.ZarrDataset(tmp_path / "a.zarr", names), problem)
+
+
 @pytest.mark.parametrize(("version", "sharded"), [(2, False), (3, False), (3, True)])
 def test_zarr_is_read_as_zarr_reads_it(tmp_path, version, sharded):
     zarr = pytest.importorskip("zarr", reason=f"zarr {WHY.format('zarr')}")

@@ -10,6 +10,7 @@ import pytest
 
 import samplerkit as sk
 from tests.storage.formats.damage import UncheckedContract, plain
+from tests.storage.refusing import assert_refused
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: no Arrow here")
 
@@ -67,6 +68,22 @@ def test_a_folder_of_hugging_face_is_read_without_its_package():
     assert read == [{"id": id, "text": f"text {id}", "tokens": [id] * (id % 5)} for id in range(250)]
     with pytest.raises(sk.DatasetError, match=r"does not say in state\.json"):
         sk.ArrowDataset(FOLDER.parent)
+
+
+MAGIC, CONTINUES = b"ARROW1", b"\xff" * 4 + bytes(4)
+WRONG_ENDS = {
+    "other messages than one schema": lambda data: data.removesuffix(CONTINUES) + data,
+    "more data after its end": lambda data: data + b"x",
+    "ends without the mark of its end": lambda data: data.removesuffix(CONTINUES),
+    "ends without the mark": lambda data: MAGIC + bytes(2) + data,
+}
+
+
+@pytest.mark.parametrize("problem", WRONG_ENDS)
+def test_a_stream_that_does_not_end_as_it_began_is_an_error(tmp_path, problem):
+    path = Path(write(tmp_path)[0])
+    path.write_bytes(WRONG_ENDS[problem](path.read_bytes()))
+    assert_refused(sk.ArrowDataset(path), problem)
 
 
 def test_feather_of_version_1_is_named_for_what_it_is(tmp_path):

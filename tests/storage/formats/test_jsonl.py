@@ -200,6 +200,9 @@ def test_an_index_is_made_once_takes_nine_bytes_a_line_and_is_made_again_for_ano
         with made(path) as dataset:
             kinds.append((len(dataset), dataset.fingerprint))
     assert (len(looks), kinds[0]) == (1, kinds[1])
+    (tmp_path / "link.jsonl").symlink_to(path)
+    with made(tmp_path / "link.jsonl") as dataset:
+        assert (len(dataset), len(looks)) == (1000, 1)
     (kept,) = Path(os.environ["XDG_CACHE_HOME"]).rglob("*.skidx")
     assert kept.stat().st_size < 9 * 1000 + 700
     made(path).save_indexes()

@@ -49,11 +49,12 @@ def test_columns_and_a_function_of_a_row_are_taken(tmp_path):
 
 WITHOUT_NUMBERS = "create table other (k text primary key) without rowid"
 REFUSED = {
-    "holds no table 'none', but only, got \\['samples', 'other'\\]": ("none", {}),
+    "holds no table 'none', but only, got \\['samples', 'other', 'all'\\]": ("none", {}),
     "sample 0: cannot be decoded": ("samples", {"decode": lambda row: row["none"]}),
     "table 'samples' holds no column 'txt', but only": ("samples", {"columns": ["txt"]}),
     "holds a table without numbers of rows": ("other", {}),
     "holds no table 'view'": ("view", {}),
+    "columns have all names of the numbers of rows": ("all", {}),
 }
 
 
@@ -63,6 +64,7 @@ def test_what_cannot_be_read_is_named(tmp_path, message):
     with closing(sqlite3.connect(tmp_path / "a.db")) as database:
         database.execute(WITHOUT_NUMBERS)
         database.execute("create view view as select * from samples")
+        database.execute("create table 'all' (rowid, oid, _rowid_)")
     table, options = REFUSED[message]
     assert_refused(sk.SqliteDataset(tmp_path / "a.db", table, **options), message, 0)
 

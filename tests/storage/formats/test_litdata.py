@@ -93,6 +93,8 @@ LIES = {
     "its chunks are encrypted": ({"encryption": {"level": "sample"}}, {}),
     "written for ParquetLoader, which is not read": ({"item_loader": "ParquetLoader"}, {}),
     "compression 'lz4', which is not known": ({"compression": "lz4"}, {}),
+    "compression of a 'file', which is not known": ({"compression": "zstd", "compression_level": "file"}, {}),
+    "tokens in 13 formats": ({"item_loader": "TokensLoader"}, {}),
     "samples of 13 values, and 1 ways to write them": ({"data_format": ["int"]}, {}),
     "samples with a builtins.set, which is not read": (
         {"data_spec": '[1, {"type": "builtins.set", "context": null, "children_spec": []}]'},
@@ -133,3 +135,17 @@ def test_frames_that_are_not_where_a_chunk_says_are_an_error(tmp_path, lie):
     chunk.write_bytes(raw)
     with pytest.raises(sk.DatasetError, match="its frames are not where it says"):
         sk.LitDataset(tmp_path)[7]
+
+
+def test_a_chunk_of_frames_begins_and_ends_as_its_index_says(tmp_path):
+    shutil.copytree(FOLDER / "batch", tmp_path, dirs_exist_ok=True)
+    chunk, index = tmp_path / "chunk-0-1.bin", tmp_path / "index.json"
+    whole = chunk.read_bytes()
+    for at in (0, 8, 10, 12):  # the mark, the version, the flags, the number of samples
+        chunk.write_bytes(whole[:at] + b"\x09" + whole[at + 1 :])
+        assert_refused(sk.LitDataset(tmp_path), "does not begin with frames of 7 samples", 7)
+    chunk.write_bytes(whole + b"x")
+    said = json.loads(index.read_text())
+    said["chunks"][1]["chunk_bytes"] += 1
+    index.write_text(json.dumps(said))
+    assert_refused(sk.LitDataset(tmp_path), "its frames do not hold all samples", 7)

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.storage.formats.values import decoder
+from samplerkit.storage.formats.values import decoder, sample_maker, value_decoder
 from samplerkit.testing import DatasetContract
 from samplerkit.testing.contract import same
 from tests.storage.formats.mds_shards import COMPRESSIONS, image_of, row_of
+from tests.storage.refusing import assert_refused
 
 FOLDER = Path(__file__).parents[2] / "data" / "formats" / "mds"
 """Written by mosaicml-streaming 0.13.0: `python -m tests.storage.formats.write_samples mds`."""
@@ -73,10 +74,22 @@ def test_images_are_images():
                 ]
 
 
-def test_an_image_that_says_it_is_larger_than_its_bytes_takes_no_memory():
-    size = np.array([40_000, 40_000, 3], "<u4").tobytes()
-    with pytest.raises(ValueError, match="an image of 40000 by 40000 in 18 bytes"):
-        decoder("pil")(size + b"RGB" + bytes(3))
+LARGE = np.array([40_000, 40_000, 3], "<u4").tobytes()
+TWICE = {"type": "builtins.dict", "context": '["a", "a"]', "children_spec": [{"type": None}] * 2}
+WRONG_VALUES = {
+    "an image of 40000 by 40000 in 18 bytes": lambda: decoder("pil")(LARGE + b"RGB" + bytes(3)),
+    "arrays of 'float128' are not known": lambda: decoder("ndarray:float128"),
+    "encoding 'int32:7' is not known": lambda: decoder("int32:7"),
+    "neither true nor false": lambda: value_decoder("bool")(b"\2"),
+    "version 2, and only 1 is known": lambda: sample_maker([2, TWICE], [int] * 2),
+    "a dict with one name for two values": lambda: sample_maker([1, TWICE], [int] * 2),
+}
+
+
+@pytest.mark.parametrize("problem", WRONG_VALUES)
+def test_a_value_that_cannot_be_read_takes_no_memory_and_says_why(problem):
+    with pytest.raises(ValueError, match=problem):
+        WRONG_VALUES[problem]()
 
 
 @pytest.mark.parametrize("kind", "uif")
@@ -105,16 +118,19 @@ def test_a_shard_that_was_unpacked_serves_as_the_packed_one_does(tmp_path):
         assert [sample["id"] for sample in dataset.__getitems__(range(20))] == list(range(-5, 15))
 
 
-@pytest.mark.parametrize("changed", [lambda data: data[:-4], lambda data: data + b"x"])
-def test_a_packed_shard_that_ends_elsewhere_than_its_compression_is_damaged(tmp_path, changed):
+@pytest.mark.parametrize(
+    ("changed", "more"), [(lambda data: data[:-4], 0), (lambda data: data + b"x", 0), (bytes, 1)]
+)
+def test_a_packed_shard_that_ends_elsewhere_than_its_compression_is_damaged(tmp_path, changed, more):
     shutil.copytree(FOLDER / "gz", tmp_path / "gz")
     index = json.loads((tmp_path / "gz" / "index.json").read_text())
     for shard in index["shards"]:
         packed = tmp_path / "gz" / shard["zip_data"]["basename"]
         packed.write_bytes(changed(packed.read_bytes()))
         shard["zip_data"] |= {"bytes": packed.stat().st_size, "hashes": {}}
+        shard["raw_data"]["bytes"] += more
     (tmp_path / "gz" / "index.json").write_text(json.dumps(index))
-    problem = "does not end where its compression does"
+    problem = "it has 1821 bytes" if more else "does not end where its compression does"
     with sk.MdsDataset(tmp_path / "gz", ["id"]) as dataset, pytest.raises(sk.DatasetError, match=problem):
         dataset[0]
 
@@ -131,6 +147,12 @@ LIES = {
     "KeyError: 'hashes'": {"raw_data": {"basename": "shard.00000.mds", "bytes": 7}},
     "needs xxhash|does not fit its xxh64": {"raw_data": {**RAW, "bytes": 1822, "hashes": {"xxh64": "00"}}},
     "a compression without a compressed file": {"compression": "zstd"},
+    "columns of which some lack": {"column_sizes": []},
+    "or have one name": {"column_names": ["id"] * 13},
+    "-1 samples": {"samples": -1},
+    "True samples": {"samples": True},
+    "of -1 bytes": {"raw_data": {**RAW, "bytes": -1}},
+    "a digest that is not known, got 'none'": {"raw_data": {**RAW, "bytes": 1822, "hashes": {"none": "00"}}},
 }
 
 
@@ -143,6 +165,14 @@ def test_an_index_that_lies_is_an_error_that_says_how(tmp_path, problem):
     copied(tmp_path, change)
     with sk.MdsDataset(tmp_path) as dataset, pytest.raises(sk.DatasetError, match=problem):
         dataset[0]
+
+
+def test_a_shard_whose_samples_are_elsewhere_is_an_error(tmp_path):
+    whole = (FOLDER / "plain" / "shard.00000.mds").read_bytes()
+    for data in (whole[:4] + bytes(4) + whole[8:], whole + b"x"):
+        copied(tmp_path, lambda shards, data=data: shards[0].update(raw_data={**RAW, "bytes": len(data)}))
+        (tmp_path / "shard.00000.mds").write_bytes(data)
+        assert_refused(sk.MdsDataset(tmp_path), "its samples are not where it says", 0)
 
 
 def test_an_index_that_is_not_there_or_no_index_is_an_error(tmp_path):

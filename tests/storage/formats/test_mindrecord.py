@@ -50,6 +50,8 @@ def test_columns_and_a_function_of_a_row_are_taken():
         len(sk.MindRecordDataset([FOLDER / "every"], ["x"]))
 
 
+LAST = '"offset": 0}], "shard_id": 1, "start_row_id": 0}],'
+"""The end of the page of numbers and texts."""
 LIES = {
     "of type 'int8', which is not known": ('"int32"', '"int8"'),
     "pages without the numbers": ('"page_id": 1', '"page_id": 7'),
@@ -58,6 +60,10 @@ LIES = {
     "99999999999 parts in": ('"end_row_id": 14', '"end_row_id": 99999999999'),
     "KeyError": ('"schema": [', '"schemas": ['),
     "bytes and arrays in columns": ('"blob_fields": ["data"]', '"blob_fields": []'),
+    "2 schemas": ('"schema": [', '"schema": [0, '),
+    "row group 0 is where it cannot be": (LAST, LAST.replace('0}], "s', '-1}], "s')),
+    "group 0 is where it cannot be": (LAST, LAST.replace("}]", '}, {"id": 0, "offset": 9}]', 1)),
+    "row groups .1. lack their bytes and arrays": (LAST, LAST.replace("}]", '}, {"id": 1, "offset": 9}]', 1)),
 }
 
 

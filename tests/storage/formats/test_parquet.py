@@ -104,6 +104,11 @@ def test_a_null_is_none_in_a_sample_and_refused_in_an_array_of_numbers(tmp_path)
             dataset.__getitems__([3, 4])
 
 
+def test_a_file_without_columns_is_refused(tmp_path):
+    pq.write_table(pa.table({}), tmp_path / "none.parquet")
+    assert_refused(sk.ParquetDataset(tmp_path / "none.parquet", progress=False), "has no columns")
+
+
 def test_rows_that_follow_one_another_are_a_record_batch_without_a_copy(tmp_path):
     with sk.ParquetDataset(write(tmp_path), batches="arrow", progress=False) as dataset:
         whole, part = dataset.__getitems__(range(5, 12)), dataset.__getitems__([7, 8, 9])

@@ -12,6 +12,7 @@ from samplerkit.storage.remote.http import Http, SignedUrls
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.retries import Counts
 from samplerkit.storage.remote.storage import Span
+from tests.storage.remote import faults
 from tests.storage.remote.conftest import WAYS
 from tests.storage.remote.contents import content
 from tests.storage.remote.server import MODIFIED, Resource, served
@@ -35,6 +36,16 @@ def test_a_store_that_hides_its_tag_is_noticed(server, storage, way):
     server.resources["/shards/0.bin"] = Resource(b"a" * SIZE)
     with pytest.raises(DatasetError, match=r"without the (ETag|tag) that was given before"):
         reader.read([Span(url, 5, 7)])
+
+
+def test_no_client_makes_attempts_of_its_own(server, storage, way):
+    url = put(server, 0, b"a" * SIZE)
+    for method in ("HEAD", "GET", "VERSION"):
+        server.always[method, "/shards/0.bin"] = faults.status(503)
+    reader = storage(storage_options={"anon": True, "endpoint_url": server.url, **way}, attempts=2)
+    with pytest.raises(DatasetError, match="tried 2 times"):
+        reader.version(url)
+    assert len(server.requests) == 2
 
 
 def test_the_signature_does_not_follow_a_redirect_to_another_host(server, storage):

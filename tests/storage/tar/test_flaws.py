@@ -134,6 +134,10 @@ NO_ARCHIVES = {
         lambda data: data[: 8 * BLOCK + 100],
         "truncated at byte 4096: the archive ends after 4196",
     ),
+    "no end mark, nor padding": (
+        lambda data: data[: 7 * BLOCK + 2],
+        "truncated at byte 4096: the archive ends after 3586",
+    ),
     "bzip2": (bz2.compress, "is compressed by bzip2, which is not supported; unpack it"),
     "xz": (lzma.compress, "is compressed by xz, which is not supported; unpack it"),
     "zstandard": (
@@ -153,6 +157,7 @@ def test_what_is_no_whole_archive_is_an_error(tmp_path, change, text):
 
 
 def test_a_sparse_file_is_an_error(tmp_path):
+    (tmp_path / "a.bin").write_bytes(b"first")
     with (tmp_path / "m.bin").open("wb") as file:
         file.seek(1 << 20)
         file.write(b"end")
@@ -160,9 +165,9 @@ def test_a_sparse_file_is_an_error(tmp_path):
         pytest.skip("the file system of the temporary folder keeps no sparse files")
     for kind in ("gnu", "pax"):
         options = ["-C", str(tmp_path), f"--format={kind}", "--sparse", "-cf", f"{tmp_path}/{kind}.tar"]
-        command = ["tar", *options, "m.bin"]
+        command = ["tar", *options, "a.bin", "m.bin"]
         subprocess.run(command, check=True)
-        assert_refused(TarDataset(tmp_path / f"{kind}.tar"), "unsupported member at byte 0")
+        assert_refused(TarDataset(tmp_path / f"{kind}.tar"), "unsupported member at byte (1024|2048):")
 
 
 def test_every_flip_in_a_gzip_archive_is_found_or_changes_nothing(tmp_path):

@@ -12,6 +12,7 @@ import torch.utils.data
 
 import samplerkit as sk
 from samplerkit.storage.opening import AbsentError
+from tests.numbers import Made
 from tests.storage.remote.server import served
 from tests.storage.tar.remote_shards import EACH, LENGTHS, NUMBERS, PATTERN, SHARDS
 from tests.storage.tar.shards import write
@@ -108,14 +109,17 @@ def test_the_good_samples_are_read_once_and_the_steps_stay(place, folder, tmp_pa
 
 
 def test_a_batch_of_which_nothing_is_there_has_a_pad_that_stands_in(place, folder, tmp_path):
-    dataset = made(place, tmp_path)
+    dataset = made(place, tmp_path).map(lambda sample: sample | {"draw": sk.draw_rng().random()})
     damage(folder)
     loader = sk.Loader(dataset, sk.SequentialSampler(), batch_size=EACH // 2, collate_fn=list)
+    draws = Made(len(NUMBERS), lambda _: sk.draw_rng().random())
+    first_draws = [draw for draw, *_ in sk.Loader(draws, sk.SequentialSampler(), batch_size=EACH // 2)]
     with loader:
         batches = []
         for batch in loader:
             batches.append([sample["__key__"] for sample in batch])
             step = loader.step - 1
+            assert batch[0]["draw"] == first_draws[step]  # whatever sample is there
             is_stand_in = len(batch) < EACH // 2
             assert loader.pads(step).tolist() == [is_stand_in] * len(batch)
             assert [f"{id:05}" for id in loader.ids(step).tolist()] == batches[-1]

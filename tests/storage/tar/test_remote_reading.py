@@ -92,8 +92,12 @@ def test_local_and_remote_shards_may_be_mixed(tmp_path, server, local, index):
     places = [str(tmp_path / "here"), server.url] * (SHARDS // 2)
     urls = [f"{place}/train-{number:02}.tar" for number, place in enumerate(places)]
     for fetch in ("shards", "ranges"):
-        with sk.TarDataset(urls, cache=tmp_path / fetch, fetch=fetch, progress=False) as dataset:
+        told = {"cache": tmp_path / fetch, "remote": {"max_cache_bytes": 1 << 30}, "progress": False}
+        with sk.TarDataset(urls, fetch=fetch, **told) as dataset:
             assert without_place(dataset) == without_place(local)
+            assert (dataset.is_remote, dataset.max_cache_bytes) == (True, 1 << 30)
+        with sk.TarDataset(urls[::2], **told) as dataset:
+            assert (dataset.is_remote, dataset.max_cache_bytes) == (False, None)
 
 
 def test_urls_that_differ_in_their_queries_only_are_refused(server, tmp_path):

@@ -68,6 +68,17 @@ def test_a_long_name_in_two_fields_of_a_header_is_one():
     assert parse(tarfile.TarInfo(name).tobuf(tarfile.USTAR_FORMAT)).name == name.encode()
 
 
+def test_a_size_may_be_written_in_all_twelve_digits(tmp_path):
+    path = tmp_path / "small.tar"
+    by_tarfile([(f"{number}.txt", bytes(900)) for number in range(99)], path, tarfile.USTAR_FORMAT)
+    data = bytearray(path.read_bytes())
+    for at in range(0, 99 * 1536, 1536):
+        data[at + 124 : at + 136], data[at + 148 : at + 156] = b"%012o" % 900, b" " * 8
+        data[at + 148 : at + 156] = b"%06o\0 " % sum(data[at : at + BLOCK])
+    path.write_bytes(data)
+    assert number_of_members(path) == 99
+
+
 def test_a_header_has_to_say_the_size_of_a_file_below_8_gib():
     """Above, it may stand in another header before it, as pax writes it."""
     block = tarfile.TarInfo("a.bin").tobuf()

@@ -208,7 +208,7 @@ def test_epochs_that_are_no_integers_are_refused(tmp_path, epochs):
         sk.TokenDataset(tmp_path / "a.npy", 4).__getitems__([0, 1], epochs)
 
 
-@pytest.mark.parametrize(("token", "place"), [(50, 37), (-1, 0), (9000, 111)])
+@pytest.mark.parametrize(("token", "place"), [(50, 37), (-1, 0), (9000, 111), (50, 101)])
 def test_a_token_beyond_the_vocabulary_is_an_error_that_names_its_byte(tmp_path, token, place):
     tokens = np.arange(120, dtype=np.int16) % 50
     tokens[place] = token
@@ -267,6 +267,7 @@ def test_a_writer_leaves_both_files_or_none(tmp_path):
     with pytest.raises(RuntimeError, match="on purpose"), sk.TokenWriter(tmp_path / "a") as writer:
         writer.write([1, 2, 3])
         raise RuntimeError("on purpose")
+    writer.close()  # what it wrote stays away
     assert list(tmp_path.iterdir()) == []
     told, prefix = [], tmp_path / "new" / "folder" / "a"
     with sk.TokenWriter(prefix, total=2, progress=lambda *done: told.append(done)) as writer:
