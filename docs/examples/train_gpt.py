@@ -42,7 +42,7 @@ SAVE_EVERY = 20
 END = 256
 """The token behind a document; the others are its bytes."""
 
-MOST_BYTES = 2_000_000
+MAX_BYTES = 2_000_000
 """Of a corpus."""
 
 
@@ -62,10 +62,10 @@ def write_corpora(folder: Path) -> None:
         written = 0
         with sk.TokenWriter(folder / name, "uint16") as writer:
             for document in documents:
-                data = document.encode()[: MOST_BYTES - written]
+                data = document.encode()[: MAX_BYTES - written]
                 writer.write([*data, END])
                 written += len(data)
-                if written >= MOST_BYTES:
+                if written >= MAX_BYTES:
                     break
 
 

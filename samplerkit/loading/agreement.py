@@ -44,7 +44,7 @@ _UNLISTED_SECONDS = 1.0
 _LISTED = "waiting"
 """The key of the list of waiting groups. No two of them disagree: the later one was refused."""
 
-MOST_NAMED = 64
+MAX_NAMED = 64
 """Ranks or shards that an error names."""
 
 JOINED = (1 << 32) - 1
@@ -347,7 +347,7 @@ def unread_shards(members: Mapping[int, World]) -> str:
         ranks = {rank: world.shard_id for rank, world in members.items() if world.num_shards == count}
         read = set(ranks.values())
         if len(read) < count:
-            unread = islice((shard for shard in range(count) if shard not in read), MOST_NAMED)
+            unread = islice((shard for shard in range(count) if shard not in read), MAX_NAMED)
             shards = named("shard", unread, count - len(read))
             return f"no rank reads {shards} of {count}; {named('rank', ranks)} have {named('shard', read)}"
     return ""
@@ -357,6 +357,6 @@ def named(kind: str, numbers: Iterable[int], count: int | None = None) -> str:
     """Names numbered things, or the first ones if there are many."""
     numbers = sorted(numbers)
     count = len(numbers) if count is None else count
-    others = f" and {count - MOST_NAMED:,} others" if count > MOST_NAMED else ""
-    shown = ", ".join(map(str, numbers[:MOST_NAMED]))
+    others = f" and {count - MAX_NAMED:,} others" if count > MAX_NAMED else ""
+    shown = ", ".join(map(str, numbers[:MAX_NAMED]))
     return f"{kind}{'s' if count > 1 else ''} {shown}{others}" if numbers else ""

@@ -18,7 +18,7 @@ from samplerkit.batches.segments import Segments
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.order.typing import Ids
 
-_MOST_NAMED = 8
+_MAX_NAMED = 8
 
 
 class SampleCollate(ABC):
@@ -292,14 +292,14 @@ def above_limit(
     too_long: dict[Any, str]
     if ids is None:
         problem = f"{problem}; the longest of it"
-        longest = np.argsort(-lengths.max(axis=1), kind="stable")[:_MOST_NAMED]
+        longest = np.argsort(-lengths.max(axis=1), kind="stable")[:_MAX_NAMED]
         too_long = {f"place {places[at]}": _shown(lengths[at]) for at in longest}
     else:
         problem = f"{problem}; samples, by id, are longer than their given lengths"
         too_long = {
             int(ids[at]): f"{_shown(lengths[at])}, not {_shown(given[at])}"
             + (f", from token {starts[at]} on" if starts is not None and starts[at] else "")
-            for at in np.flatnonzero((lengths > given).any(axis=1))[:_MOST_NAMED]
+            for at in np.flatnonzero((lengths > given).any(axis=1))[:_MAX_NAMED]
         }
     hint = "count them as they come from the dataset, with all that it adds to a sample"
     return DatasetError("lengths", problem, too_long, hint=hint)

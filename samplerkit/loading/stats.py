@@ -160,7 +160,7 @@ class StageCounts:
 
 _LOG = logging.getLogger("samplerkit")
 
-MOST_SKIPPED = 10_000
+MAX_SKIPPED = 10_000
 """Skipped samples that are kept, the latest ones: a run of months may skip the same ones in each epoch."""
 
 
@@ -178,7 +178,7 @@ class Received:
     """
 
     def __init__(self, dataset: Any) -> None:
-        self.skipped: deque[SkippedSample] = deque(maxlen=MOST_SKIPPED)
+        self.skipped: deque[SkippedSample] = deque(maxlen=MAX_SKIPPED)
         self._skipped = 0
         # By step: the places of samples that were left out, and the sample in place of a whole batch.
         self._left_out: dict[int, tuple[list[int], int | None]] = {}

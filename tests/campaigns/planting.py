@@ -20,7 +20,7 @@ from tests.campaigns.forked import copied, failing_elsewhere, replace
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "samplerkit"
-MOST_SECONDS = 240
+MAX_SECONDS = 240
 """Without a bug, the tests of a file take a fourth of that."""
 
 
@@ -70,7 +70,7 @@ def notices(bug: Bug, among: str = "") -> bool:
     replace(copy / "samplerkit" / file, ast.unparse(module))
     first = [_recorded()[key]] if key in _recorded() else []
     try:
-        by = failing_elsewhere(copy, [*first, *tests], MOST_SECONDS, among)
+        by = failing_elsewhere(copy, [*first, *tests], MAX_SECONDS, among)
     finally:
         replace(copy / "samplerkit" / file, (PACKAGE / file).read_bytes())
     if by is None:
@@ -108,7 +108,7 @@ def _copy() -> Path:
 
 @functools.cache
 def _require_passing(tests: tuple[str, ...], among: str = "") -> None:
-    by = failing_elsewhere(_copy(), tests, MOST_SECONDS * len(tests), among)
+    by = failing_elsewhere(_copy(), tests, MAX_SECONDS * len(tests), among)
     assert by is None, f"{by} fails without a bug"
 
 

@@ -1,4 +1,4 @@
-"""Pages, docstrings and error messages are in plain words: some phrases of ours need a second reading."""
+"""Pages, docstrings, error messages and names are in plain words: some of ours need a second reading."""
 
 from __future__ import annotations
 
@@ -77,3 +77,43 @@ def test_pages_docstrings_and_messages_are_in_plain_words():
 
 def test_each_exception_is_needed():
     assert set(EXCEPTIONS) <= {found[:2] for found in all_found()}
+
+
+NAMES = re.compile(
+    "told|said|says|wanted|asked|asks|mine|begun|look|looks|looked|going|gone|there|here|lies|anew"
+    "|beside|beyond|behind"
+)
+"""Words of the old dialect, which names in the package do not have."""
+
+WORDS_OF_NAMES = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+NAMES_KEPT = {
+    ("samplerkit/inspect/quality/recommend.py", "wanted"): "public: a field of a recommendation, and a key",
+    ("samplerkit/samplers/base.py", "looks_at"): "public: a method that samplers override",
+    ("samplerkit/samplers/mixing/mixture.py", "looks_at"): "the same method",
+    ("samplerkit/samplers/pk.py", "looks_at"): "the same method",
+    ("samplerkit/storage/catalogue/making.py", "look"): "public: a function of docs/cluster.md",
+    ("samplerkit/inspect/doctor/datasets.py", "vocabulary_beyond_dtype"): "public: the code of a finding",
+    ("samplerkit/batches/set_plan.py", "_look_up"): "the verb, to look up",
+    ("samplerkit/testing/dataset_contract.py", "lies"): "public: a method that contracts override",
+}
+
+
+def names_in(path: Path) -> Iterator[str]:
+    """Yields the names that a module defines: classes, functions, arguments, variables and attributes."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            yield node.name
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.id if isinstance(node, ast.Name) else node.attr
+
+
+def test_names_in_the_package_are_plain_words():
+    odd = {
+        (path.relative_to(ROOT).as_posix(), name)
+        for path in (ROOT / "samplerkit").rglob("*.py")
+        for name in names_in(path)
+        if any(NAMES.fullmatch(word.lower()) for word in WORDS_OF_NAMES.findall(name))
+    }
+    assert odd == set(NAMES_KEPT)

@@ -102,7 +102,7 @@ def test_a_rank_that_has_read_alone_does_not_stop_the_others_later(first, second
     assert seconds < 5
 
 
-MOST_REQUESTS, MOST_SECONDS = 60, 1.5
+MAX_REQUESTS, MAX_SECONDS = 60, 1.5
 OTHER = {**ORDER, "seed": [1]}
 
 
@@ -114,8 +114,8 @@ def test_a_rank_makes_few_requests_for_one_that_is_late_at_any_number_of_ranks(r
     outcomes = simulate(ranks, begins, ORDER)
     for outcome in outcomes.values():
         assert not outcome.error
-        assert outcome.requests <= MOST_REQUESTS
-        assert late <= outcome.seconds <= late + MOST_SECONDS
+        assert outcome.requests <= MAX_REQUESTS
+        assert late <= outcome.seconds <= late + MAX_SECONDS
     assert outcomes[last].seconds == late
 
 
@@ -126,7 +126,7 @@ def test_ranks_that_wait_at_one_time_find_that_they_disagree_whenever_the_later_
     for rank, outcome in outcomes.items():
         assert "seed" in outcome.error
         assert f"rank {rank} reads by" in outcome.error
-        assert outcome.requests <= MOST_REQUESTS
+        assert outcome.requests <= MAX_REQUESTS
         assert outcome.seconds <= comes + 4
 
 
@@ -154,13 +154,13 @@ def test_a_late_rank_that_differs_is_named_to_ten_thousand_and_names_some_of_the
     assert "but ranks 0, 1, 2, " in outcomes[9_999].error
     assert "and 9,935 others by {'seed': [0]}" in outcomes[9_999].error
     assert len(outcomes[9_999].error) < 1000
-    assert max(outcome.requests for outcome in outcomes.values()) <= MOST_REQUESTS
+    assert max(outcome.requests for outcome in outcomes.values()) <= MAX_REQUESTS
 
 
 def test_ranks_that_all_begin_something_else_all_get_the_error_by_few_requests():
     outcomes = simulate(200, {rank: (rank / 1e4, {**ORDER, "seed": [rank]}) for rank in range(200)})
     assert all("seed" in outcome.error for outcome in outcomes.values())
-    assert max(outcome.requests for outcome in outcomes.values()) <= MOST_REQUESTS
+    assert max(outcome.requests for outcome in outcomes.values()) <= MAX_REQUESTS
     assert max(outcome.store.most_keys for outcome in outcomes.values()) <= 10
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.loading.state.past import MOST_STRETCHES, EpochsRead, Past
+from samplerkit.loading.state.past import MAX_STRETCHES, EpochsRead, Past
 from tests.loading.forged_states import forged_section
 from tests.numbers import Numbers
 
@@ -51,12 +51,12 @@ def test_a_history_of_batches_finds_each_id_where_it_was_read():
 
 def test_more_than_64_stretches_are_summed_up_and_the_answer_is_said_to_be_a_bound():
     loader = sk.Loader(range(1000), sk.RandomSampler(seed=1), batch_size=100)
-    for epoch in [5, 0] * MOST_STRETCHES:
+    for epoch in [5, 0] * MAX_STRETCHES:
         loader.set_epoch(epoch)
         next(iter(loader))
     history = loader.history()
-    assert (len(history.past.stretches), history.past.older) == (MOST_STRETCHES, MOST_STRETCHES)
-    assert (history.is_complete, len(history)) == (False, 100 * MOST_STRETCHES)
+    assert (len(history.past.stretches), history.past.older) == (MAX_STRETCHES, MAX_STRETCHES)
+    assert (history.is_complete, len(history)) == (False, 100 * MAX_STRETCHES)
     assert len(json.dumps(loader.state_dict())) < 4096
     with pytest.raises(sk.StateError, match="does not hold all that was read"):
         history.unread()

@@ -74,7 +74,7 @@ class Turning:
 
 
 MAX_SHARDS = 4
-MOST_SAMPLES = 24
+MAX_SAMPLES = 24
 
 Arguments = dict[str, Any]
 
@@ -116,7 +116,7 @@ def built(chain: Links) -> Sampler:
 
 
 seeds = st.integers(0, 3)
-counts = st.none() | st.integers(0, MOST_SAMPLES + 3)
+counts = st.none() | st.integers(0, MAX_SAMPLES + 3)
 
 
 def legal_modes(*, of_files: bool, is_leaf: bool, is_root: bool) -> list[Shuffle]:
@@ -136,7 +136,7 @@ def _mode_arguments(modes: Sequence[Shuffle]) -> dict[str, st.SearchStrategy[Any
         "seed": seeds,
         "partial_size": st.integers(1, 9),
         "pools": st.integers(1, 2),
-        "adaptive_threshold": st.integers(0, MOST_SAMPLES),
+        "adaptive_threshold": st.integers(0, MAX_SAMPLES),
         "lanes": st.none() | st.integers(1, 6),
     }
 
@@ -183,7 +183,7 @@ def sequential_link(size: int) -> Calls:
 
 
 def _ids(size: int) -> st.SearchStrategy[list[int]]:
-    return st.lists(st.integers(0, size - 1), min_size=1, max_size=MOST_SAMPLES)
+    return st.lists(st.integers(0, size - 1), min_size=1, max_size=MAX_SAMPLES)
 
 
 def subset_link(size: int) -> Calls:

@@ -22,7 +22,7 @@ from samplerkit.samplers.mixing.edit import Edit
 from samplerkit.samplers.mixing.ledger import Ledger
 from samplerkit.samplers.mixing.mixture import MixtureSampler
 from tests.testing import links
-from tests.testing.links import MAX_SHARDS, MOST_SAMPLES, Links, SamplerCall, legal_modes, seeds
+from tests.testing.links import MAX_SAMPLES, MAX_SHARDS, Links, SamplerCall, legal_modes, seeds
 
 DEEPEST = 4
 
@@ -115,7 +115,7 @@ def layouts() -> st.SearchStrategy[Layout]:
 
 def datasets() -> st.SearchStrategy[Any]:
     """Numbers of samples and layouts of files."""
-    return st.sampled_from(range(MOST_SAMPLES + 1)) | layouts()
+    return st.sampled_from(range(MAX_SAMPLES + 1)) | layouts()
 
 
 Makers = list[Callable[[], links.Calls]]

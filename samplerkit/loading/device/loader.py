@@ -30,7 +30,7 @@ from samplerkit.order import arguments
 from samplerkit.order.arguments import LARGEST
 from samplerkit.samplers.mixing.edit import Edit
 
-MOST_AHEAD = 2**16
+MAX_AHEAD = 2**16
 
 SCHEMA: Final = 1
 """The version of the states of loaders that have no state of their own."""
@@ -106,7 +106,7 @@ class DeviceLoader(Closing):
         self.loader: Final[Any] = loader
         self.device: Final = current_device() if device is None else checked_device(device)
         require_available(self.device)
-        self.depth: Final = arguments.positive("depth", depth, MOST_AHEAD)
+        self.depth: Final = arguments.positive("depth", depth, MAX_AHEAD)
         self.run_ahead: Final = arguments.boolean("run_ahead", run_ahead)
         if load is not None and not callable(load):
             raise ArgumentTypeError("load", "must be a function of a batch", load)

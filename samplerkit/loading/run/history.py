@@ -20,7 +20,7 @@ from samplerkit.order.order import Located, Order
 from samplerkit.order.sequences import Table
 from samplerkit.order.typing import Ids
 
-MOST_MARKED = 1 << 30
+MAX_MARKED = 1 << 30
 """The largest dataset of which `unread` marks each sample, in a byte."""
 
 _ORDERS_CACHED = 4
@@ -201,8 +201,8 @@ class History(Order):
             [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
         """
         size = Layout.of(self.run.dataset).num_samples
-        if size > MOST_MARKED:
-            raise InverseTooLargeError("dataset", f"has more than {MOST_MARKED} samples", size)
+        if size > MAX_MARKED:
+            raise InverseTooLargeError("dataset", f"has more than {MAX_MARKED} samples", size)
         if not self.is_complete:
             raise StateError("state", "does not hold all that was read", self.past.older)
         is_read = np.zeros(size, dtype=bool)

@@ -20,7 +20,7 @@ from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.chain import RunConstants, class_name
 
 LONGEST_DESCRIPTION = 1200
-MOST_SEEDS = 32
+MAX_SEEDS = 32
 
 _NOT_DESCRIBED = frozenset({"seed", "algorithm", "windows_per_block"})
 _JOB_ARGUMENTS = frozenset({"num_shards", "shard_id"})
@@ -119,9 +119,9 @@ def seeds_of(sampler: Sampler) -> list[int]:
     seeds = [link.seed for link in sampler._links() if hasattr(link, "seed")]
     branches = [branch for link in sampler._links() for branch in link.branches().values()]
     inner = [link.seed for branch in branches for link in branch._tree() if hasattr(link, "seed")]
-    if len(inner) > MOST_SEEDS:
-        rest = json.dumps(inner[MOST_SEEDS - 1 :])
-        inner = [*inner[: MOST_SEEDS - 1], int(digest("seeds", rest), 16)]
+    if len(inner) > MAX_SEEDS:
+        rest = json.dumps(inner[MAX_SEEDS - 1 :])
+        inner = [*inner[: MAX_SEEDS - 1], int(digest("seeds", rest), 16)]
     return seeds + inner
 
 

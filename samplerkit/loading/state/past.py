@@ -9,7 +9,7 @@ from samplerkit.errors import StateError
 from samplerkit.loading.state.state import Place, Section, State, int_in, list_of, require_fields
 from samplerkit.order.arguments import INT64_MAX
 
-MOST_STRETCHES = 64
+MAX_STRETCHES = 64
 """The most stretches in a state; older ones are only counted, so that it stays below 4 KB."""
 
 SECTION = "read"
@@ -90,7 +90,7 @@ class Past:
             # A stretch that is now a whole epoch may continue the epochs before it.
             return Past(tuple(before), self.older).then(joined)
         stretches = (*self.stretches, stretch)
-        forgotten, stretches = stretches[:-MOST_STRETCHES], stretches[-MOST_STRETCHES:]
+        forgotten, stretches = stretches[:-MAX_STRETCHES], stretches[-MAX_STRETCHES:]
         return Past(stretches, self.older + sum(old.epochs for old in forgotten))
 
     def forgotten(self) -> Past:

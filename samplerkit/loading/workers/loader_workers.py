@@ -285,7 +285,7 @@ def requests_of(
         reading = cursor.run.reading(reading.epoch + 1, 0)
 
 
-_MOST_WORKERS = 4096
+_MAX_WORKERS = 4096
 
 
 def checked_options(
@@ -352,8 +352,8 @@ def checked_workers(
         ArgumentValueError: another word, or a negative number, or one so large that starting as many would
             leave the machine without processes; or threads, and what only processes can do.
     """
-    if not 0 <= num_workers <= _MOST_WORKERS:
-        problem = f"must be at most {_MOST_WORKERS}" if num_workers > 0 else "must not be negative"
+    if not 0 <= num_workers <= _MAX_WORKERS:
+        problem = f"must be at most {_MAX_WORKERS}" if num_workers > 0 else "must not be negative"
         raise ArgumentValueError("num_workers", problem, num_workers)
     checked = cast("WorkerKind", arguments.choice("workers", workers, get_args(WorkerKind)))
     if checked == "threads" and num_workers and seed_draws:

@@ -28,7 +28,7 @@ BadSamples = Literal["raise", "skip"]
 Batches = Callable[[int, int], Iterator[tuple[int, Ids]]]
 """Iterates over the steps of a reading and their ids, from a step on, each of so many: `Reading.batches`."""
 
-_MOST_IDS_NAMED = 64
+_MAX_IDS_NAMED = 64
 
 
 @dataclass(eq=False)
@@ -106,8 +106,8 @@ class Request:
     @property
     def some_ids(self) -> str:
         """A text with the samples, or the first ones if there are many."""
-        more = ", ..." if self.ids.size > _MOST_IDS_NAMED else ""
-        return f"the samples {str(self.ids[:_MOST_IDS_NAMED].tolist())[:-1]}{more}]"
+        more = ", ..." if self.ids.size > _MAX_IDS_NAMED else ""
+        return f"the samples {str(self.ids[:_MAX_IDS_NAMED].tolist())[:-1]}{more}]"
 
     @property
     def where(self) -> str:

@@ -56,7 +56,7 @@ def end_with_parent() -> None:
         multiprocessing.connection.wait([parent.sentinel])
         os._exit(1)
 
-    def end_if_parent_asks() -> None:
+    def end_if_parent_signals() -> None:
         while signal.sigwaitinfo({signal.SIGTERM}).si_pid != parent.pid:
             pass
         os._exit(128 + signal.SIGTERM)
@@ -64,7 +64,7 @@ def end_with_parent() -> None:
     if hasattr(signal, "sigwaitinfo"):
         # First of all: a thread started before would still be ended by the signal.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-        threading.Thread(target=end_if_parent_asks, name="samplerkit-sigterm", daemon=True).start()
+        threading.Thread(target=end_if_parent_signals, name="samplerkit-sigterm", daemon=True).start()
     threading.Thread(target=wait, name="samplerkit-parent", daemon=True).start()
 
 

@@ -25,7 +25,7 @@ MAX_MISTAKES = 8
 MAX_OVERTAKEN = 16
 """By how many batches a batch may be late if several threads read; later, it is not expected any more."""
 
-_LEAST_IDS = 8192
+_MIN_IDS = 8192
 _IDS_AHEAD_PER_ID = 16
 
 Mark = tuple[int, ...]
@@ -59,7 +59,7 @@ class Uses:
         self._current: dict[int, tuple[int, list[int]]] = {}  # the batch of each thread, and its files
         self._num_uses = 0
         self._mistakes = 0
-        self._extend(_LEAST_IDS)
+        self._extend(_MIN_IDS)
 
     @property
     def is_valid(self) -> bool:
@@ -69,7 +69,7 @@ class Uses:
     def begin(self, ids: Ids) -> list[int]:
         """Starts a batch of this thread, and returns its files; none if the batch was not expected."""
         while not self._batches and self._upcoming is not None:
-            self._extend(_LEAST_IDS)
+            self._extend(_MIN_IDS)
         current, candidates = _mark(ids), enumerate(islice(self._batches, MAX_OVERTAKEN))
         place = next((place for place, (_, mark, _) in candidates if mark == current), None)
         if place is None:
@@ -83,7 +83,7 @@ class Uses:
         while self._batches and self._batches[0][0] <= number - MAX_OVERTAKEN:
             late, _, overtaken = self._batches.popleft()
             self._remove_uses(late, overtaken)
-        self._extend(max(_LEAST_IDS, _IDS_AHEAD_PER_ID * ids.size))
+        self._extend(max(_MIN_IDS, _IDS_AHEAD_PER_ID * ids.size))
         return files
 
     def used(self, file: int) -> None:
@@ -135,7 +135,7 @@ class Uses:
             and max_ids > 0
             and (not self._batches or (len(self._uses) < self._num_files and self._num_uses < MAX_USES))
         ):
-            max_ids -= self._take(min(max_ids, _LEAST_IDS))
+            max_ids -= self._take(min(max_ids, _MIN_IDS))
 
     def _take(self, num_ids: int) -> int:
         """Takes more batches from `upcoming`; returns the number of their ids."""

@@ -278,7 +278,7 @@ class _Header(io.RawIOBase):
         return True
 
 
-_MOST_RUNS = 4
+_MAX_RUNS = 4
 """The average runs of selected rows per chunk from which on the selection counts as shuffled."""
 
 
@@ -323,7 +323,7 @@ class HuggingFaceDataset:
         rows = np.concatenate([np.asarray(chunk) for chunk in selected.column(0).chunks] or [sizes[:0]])
         chunk = np.searchsorted(np.cumsum(sizes), rows, side="right")
         borders = np.flatnonzero(np.diff(chunk)) + 1
-        if borders.size >= _MOST_RUNS * max(1, sizes.size):
+        if borders.size >= _MAX_RUNS * max(1, sizes.size):
             return Layout(len(rows))
         return Layout(np.diff([0, *borders, len(rows)]))
 

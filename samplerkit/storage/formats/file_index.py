@@ -27,7 +27,7 @@ from samplerkit.storage.urls import add_suffix, identity
 INDEX_SUFFIX: Final = ".skidx"
 """The suffix of an index next to a file, appended to the file's name."""
 
-_MOST_BYTES: Final = 1 << 30
+_MAX_BYTES: Final = 1 << 30
 
 
 class IndexContent(Protocol):
@@ -111,7 +111,7 @@ class IndexKind(Generic[Indexed]):
             if stored.storage is None:
                 indexed = self._read(Path(name), stored)
             else:
-                data = stored.storage.read_shared(add_suffix(stored.path, INDEX_SUFFIX), _MOST_BYTES)
+                data = stored.storage.read_shared(add_suffix(stored.path, INDEX_SUFFIX), _MAX_BYTES)
                 if data is None:
                     return None
                 with on_disk(data) as path:

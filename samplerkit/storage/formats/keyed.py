@@ -141,7 +141,7 @@ _PAGE_SIZE, _LAST_PAGE, _TXN_ID = slice(40, 44), slice(136, 144), slice(144, 152
 """Fields of the two meta pages, one of which has the newest state: page size, last page, transaction."""
 
 _DATABASE_BYTES: Final = 48
-_MOST_DATABASES: Final = 256
+_MAX_DATABASES: Final = 256
 
 _OPENING: Final[PerProcess[Any]] = PerProcess()
 _ENVIRONMENTS: WeakValueDictionary[tuple[int, int], Any] = WeakValueDictionary()
@@ -293,7 +293,7 @@ def _environment(stored: Stored) -> Any:
             options = {"subdir": False, "readonly": True, "lock": False, "readahead": False}
             lmdb = extra("lmdb", "lmdb")
             try:
-                environment = lmdb.open(stored.path, max_dbs=_MOST_DATABASES, max_spare_txns=1, **options)
+                environment = lmdb.open(stored.path, max_dbs=_MAX_DATABASES, max_spare_txns=1, **options)
             except lmdb.Error as error:
                 if "already open" not in str(error):
                     raise

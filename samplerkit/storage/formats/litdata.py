@@ -17,7 +17,7 @@ _HEAD_OF_FRAMES: Final = struct.Struct("<8sHHIII")
 _FRAME: Final = struct.Struct("<IIQII")
 _MARK_OF_FRAMES: Final = b"LDFZ01\0\0"
 _MARK_OF_ROWS: Final = b"LDARW01\0"
-_MOST_BYTES: Final = 1 << 31
+_MAX_BYTES: Final = 1 << 31
 
 
 @final
@@ -207,7 +207,7 @@ def _rows(raw: bytes, start: int, samples: int) -> list[dict[str, Any]]:
     return rows
 
 
-def _unpacked(data: bytes, max_bytes: int = _MOST_BYTES) -> bytes:
+def _unpacked(data: bytes, max_bytes: int = _MAX_BYTES) -> bytes:
     """Decompresses zstd, to at most `max_bytes` + 1 bytes."""
     pa = extra("pyarrow", "litdata")
     stream: Any = pa.CompressedInputStream(pa.BufferReader(data), "zstd")

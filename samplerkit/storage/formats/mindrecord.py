@@ -29,7 +29,7 @@ from samplerkit.storage.opening import REWRITE
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.threads import Progress
 
-_MOST_HEADER: Final = 1 << 28
+_MAX_HEADER: Final = 1 << 28
 _NUMBERS: Final = {"int32": "<i4", "int64": "<i8", "float32": "<f4", "float64": "<f8"}
 
 
@@ -125,7 +125,7 @@ class MindRecordFile(ChunkFile):
         """
         (start,) = stored.read([(0, min(8, stored.size))])
         length = int.from_bytes(start, "little")
-        if len(start) < 8 or not 2 <= length <= min(stored.size - 8, _MOST_HEADER):
+        if len(start) < 8 or not 2 <= length <= min(stored.size - 8, _MAX_HEADER):
             raise DatasetError(stored.name, "is no MindRecord file, or was cut", hint=REWRITE)
         (data,) = stored.read([(8, length)])
         header = json.loads(data)

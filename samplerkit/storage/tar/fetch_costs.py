@@ -23,10 +23,10 @@ SEVERAL = 4
 COSTLY = 2.0
 """If reading single samples costs more than this many times as much as fetching shards, `advice` warns."""
 
-MOST_SAMPLES = 1 << 20
+MAX_SAMPLES = 1 << 20
 """The most upcoming samples of a process that are examined for the choice."""
 
-_LEAST_WINDOW = 16
+_MIN_WINDOW = 16
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def stretch_of(
 
     Args:
         upcoming: the shards of the samples that this process reads next, batch by batch; iterated as far as
-            needed, at most over `MOST_SAMPLES`.
+            needed, at most over `MAX_SAMPLES`.
         lengths: the number of samples of each shard.
         max_shards: the number of shards that fit into the cache on disk.
         sharers: the number of processes that read an order together and share fetched shards, such as the
@@ -131,14 +131,14 @@ def stretch_of(
     length = total / lengths.size / 2
     is_local = is_over = False
     while not is_over and length <= max_shards * total / lengths.size:
-        own = max(_LEAST_WINDOW, int(length / sharers))
+        own = max(_MIN_WINDOW, int(length / sharers))
         while seen.size < own and not is_over:
             batch = next(batches, None)
             is_over = batch is None
             seen = seen if batch is None else np.concatenate([seen, batch])
         window = seen[:own]
         touched = np.unique(window)
-        if not window.size or own > MOST_SAMPLES:
+        if not window.size or own > MAX_SAMPLES:
             break
         if 2 * touched.size > lengths.size:
             return Stretch(by_shards=False, is_local=is_local)

@@ -44,7 +44,7 @@ class IndexResult:
         num_samples: the number of samples in them.
         num_files: the number of files in them.
         num_made: the number of indexes that did not exist before.
-        flaws: flaws of the shards, at most `MOST_PLACES` for each shard and reason.
+        flaws: flaws of the shards, at most `MAX_PLACES` for each shard and reason.
         num_flaws: the total number of flaws.
         lengths: the path or URL of the lengths.
     """

@@ -17,7 +17,7 @@ RULE: Final = "tokens-1"
 PASS: Final = 1 << 40
 """The number added to the epoch for each further pass over a source within an epoch."""
 
-_MOST_FILES = 1 << 18
+_MAX_FILES = 1 << 18
 """The largest number of files for which the phases of all are computed together and kept."""
 
 
@@ -86,7 +86,7 @@ class Rings:
         for epoch, corpus in pairs:
             selected = (epochs == epoch) & (corpora == corpus)
             phases[selected] = self._compute(epoch, corpus, files[selected])
-        if self.tokens.size <= _MOST_FILES and len(pairs) == len({corpus for _, corpus in pairs}):
+        if self.tokens.size <= _MAX_FILES and len(pairs) == len({corpus for _, corpus in pairs}):
             epoch_of, phase_of = epoch_of.copy(), phase_of.copy()
             for epoch, corpus in pairs:
                 all_files = np.flatnonzero(self.corpus_of == corpus)

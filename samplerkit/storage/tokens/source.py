@@ -37,7 +37,7 @@ Rows = tuple[Array, Ids, Ids]
 DocumentSpan = tuple[int, int | None, int, int]
 """The number of a file and of a document, the first token in the document, and the number of tokens."""
 
-MOST_LOST: Final = 0.5
+MAX_LOST: Final = 0.5
 """The share of tokens in files shorter than a block above which a dataset is refused."""
 
 MUCH_LOST: Final = 0.01
@@ -305,7 +305,7 @@ class TokenSource:
             )
             raise DatasetError(place, f"gives {content} for part {spec.part!r}", hint=hint)
         longest = spec.block_len + (not spec.phase)
-        if lost > MOST_LOST * total:
+        if lost > MAX_LOST * total:
             files = f"{int((windows == 0).sum())} of its {len(windows)} files"
             problem = f"loses {lost} of {total} tokens: {files} hold fewer than {longest}"
             raise DatasetError(place, problem, hint="join files when tokenising, or say a shorter block_len")

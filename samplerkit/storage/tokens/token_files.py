@@ -28,7 +28,7 @@ HEADER: Final = struct.Struct("<9sQBQQ")
 PAGE: Final = 4096
 """The number of sequences of a page: 48 KiB of an index."""
 
-MOST_PAGES: Final = 1536
+MAX_PAGES: Final = 1536
 """The largest number of pages in memory: 48 MiB."""
 
 MAGIC: Final = b"MMIDIDX\x00\x00"
@@ -38,7 +38,7 @@ MEGATRON: Final[dict[int, str]] = {1: "u1", 2: "i1", 3: "i2", 4: "i4", 5: "i8", 
 
 _HINT = "the index does not belong to its .bin, or is damaged: make it again"
 _FLOATS = {6: "float64", 7: "float32"}
-_MOST_HEADER = 1 << 16
+_MAX_HEADER = 1 << 16
 
 
 @final
@@ -247,7 +247,7 @@ class OpenedFiles:
         stored = stored_files([*(path.data for path in paths), *indexes], storage)
         self.data: Final = ByteFiles(stored, None if whole else storage)
         self._place_of: Final = {path: place for place, path in enumerate(indexes, len(paths))}
-        self._pages: Final = Latest[Ids](MOST_PAGES)
+        self._pages: Final = Latest[Ids](MAX_PAGES)
         self.files: Final = tuple(self._open(number, path, dtype) for number, path in enumerate(paths))
         first = self.files[0]
         for file in self.files:
@@ -317,7 +317,7 @@ class OpenedFiles:
 
 def _open_npy(data: Stored, given_dtype: Dtype | None) -> TokenFile:
     name, size = data.name, data.size
-    (head,) = data.read([(0, min(size, _MOST_HEADER))])
+    (head,) = data.read([(0, min(size, _MAX_HEADER))])
     file = io.BytesIO(head)
     try:
         shape, dtype = npy_header(file)

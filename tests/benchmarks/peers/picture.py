@@ -33,7 +33,7 @@ PANELS = (
     ("epoch", "per_second", "ids a second over an epoch"),
     ("resume", "seconds", "resume in mid-epoch, s"),
 )
-LEAST_MIB = 0.5
+MIN_MIB = 0.5
 """Where a growth of less is drawn."""
 
 
@@ -44,7 +44,7 @@ def draw(results: dict[str, Any], path: Path) -> None:
         for peer in peers_of(results):
             cells = [cell for cell in results["peers"][peer]["curve"] if cell["cell"] == name]
             points = [
-                (cell["size"], max(cell[key], LEAST_MIB if key == "mib" else 0))
+                (cell["size"], max(cell[key], MIN_MIB if key == "mib" else 0))
                 for cell in cells
                 if key in cell
             ]

@@ -27,12 +27,12 @@ from tests.benchmarks.peers.cases import BATCH, SEED, SHARD, SHARDS, WIDTH  # no
 from tests.benchmarks.peers.mds_index import shard_of, write_index  # noqa: E402
 from tests.benchmarks.peers.measuring import Peer, main  # noqa: E402
 
-MOST_FILES = 1000
+MAX_FILES = 1000
 
 
 def index_of(folder: Path, size: int) -> str:
     """Writes the index of a dataset without its files: no sample of it is read."""
-    files = min(MOST_FILES, -(-size // BATCH))
+    files = min(MAX_FILES, -(-size // BATCH))
     whole, rest = divmod(size, files)
     given = {"column_encodings": ["int"], "column_names": ["id"], "column_sizes": [8], "size_limit": 1 << 30}
     shards = [

@@ -16,14 +16,14 @@ from tests.campaigns.ledgers.counted import Ledger
 from tests.campaigns.ledgers.job import Job, Saved, Setting
 
 SEED = 2026
-MOST_RANKS = 5
+MAX_RANKS = 5
 LEAVES = ["drop the iterators", "close the iterators", "close the loaders", "raise in the loop"]
 
 
 def draw_setting(draw: Random, recipe: Recipe | BatchedRecipe, *, workers: bool) -> Setting:
     """Draws what may be another one after a resume; cases with workers are small."""
     fewest = recipe.fewest_ranks
-    most = max(fewest, 2) if workers else MOST_RANKS
+    most = max(fewest, 2) if workers else MAX_RANKS
     ranks = recipe.first_ranks if recipe.keeps_ranks else draw.randint(fewest, most)
     return Setting(
         ranks=ranks,
@@ -52,7 +52,7 @@ class Script:
         self._tell = tell
         self._workers = draw.random() < 0.03
         draw_any = draw_batched if number % 2 else draw_recipe
-        self._recipe = draw_any(draw, 2 if self._workers else MOST_RANKS)
+        self._recipe = draw_any(draw, 2 if self._workers else MAX_RANKS)
         self._tail = draw.choice(self._recipe.tails)
         self._saved: list[Saved] = []
         first = draw_setting(draw, self._recipe, workers=self._workers)

@@ -13,7 +13,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.storage.tar.dataset import TarDataset
-from samplerkit.storage.tar.format.flaws import MOST_PLACES
+from samplerkit.storage.tar.format.flaws import MAX_PLACES
 from samplerkit.storage.tar.format.headers import BLOCK
 from tests.storage.refusing import assert_refused
 from tests.storage.tar.shards import jpeg_tiles, read_by_webdataset, write
@@ -200,7 +200,7 @@ def test_several_gzip_members_and_padding_are_read(tmp_path):
 
 
 def test_of_very_many_flaws_all_are_counted_and_some_are_kept(tmp_path):
-    many = MOST_PLACES + 500
+    many = MAX_PLACES + 500
     path = shard(tmp_path / "shard.tar", [(f"{n}.txt", tarfile.SYMTYPE, "x") for n in range(many)])
     skipped = TarDataset(path, on_error="skip").skipped
-    assert (len(skipped), len(skipped.places)) == (many, MOST_PLACES)
+    assert (len(skipped), len(skipped.places)) == (many, MAX_PLACES)

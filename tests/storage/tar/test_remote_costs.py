@@ -10,7 +10,7 @@ from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tar.fetch_costs import (
     COSTLY,
-    MOST_SAMPLES,
+    MAX_SAMPLES,
     FetchCosts,
     advice,
     epoch_costs,
@@ -64,7 +64,7 @@ def test_a_rest_of_an_epoch_that_wants_little_of_a_shard_reads_samples():
 
 
 def test_no_more_is_looked_at_than_is_needed():
-    layout = sk.Layout([4 * MOST_SAMPLES] * 8)
+    layout = sk.Layout([4 * MAX_SAMPLES] * 8)
     taken = []
 
     def endless():
@@ -73,7 +73,7 @@ def test_no_more_is_looked_at_than_is_needed():
             yield np.zeros(1 << 16, dtype=np.int64)
 
     assert not stretch_of(endless(), layout.sizes, 8).by_shards
-    assert len(taken) <= 1 + 2 * 4 * MOST_SAMPLES // (1 << 16)
+    assert len(taken) <= 1 + 2 * 4 * MAX_SAMPLES // (1 << 16)
     del taken[:]
     assert stretch_of(endless(), np.array([1000] * 8), 8).by_shards
     assert len(taken) == 1

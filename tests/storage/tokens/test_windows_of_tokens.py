@@ -115,7 +115,7 @@ def test_phases_are_the_same_whether_they_were_kept_or_computed_anew(monkeypatch
     kept, found = phases()
     assert kept._last_read[0][1].min() >= 0
     assert pickle.loads(pickle.dumps(kept))._last_read[0][1].max() == -1  # noqa: S301  # our own bytes
-    monkeypatch.setattr("samplerkit.storage.tokens.rings._MOST_FILES", 2)
+    monkeypatch.setattr("samplerkit.storage.tokens.rings._MAX_FILES", 2)
     none, again = phases()
     assert again == found
     assert none._last_read[0][1].max() == -1

@@ -42,7 +42,7 @@ HINTS: Mapping[str, str] = MappingProxyType(
 
 HINT = "fetch or make the archive again, or say on_error='skip' to count and skip what is damaged"
 
-MOST_PLACES = 1000
+MAX_PLACES = 1000
 """Flaws that are kept individually for each reason; further ones are only counted."""
 
 
@@ -87,7 +87,7 @@ class Skipped:
 
     Args:
         counts: the number of flaws by reason.
-        places: the flaws, at most `MOST_PLACES` of each reason and archive.
+        places: the flaws, at most `MAX_PLACES` of each reason and archive.
 
     Example:
         >>> skipped = Skipped.of([Flaw("train-0.tar", 512, "link", "b.cls")])
@@ -103,7 +103,7 @@ class Skipped:
         """Counts flaws.
 
         Args:
-            flaws: the flaws; `MOST_PLACES` of each reason and archive are kept.
+            flaws: the flaws; `MAX_PLACES` of each reason and archive are kept.
             counts: the total numbers by reason; None to count `flaws`.
         """
         per_archive: Counter[tuple[str, str]] = Counter()
@@ -111,7 +111,7 @@ class Skipped:
         for flaw in flaws:
             totals[flaw.reason] += 1
             per_archive[flaw.archive, flaw.reason] += 1
-            if per_archive[flaw.archive, flaw.reason] <= MOST_PLACES:
+            if per_archive[flaw.archive, flaw.reason] <= MAX_PLACES:
                 places.append(flaw)
         return cls(dict(totals if counts is None else counts), tuple(places))
 

@@ -44,7 +44,7 @@ EXTENSIONS = frozenset({PAX_LOCAL, PAX_GLOBAL, GNU_LONG_NAME, GNU_LONG_LINK})
 """The types of headers that describe the members after them."""
 
 _SPARSE = b"GNU.sparse."
-_MOST_DIGITS = 20
+_MAX_DIGITS = 20
 
 DENSE_WINDOW = 1 << 19
 """Bytes of a read if headers are close together. malloc reuses the memory of such windows; larger ones are
@@ -246,7 +246,7 @@ class Walk:
 
 
 def _size(record: bytes) -> int:
-    if not record.isdigit() or len(record) > _MOST_DIGITS:
+    if not record.isdigit() or len(record) > _MAX_DIGITS:
         raise HeaderError("the size in a pax record is no number")
     return int(record)
 

@@ -18,7 +18,7 @@ from samplerkit.storage.opening import AbsentError, open_at_most
 from samplerkit.storage.tar.format.flaws import HINTS, Flaw, Skipped
 from samplerkit.storage.tar.index.index import Index, split_between
 
-MOST_INDEXES = 4096
+MAX_INDEXES = 4096
 """Indexes that a process keeps mapped, if the system allows as many open files: Python keeps the file of each
 map open. Only used pages take memory."""
 
@@ -73,7 +73,7 @@ class LoadedIndexes:
         self._contents = contents
         self._skips = skips
         self._lock = threading.Lock()
-        self._max_indexes = open_at_most(MOST_INDEXES, 0.4)
+        self._max_indexes = open_at_most(MAX_INDEXES, 0.4)
         self._indexes: OrderedDict[int, Index] = OrderedDict()
         self._versions: dict[int, tuple[int, int | str]] = {}
         # For each shard, ranges of missing rows: by the first row, the end and the error.
