@@ -56,7 +56,7 @@ BUGS = [
     Bug(
         "a loaded state starts over",
         "RunCursor.restore",
-        "self.load(state.place, Past.of(state))",
+        "self.load(state.place, past)",
         "self.go_to(state.epoch)",
         CURSOR,
     ),

@@ -64,7 +64,7 @@ BUGS = [
     Bug(
         "a mixture starts over",
         "RunCursor.restore",
-        "self.load(state.place, Past.of(state))",
+        "self.load(state.place, past)",
         "self.go_to(state.epoch)",
         "tests/samplers/test_mixtures.py::test_a_mixture_resumes_on_other_ranks_after_a_source_has_ended",
     ),
