@@ -5,7 +5,7 @@ python docs/examples/catalogue_on_ray.py catalogue "s3://bucket/{000000..099999}
 python docs/examples/catalogue_on_ray.py pack /data/images /data/shards --samples 10000
 
 Stopped in whatever way, the same command goes on: a part and a shard get their names when they are whole, and
-what is there is not made again. On a cluster that runs, say RAY_ADDRESS=auto; paths must be the same on all
+what is there is not made again. On a cluster that runs, set RAY_ADDRESS=auto; paths must be the same on all
 machines.
 """
 # ruff: noqa: T201  # an example prints

@@ -53,7 +53,7 @@ class ImageFolder(Dataset[tuple[torch.Tensor, int]]):
         if self.augment:
             # The generator of this draw: an image that is drawn twice is shifted in two ways, and a resumed
             # run shifts as an uninterrupted one. For transforms that take no generator, such as those of
-            # torchvision, say seed_draws=True to the loader in place of this.
+            # torchvision, pass seed_draws=True to the loader in place of this.
             top, left = sk.draw_rng().integers(0, 3, 2)
             grey = np.pad(grey, 1)[top : top + SIDE, left : left + SIDE]
         return torch.from_numpy(grey / 255)[None], self.targets[index]

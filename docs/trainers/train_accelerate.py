@@ -24,7 +24,7 @@ def train(folder: Path, epochs: int) -> None:
     """Trains to the end, from the last checkpoint on if there is one."""
     accelerator = Accelerator(cpu=True)
     # The loader deals to the ranks by itself: it is not for `prepare`, but its state is for the checkpoints.
-    # With a GPU for each process, say device=accelerator.device.
+    # With a GPU for each process, pass device=accelerator.device.
     batch_size = 64 // accelerator.num_processes
     loader = sk.Loader(Digits(), sk.RandomSampler(seed=7), batch_size=batch_size, num_workers=1)
     accelerator.register_for_checkpointing(loader)

@@ -147,7 +147,7 @@ class BucketBatches(BatchRecipe):
         short = default if self.short is None else self.short
         arguments.choice("short", short, SHORTS)
         if self.keys is not None and short == "merge":
-            raise ArgumentValueError("short", "would mix keys", short, hint='say "keep" or "drop"')
+            raise ArgumentValueError("short", "would mix keys", short, hint='use "keep" or "drop"')
         object.__setattr__(self, "short", short)
         if self.boundaries is not None:
             object.__setattr__(self, "boundaries", _boundaries(self.boundaries))

@@ -147,7 +147,7 @@ def require_fit(histogram: Histogram, budget: Budget, long: Long) -> None:
         raise ArgumentRangeError("max_tokens", "is too small for a sample of one token", budget.max_tokens)
     if long == "raise" and not budget.sizes(values[:1])[0]:
         problem = f"is below the longest sample, of length {int(values[0])}"
-        hint = 'raise it, or say long="drop", "truncate" or "alone"'
+        hint = 'raise it, or use long="drop", "truncate" or "alone"'
         raise ArgumentRangeError("max_tokens", problem, budget.max_tokens, hint=hint)
 
 

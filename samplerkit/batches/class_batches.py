@@ -90,7 +90,7 @@ class ClassBatches(BatchRecipe):
         small = np.flatnonzero(counts < self.num_val)
         if small.size:
             problem = f"is more than the {int(counts[small[0]])} samples of class {values[small[0]].item()!r}"
-            hint = "say a smaller one, or leave such classes out by a SubsetRandomSampler"
+            hint = "use a smaller one, or leave such classes out by a SubsetRandomSampler"
             raise DatasetError("num_val", problem, self.num_val, hint=hint)
         members = ids[np.argsort(numbers, kind="stable")]
         length = self.num_batches or max(1, ids.size // (self.num_class * self.num_val))

@@ -283,7 +283,7 @@ def cut_again(
 
 
 def _edges(sizes: Ids, part: int, multiple: int) -> list[int]:
-    """Gives where batches begin, each of a part of the size that is said where it begins."""
+    """Returns where batches begin, each of a part of the size that is given where it begins."""
     edges = []
     at = 0
     while at < sizes.size:

@@ -289,7 +289,7 @@ class Plans:
         self._prepared = self.recipe.prepared(self.dataset, chosen, self.abreast, self.kept)
         if sampler.reads_a_stream and self._prepared.plan is not None:
             problem = "over a whole set have no windows, at whose borders a ledger is edited"
-            raise NotSupportedError("batches", problem, self.recipe, hint="say window= in the recipe")
+            raise NotSupportedError("batches", problem, self.recipe, hint="use window= in the recipe")
         self.measure = self._prepared.measure
         if chosen is not None and self._prepared.plan is not None:
             require_uncut(sampler, chosen.size)

@@ -220,10 +220,10 @@ def _cut_pairs(places: Ids, lengths: Ids, recipe: TokenBatches) -> list[Ids]:
 
 def _require_pairs_fit(lengths: SampleLengths, chosen: SampleSet | None, budget: Budget, long: Long) -> None:
     if long == "truncate":
-        raise ArgumentRangeError("long", "cannot truncate pairs", long, hint='say "drop" or "alone"')
+        raise ArgumentRangeError("long", "cannot truncate pairs", long, hint='use "drop" or "alone"')
     for ids, chunk in lengths.chunks(chosen) if long == "raise" else ():
         too_long = np.flatnonzero(budget.sizes(chunk) == 0)
         if too_long.size:
             problem = f"is below sample {int(ids[too_long[0]])}, of lengths {chunk[too_long[0]].tolist()}"
-            hint = 'raise it, or say long="drop" or "alone"'
+            hint = 'raise it, or use long="drop" or "alone"'
             raise ArgumentRangeError("max_tokens", problem, budget.max_tokens, hint=hint)

@@ -126,7 +126,8 @@ def _compare_processes(target: str, make: Callable[[], Any], findings: list[Find
     other = digests_in_subprocess(target)
     if other is None:
         typer.echo(
-            f"samplerkit: {target} does not run in another process, and was looked at here only", err=True
+            f"samplerkit: {target} does not run in another process, and was checked in this one only",
+            err=True,
         )
         return []
     try:

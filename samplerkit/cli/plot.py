@@ -38,7 +38,7 @@ def plot(
     if open_page and len(configs) > 1:
         raise typer.BadParameter("are several; --open shows one", param_hint="CONFIG")
     if output is None and not open_page:
-        raise typer.BadParameter("is missing: say a .png or .html file, or --open", param_hint="--output")
+        raise typer.BadParameter("is missing: give a .png or .html file, or --open", param_hint="--output")
     if open_page and output is not None and output.suffix.lower() != ".html":
         raise typer.BadParameter("must end in .html, for a page", param_hint="--output")
     names = [Path(shown(path)).stem for path in configs]

@@ -54,7 +54,7 @@ def seen(
     if out is not None and out.suffix not in (".npy", ".parquet"):
         raise typer.BadParameter("must end with .npy or .parquet", param_hint="--out")
     if sample is not None and document is not None:
-        raise typer.BadParameter("say one of the two", param_hint="--sample or --document")
+        raise typer.BadParameter("give one of the two", param_hint="--sample or --document")
     loader = load_run(config, world, state)[1]
     history = loader.history()
     history = history if since is None else history.since(state_in(since))

@@ -133,7 +133,7 @@ def when(
         epochs: one epoch, or a range such as 0:10.
     """
     if (sample is None) == (document is None):
-        raise typer.BadParameter("say one of the two", param_hint="--sample or --document")
+        raise typer.BadParameter("give one of the two", param_hint="--sample or --document")
     if document is None and file is not None:
         raise typer.BadParameter("goes with --document", param_hint="--file")
     selected, name = parse_epochs(epochs), file or "0"

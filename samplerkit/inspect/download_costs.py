@@ -273,7 +273,7 @@ def _advice(downloads: Downloads, num_samples: int, lanes: int | None) -> str:
     partial = f"shuffle: partial with partial_size: {size}"
     costs = f"costs {downloads.ratio or 0:.1f} times as much as fetching each file once"
     if lanes is not None:
-        return f"reading single samples {costs}: several ranks read each file, say lanes: {lanes}"
+        return f"reading single samples {costs}: several ranks read each file, set lanes: {lanes}"
     if downloads.way == "ranges":
         return f"reading single samples {costs}: take {partial}, or a cache for all files and fetch: shards"
     cached = f"the cache holds {downloads.cached_files} files"

@@ -104,7 +104,7 @@ class RunView:
         """
         rank = arguments.integer("rank", rank)
         if not 0 <= rank < self.num_ranks:
-            hint = "say the number of ranks as world" if self.num_ranks == 1 else ""
+            hint = "give the number of ranks as world" if self.num_ranks == 1 else ""
             raise ArgumentRangeError("rank", f"must be in [0, {self.num_ranks})", rank, hint=hint)
         epoch = arguments.epoch(epoch)
         if start is None:
@@ -249,5 +249,5 @@ def require_counted(dataset: Any) -> None:
         DatasetError: files would have to be fetched.
     """
     if not is_counted(dataset):
-        problem = "are not told, and to count the samples all files would have to be fetched"
+        problem = "are unknown, and all files would have to be fetched to count them"
         raise DatasetError("lengths", problem, hint=HINT)

@@ -269,14 +269,14 @@ class Agreement:
         if alone:
             _log.warning(
                 "rank %d of %d begins an order that not all ranks began within %g s (%s); if it is meant "
-                "to read alone, say world=World(1, 0)",
+                "to read alone, pass world=World(1, 0)",
                 *(self.rank, self.ranks, seconds, _to_json(identity)),
             )
             return
         missing = named("rank", set(range(self.ranks)) - self._members(own).keys())
         raise DisagreementError(
             "ranks",
-            f"rank {self.rank} reads by {identity}, and {missing} did not say the same within {seconds:g} s",
+            f"rank {self.rank} reads by {identity}, and {missing} did not report it within {seconds:g} s",
             hint="make the same edit on every rank, before the step at its position",
         )
 

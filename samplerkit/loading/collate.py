@@ -179,7 +179,7 @@ class PadCollate(PlannedCollate):
     def _checked(self, measure: Measure) -> Measure:
         if self.pad_to == "bucket" and measure.upper is None:
             problem = "has no buckets to pad to: these batches have none"
-            hint = 'use BucketBatches, or say pad_to="longest" and a larger length_multiple'
+            hint = 'use BucketBatches, or use pad_to="longest" and a larger length_multiple'
             raise ArgumentValueError("pad_to", problem, self.pad_to, hint=hint)
         return measure
 
@@ -195,7 +195,7 @@ def _require_padded(measure: Measure, fields: list[SequenceField], shape: Ids, i
     given = lengths if ids is None else measure.counted(ids).reshape(lengths.shape)
     if ids is None or (lengths > given).any():
         raise above_limit(problem, np.arange(count), ids, lengths, given)
-    hint = "say length_multiple= to the recipe in place of PadCollate"
+    hint = "give length_multiple= to the recipe in place of PadCollate"
     raise DatasetError("length_multiple", problem, shape.tolist(), hint=hint)
 
 
@@ -206,7 +206,7 @@ def _tuple_like(first: Any, parts: list[Any]) -> Any:
 
 def _names(fields: Any) -> tuple[str, ...]:
     if isinstance(fields, str | bytes) or not arguments.is_iterable(fields):
-        raise ArgumentTypeError("fields", "must be a list of names", fields, hint='say ["text"]')
+        raise ArgumentTypeError("fields", "must be a list of names", fields, hint='use ["text"]')
     for field in fields:
         if not isinstance(field, str):
             raise ArgumentTypeError("fields", "must be names, with dots between the parts", field)

@@ -85,7 +85,7 @@ def compute_lengths(
     if path.suffix != ".npy":
         raise ArgumentValueError("out", "must end in .npy", str(path))
     if path.exists():
-        raise ArgumentValueError("out", "is there already", str(path), hint="say another path")
+        raise ArgumentValueError("out", "is there already", str(path), hint="give another path")
     size, report = len(Layout.of(dataset)), progress or (lambda *_: None)
     identity = {"samplerkit": "lengths", "dataset": describe_dataset(dataset), "function": _name_of(function)}
     with journal_of(path, identity) as journal:
@@ -170,7 +170,7 @@ def _name_of(function: Callable[[Any], Any]) -> str:
 
 _DTYPE: Final = np.dtype("<i4")
 _LONGEST_LINE = 1 << 16
-_HINT = "remove this file, which keeps what was computed for others, or say another path for the lengths"
+_HINT = "remove this file, which keeps what was computed for others, or give another path for the lengths"
 
 
 @final

@@ -67,7 +67,7 @@ class Loader(MetricsMixin, Closing):
             applies to batches, and `split` divides the last ones into as many smaller batches as there are
             ranks.
         world: which rank of how many this process is; None asks the running job at first use. For every
-            process to read everything, say World(1, 0).
+            process to read everything, pass World(1, 0).
         after_break: `restart` begins the epoch again when iteration is left early, as torch does; `continue`
             resumes it with the samples that were not handed out.
         bad_samples: `raise`: exceptions of the dataset are raised in the loop. `skip`: a sample that cannot

@@ -59,7 +59,7 @@ class PlannedCollate(SampleCollate):
             if not isinstance(number, int | float | np.number):
                 raise ArgumentTypeError("value", "must be a number, or one by field", number)
         if plan is not None and not isinstance(plan, BatchPlan):
-            hint = "say recipe.plan(sampler, dataset)"
+            hint = "pass recipe.plan(sampler, dataset)"
             raise ArgumentTypeError("plan", "must be a plan", plan, hint=hint)
         self.value: Final[float | Mapping[str, float]] = value
         self._measure = None if plan is None else self._checked(plan.measure)
@@ -86,7 +86,7 @@ class PlannedCollate(SampleCollate):
         """
         value = self.value.get(field, 0) if isinstance(self.value, Mapping) else self.value
         if value and not _holds(dtype, value):
-            hint = "say value= by field, or let the dataset give a type that has it"
+            hint = "give value= by field, or let the dataset give a type that has it"
             raise ArgumentValueError("value", f"is no {dtype}, as field {field!r} is", value, hint=hint)
         return value
 

@@ -100,7 +100,7 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
         sampler: the recipe; None for the dataset's own order.
         dataset: the dataset that the DataLoader reads; anything that `Sampler.order` takes.
         world: which shard of how many this process reads; None asks the running job at first use. For every
-            process to read everything, say World(1, 0).
+            process to read everything, pass World(1, 0).
         agreement_seconds: how long the ranks of a job wait for one another when an iteration begins, to
             compare what they begin to read, as in a `Loader`.
 
@@ -158,7 +158,7 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
                 "batches",
                 "hold parts of documents, or several packs, and a DataLoader hands on ids alone",
                 batches.words,
-                hint='take samplerkit.Loader, or say packs=1 and long="drop" or "raise"',
+                hint='take samplerkit.Loader, or use packs=1 and long="drop" or "raise"',
             )
         current = self._cursor.current
         if self.counts_batches or current.taken or current.start:

@@ -63,7 +63,7 @@ def _warn_of_no_srun(world: World) -> None:
     """Warns once per process."""
     _log.warning(
         "Slurm says rank %d of %d, but this process seems not to be started by srun; "
-        "if it runs alone, say world=World(1, 0)",
+        "if it runs alone, pass world=World(1, 0)",
         world.shard_id,
         world.num_shards,
     )
@@ -101,7 +101,7 @@ def require_same_world(world: World, detect: Callable[[], World]) -> None:
     A reader whose length was needed before the process group existed would read everything, on each rank.
 
     Args:
-        world: what the job said when it was first asked.
+        world: what the job reported when it was first asked.
         detect: asks it again.
 
     Raises:
@@ -113,7 +113,7 @@ def require_same_world(world: World, detect: Callable[[], World]) -> None:
         "world",
         f"the job was asked before its process group was there, or had another one; now it says {current}",
         world,
-        hint="initialise the process group first, or make this again; to read everything, say World(1, 0)",
+        hint="initialise the process group first, or make this again; to read everything, pass World(1, 0)",
     )
 
 

@@ -103,7 +103,7 @@ class Deal:
             if self.num_shards is None or self.shard_id is None:
                 problem = "is left to the job below another distributed sampler, so that each rank would read"
                 problem += " a shard of a shard"
-                hint = "say num_shards and shard_id of the inner one"
+                hint = "set num_shards and shard_id of the inner one"
                 raise CompositionError("num_shards", problem, hint=hint)
             return World(self.num_shards, self.shard_id)
         world = World(

@@ -106,7 +106,7 @@ class Draws:
 
         Raises:
             ArgumentTypeError: `place` is no integer.
-            ArgumentValueError: no place is said, and it is not known which sample is read.
+            ArgumentValueError: no place is given, and it is not known which sample is read.
             OutOfDatasetError: there is no such place.
         """
         entered = self.entered
@@ -119,7 +119,7 @@ class Draws:
             entered = place if entered is None else entered
         if entered is None:
             hint = "draw_rng(i) is for the i-th id that __getitems__ got"
-            raise ArgumentValueError("place", "must be said where a batch is read as a whole", hint=hint)
+            raise ArgumentValueError("place", "must be given where a batch is read as a whole", hint=hint)
         rng = self._rngs.get(entered)
         if rng is None:
             rng = self._rngs[entered] = self.draw(entered).rng()
@@ -149,7 +149,7 @@ def draw_rng(place: int | None = None) -> np.random.Generator:
     Raises:
         DatasetError: no sample is being read: outside of a `Loader`, or in a thread of one's own.
         ArgumentTypeError: `place` is no integer.
-        ArgumentValueError: a batch is read as a whole, and no place is said.
+        ArgumentValueError: a batch is read as a whole, and no place is given.
         OutOfDatasetError: the batch has no such place.
 
     Example:

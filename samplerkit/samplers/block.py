@@ -24,7 +24,7 @@ from samplerkit.samplers.chain import Context, RunConstants
 from samplerkit.samplers.mixing.ledger import Ledger
 from samplerkit.samplers.mixing.sources import require_undealt
 
-_HINT = "give a TokenDataset, or say windows_per_block= for another one whose files are whole blocks"
+_HINT = "give a TokenDataset, or use windows_per_block= for another one whose files are whole blocks"
 
 
 def shared_value(dataset: Any, name: str) -> Any:
@@ -194,7 +194,7 @@ class BlockSampler(Sampler):
         blocks = self._blocks(block_layout(dataset, pieces), context)
         self._require_between_pools(len(blocks))
         if len(blocks) * pieces > LARGEST:
-            hint = "say a smaller num_samples of the child"
+            hint = "use a smaller num_samples of the child"
             raise ArgumentRangeError("windows", "must be at most 2^62", len(blocks) * pieces, hint=hint)
         return cut(blocks, pieces, self.pool, context.key(self.seed, "blocks-pool"))
 
@@ -214,7 +214,7 @@ class BlockSampler(Sampler):
             if block % self.pool:
                 following = epoch * num_blocks + min(num_blocks, (block // self.pool + 1) * self.pool)
                 problem = f"is within a pool of {self.pool} blocks"
-                raise ArgumentValueError(f"edit at {edit.at}", problem, edit, hint=f"say at={following}")
+                raise ArgumentValueError(f"edit at {edit.at}", problem, edit, hint=f"use at={following}")
             if edit.global_batch is not None:
                 problem = "says how many samples a step has, below a BlockSampler, where it counts blocks"
                 raise ArgumentValueError(f"edit at {edit.at}", problem, edit)

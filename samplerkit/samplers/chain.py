@@ -247,7 +247,7 @@ class Chain:
             if not isinstance(drawn, Order):
                 drawn = Table(checked_ids(drawn, len(layout), type(self.links[depth]).__name__))
             if len(drawn) > LARGEST:
-                hint = "say a smaller one, and more epochs"
+                hint = "use a smaller one, and more epochs"
                 raise ArgumentRangeError("num_samples", "must be at most 2^62", len(drawn), hint=hint)
             order = drawn if order is None else compose(drawn, order)
             if inner is not None and world is not None:

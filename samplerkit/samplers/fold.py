@@ -164,7 +164,7 @@ class FoldSampler(Sampler):
         size = len(layout)
         if self.by_files:
             if not layout.has_files:
-                raise DatasetError("by_files", "needs a dataset of files", layout, hint="say groups")
+                raise DatasetError("by_files", "needs a dataset of files", layout, hint="use groups")
             return FileSequence(layout, self._selected_groups(layout.sizes, key, "files"), keeps_files=True)
         if not size:
             return Range(0, 0)

@@ -124,7 +124,7 @@ def read_ids(ids: Iterable[Any], limit: int | None, place: str) -> Ids:
     array = np.fromiter(islice(numbers, limit or cap + 1), dtype=np.int64)
     if not limit and array.size > cap:
         problem = f"yields more than {cap:,} ids" + ("" if isinstance(ids, Sized) else ", and has no length")
-        raise DatasetError(place, problem, hint="say num_samples")
+        raise DatasetError(place, problem, hint="use num_samples")
     return array
 
 

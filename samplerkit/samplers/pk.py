@@ -115,7 +115,7 @@ class PKSampler(Sampler):
         if count > _MAX_SAMPLES:
             problem = f"times {classes.size} classes is more than {_MAX_SAMPLES} samples"
             raise ArgumentRangeError(
-                "num_val", problem, self.num_val, hint="say a smaller one, or num_samples, and more epochs"
+                "num_val", problem, self.num_val, hint="use a smaller one, or num_samples, and more epochs"
             )
         return classes[np.arange(count) // self.num_val]
 

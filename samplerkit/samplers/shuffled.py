@@ -287,5 +287,5 @@ class WeightedRandomSampler(Sampler):
         positive = int(np.count_nonzero(self.weights))
         if count > positive:
             problem = f"without replacement, only the {positive} samples of positive weight can be drawn"
-            hint = f"say num_samples={positive} or replacement=True"
+            hint = f"use num_samples={positive} or replacement=True"
             raise ArgumentRangeError("num_samples", problem, count, hint=hint)

@@ -56,7 +56,7 @@ def cache_error(folder: Path, error: OSError) -> DatasetError:
         hint = "leave it alone while it is in use, and start again"
         return DatasetError("cache", "was emptied while it was in use", str(folder), hint=hint)
     return DatasetError(
-        "cache", f"cannot be written to ({error.strerror})", str(folder), hint="say cache=FOLDER"
+        "cache", f"cannot be written to ({error.strerror})", str(folder), hint="use cache=FOLDER"
     )
 
 

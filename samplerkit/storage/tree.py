@@ -230,7 +230,7 @@ class TreeDataset(OpenPerProcess[Any]):
             return Samples(batch)
         if not isinstance(batch, Samples):
             problem = "returns columns, from which missing samples cannot be left out"
-            raise DatasetError("dataset", problem, list(batch), hint="say as_columns=False")
+            raise DatasetError("dataset", problem, list(batch), hint="use as_columns=False")
         return batch
 
     def _read(self, ids: Iterable[int], passes: Ids | None, epochs: Ids | None) -> Samples | Columns | Array:

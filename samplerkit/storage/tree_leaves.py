@@ -246,7 +246,7 @@ def joined(shares: Sequence[LeafSamples], size: int) -> Samples | Columns | Arra
         return _joined_rows(shares, size) if _are_rows(shares) else _joined_samples(shares, size)
     if len(of_columns) < len(shares):
         other = next(share for share in shares if share not in of_columns)
-        hint = "say the same as_columns for all parts"
+        hint = "use the same as_columns for all parts"
         raise DatasetError(
             of_columns[0].place, f"gives columns, and {other.place} a list of samples", hint=hint
         )
@@ -255,7 +255,7 @@ def joined(shares: Sequence[LeafSamples], size: int) -> Samples | Columns | Arra
         return _joined_columns(shares, size)
     if len(of_borders) < len(shares):
         other = next(share for share in shares if share not in of_borders)
-        hint = "say the same outputs for all parts"
+        hint = "use the same outputs for all parts"
         raise DatasetError(of_borders[0].place, f"gives {BORDERS}, and {other.place} does not", hint=hint)
     return _with_borders(shares, size)
 

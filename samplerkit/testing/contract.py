@@ -49,7 +49,7 @@ class SamplerContract:
 
     def make(self) -> Sampler:
         """Makes a new sampler, as a second process would."""
-        raise NotImplementedError("say how the sampler is made")
+        raise NotImplementedError("define how the sampler is made")
 
     def _orders(self) -> list[tuple[Any, int, Order]]:
         return [

@@ -62,11 +62,11 @@ class DatasetContract:
 
     def write(self, folder: str) -> Sequence[Sequence[Any]]:
         """Writes data into an empty folder, without the dataset; returns the samples of each file."""
-        raise NotImplementedError("say how the data is written, and what its samples are")
+        raise NotImplementedError("define how the data is written, and what its samples are")
 
     def make(self, folder: str) -> Any:
         """Opens the data by the names of its files: a pattern would not notice a deleted file."""
-        raise NotImplementedError("say how the dataset is made")
+        raise NotImplementedError("define how the dataset is made")
 
     def victim(self, folder: str) -> Path:
         """Returns the file that the tests cut, overwrite and delete: by default, the largest one."""
@@ -87,7 +87,9 @@ class DatasetContract:
         """The layout has the written numbers of samples and files; names of files, if any, are distinct."""
         with self._write_data() as (folder, files), self._open_dataset(folder) as dataset:
             layout, counts = Layout.of(dataset), [len(samples) for samples in files]
-            require(layout.has_files is self.has_files, "the layout has files or not, as was said", layout)
+            require(
+                layout.has_files is self.has_files, "the layout has files or not, as `has_files` says", layout
+            )
             sizes = layout.sizes.tolist()
             require(sizes == (counts if self.has_files else [sum(counts)]), "a file has its samples", sizes)
             require(len(dataset) == sum(counts), "the length is that of the layout", len(dataset))

@@ -46,11 +46,11 @@ class ReaderContract:
 
     def make(self) -> Callable[..., Any] | str:
         """Makes a new reader, as a second process would, or returns its name."""
-        raise NotImplementedError("say how the reader is made")
+        raise NotImplementedError("define how the reader is made")
 
     def write(self, path: str, num_samples: int) -> Sequence[Any]:
         """Writes a file, without the reader, and returns its expected samples, which are all different."""
-        raise NotImplementedError("say how a file is written, and what its samples are")
+        raise NotImplementedError("define how a file is written, and what its samples are")
 
     def test_the_samples_of_a_file_are_counted(self) -> None:
         """The count is the number of written samples, whether the reader counts them or reads the file."""

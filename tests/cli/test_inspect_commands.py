@@ -51,7 +51,7 @@ def test_plan_counts_what_each_rank_really_reads(command, said, tmp_path, shuffl
 
 
 USAGE = {
-    "a picture without a name": (("plot", "CONFIG"), "is missing: say a .png or .html file, or --open"),
+    "a picture without a name": (("plot", "CONFIG"), "is missing: give a .png or .html file, or --open"),
     "a page of two configs": (("plot", "CONFIG", "CONFIG", "--open"), "--open shows one"),
     "a missing option": (("at", "CONFIG", "--epoch", 3), "Missing option '--step'; see samplerkit at --help"),
     "a rank that is not there": (
@@ -61,7 +61,7 @@ USAGE = {
     "epochs that are none": (("when", "CONFIG", "--sample", 0, "--epochs", "a:b"), "write 3, or 0:10"),
     "a sample and a document": (
         ("when", "CONFIG", "--sample", 1, "--document", 1),
-        "say one of the two",
+        "give one of the two",
     ),
     "a file of a sample": (("when", "CONFIG", "--sample", 1, "--file", "a"), "goes with --document"),
     "no config": (("plan", "nothing.yaml"), "there is no such file"),

@@ -133,7 +133,7 @@ def test_nobody_fetches_files_to_count_their_samples_for_a_plan(
     assert (answer["unknown"], answer["hint"]) == (told["unknown"], told["hint"])
     assert command("validate", path)[0] == 0
     for asked in (("at", path, "--epoch", 0, "--step", 0), ("when", path, "--sample", 3)):
-        line = "samplerkit: lengths: are not told, and to count the samples all files would"
+        line = "samplerkit: lengths: are unknown, and all files would"
         assert refused(*asked).startswith(line)
     (finding,) = in_json(command, "check", path)[1]["findings"]
     assert finding["code"] == "lengths-unknown"

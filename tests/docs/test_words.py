@@ -29,6 +29,7 @@ PLAIN = {
     r"\blies? outside\b": "is outside",
     r"\bsome hundred\b": "a number",
     r"\bin front of other work\b": "on a loaded machine",
+    r"\bsay [\w`]+=": "use, pass, set",
 }
 """Phrases, each with what to write."""
 

@@ -200,5 +200,5 @@ def test_the_settings_of_a_run_are_those_of_its_config():
     ids=lambda sampler: "-".join(map(str, sampler)),
 )
 def test_a_run_that_the_page_cannot_show_is_refused(sampler):
-    with pytest.raises(NotSupportedError, match="draw it, say -o"):
+    with pytest.raises(NotSupportedError, match="draw it: use -o"):
         Settings.of(view_of(sampler=sampler))

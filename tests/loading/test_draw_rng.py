@@ -218,7 +218,7 @@ def test_within_a_batch_or_a_sample_of_another_dataset_ours_enter_no_draws(datas
             before = number(sk.draw_rng())
             return before, dataset.__getitems__([index])[0][:2], number(sk.draw_rng())
 
-    with pytest.raises(sk.SamplerkitError, match="must be said where a batch is read as a whole"):
+    with pytest.raises(sk.SamplerkitError, match="must be given where a batch is read as a whole"):
         read(Backwards())
     samples = read(Within(), batch_size=1)
     assert samples == read(Within())

@@ -114,7 +114,7 @@ def test_an_edit_behind_a_state_at_the_end_of_an_epoch_is_behind_what_was_droppe
 
 def test_a_rank_whose_edits_nobody_else_has_may_not_go_on_alone():
     agreement = Agreement(torch.distributed.HashStore(), 0, 3)
-    with pytest.raises(sk.DisagreementError, match=r"ranks 1, 2 did not say the same within 0.1 s"):
+    with pytest.raises(sk.DisagreementError, match=r"ranks 1, 2 did not report it within 0.1 s"):
         agreement.require({"dataset": "30", "edits": "1, of digest a"}, 0.1, alone=False)
 
 

@@ -137,7 +137,7 @@ def test_a_multiple_of_its_own_that_breaks_the_limit_is_named_in_place_of_sample
     plan = plan_of(TOKENS)
     collate = sk.PadCollate(length_multiple=64).measured_by(plan.measure)
     ids = max(plan, key=len)
-    with pytest.raises(sk.DatasetError, match=r"length_multiple: a batch of .* say length_multiple= to the"):
+    with pytest.raises(sk.DatasetError, match=r"length_multiple: a batch of .* give length_multiple= to the"):
         collate.collated([torch.ones(int(length)) for length in LENGTHS[ids]], ids)
 
 

@@ -47,7 +47,7 @@ class Endless:
 def test_an_iterable_without_an_end_is_refused_with_its_limit(monkeypatch):
     assert iteration.LONGEST_UNSIZED == 1 << 24  # which takes seconds; 2^28 ids took more than a minute
     monkeypatch.setattr(iteration, "LONGEST_UNSIZED", 1 << 18)
-    with pytest.raises(sk.DatasetError, match="more than 262,144 ids, and has no length; say num_samples"):
+    with pytest.raises(sk.DatasetError, match="more than 262,144 ids, and has no length; use num_samples"):
         sk.IterSampler(Endless()).order(5)
     assert list(sk.IterSampler(Endless(), num_samples=3).order(5)) == [0, 0, 0]
 

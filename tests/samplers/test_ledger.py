@@ -133,7 +133,7 @@ def test_a_run_by_a_distributed_sampler_is_edited_by_a_random_one_in_its_place(s
     layout, arguments = sk.Layout([40, 30, 50]), {"shuffle": shuffle, "partial_size": 60, "seed": 7}
     dealt = sk.DistributedSampler(**arguments)
     with pytest.raises(
-        sk.CompositionError, match="say RandomSampler with the same arguments, which reads the same"
+        sk.CompositionError, match="use RandomSampler with the same arguments, which reads the same"
     ):
         sk.Ledger(dealt)
     world = sk.World(2, 0)

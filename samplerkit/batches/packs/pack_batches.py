@@ -85,7 +85,7 @@ class PackBatches(BatchRecipe):
         arguments.choice("long", self.long, LONG_DOCUMENTS)
         if self.seq_len % self.length_multiple:
             problem = f"must divide seq_len, which is {self.seq_len}"
-            hint = f"say a seq_len of {-(-self.seq_len // self.length_multiple) * self.length_multiple}"
+            hint = f"use a seq_len of {-(-self.seq_len // self.length_multiple) * self.length_multiple}"
             raise ArgumentRangeError("length_multiple", problem, self.length_multiple, hint=hint)
 
     @property
@@ -155,5 +155,5 @@ class PackBatches(BatchRecipe):
         longest = int(histogram.values.max(initial=0))
         if self.long == "raise" and longest > self.seq_len:
             problem = f"is below the longest document, of {longest} tokens"
-            hint = 'say long="split", "drop" or "truncate", or raise it'
+            hint = 'use long="split", "drop" or "truncate", or raise it'
             raise ArgumentRangeError("seq_len", problem, self.seq_len, hint=hint)

@@ -128,7 +128,7 @@ class MindSporeChain(Chain):
             raise ArgumentTypeError(
                 "sampler", "over a ConcatDataset must be a DistributedSampler or a RandomSampler"
             )
-        hint = 'say algorithm="samplerkit-1"'
+        hint = 'use algorithm="samplerkit-1"'
         raise ArgumentValueError("sampler", "is not supported over files by MindSpore", hint=hint)
 
     def _random(self, sampler: RandomSampler, layout: Layout, context: Context) -> Order:
@@ -205,14 +205,14 @@ class MindSporeChain(Chain):
                     "offset",
                     "MindSpore pads PARTIAL whatever the offset",
                     deal.offset,
-                    hint="say quirks=True",
+                    hint="use quirks=True",
                 )
             if self.quirks and -(-size // num_shards) * num_shards > 2 * size:
                 raise NotSupportedError(
                     "num_shards",
                     "MindSpore leaves shards empty when PARTIAL has more than twice as many as samples",
                     num_shards,
-                    hint="say quirks=False, or use fewer shards",
+                    hint="use quirks=False, or use fewer shards",
                 )
             return Table(
                 record_files.partial_order(layout, seed, mode.partial_size, num_shards, deal.num_samples)
@@ -256,7 +256,7 @@ class MindSporeChain(Chain):
                 "epoch",
                 "MindSpore runs only a part of a chain over files again after epoch 0; not replayed",
                 context.epoch,
-                hint="say quirks=False to run the whole chain in each epoch",
+                hint="use quirks=False to run the whole chain in each epoch",
             )
         return kind
 

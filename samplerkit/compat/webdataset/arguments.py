@@ -40,7 +40,7 @@ METHODS: Mapping[str, str] = {
 
 
 REFUSED: Mapping[str, str] = {
-    "mode": "leave it out, or say 'resampled'",
+    "mode": "leave it out, or use 'resampled'",
     "select_files": "use select, or to_tuple, which reads the fields that it names: samples are indexed once",
     "rename_files": "use rename for fields, or map for keys: samples are indexed once",
 }
@@ -91,7 +91,7 @@ def shards(
             "names a command, and commands are not run unless you allow it",
             # Only the first word: the others may be secrets.
             " ".join([*commands[0].split(maxsplit=1)[:1], "..."]),
-            hint="say allow_commands=True if nobody else can write these urls, or give the URL itself",
+            hint="use allow_commands=True if nobody else can write these urls, or give the URL itself",
         )
     if len(commands) < len(names):
         hint = "make two datasets"
@@ -128,9 +128,7 @@ def reads_everything(nodesplitter: Any, workersplitter: Any, *, resampled: bool)
         ("workersplitter", workersplitter, WORKER_SPLITTERS),
     ):
         if value is not DEFAULT and value is not None and value is not False and _name(value) not in allowed:
-            hint = (
-                "leave it out: samples are split by rank and worker; or say world=World(num_shards, shard_id)"
-            )
+            hint = "leave it out: samples are split by rank and worker; or use world=World(num_shards, rank)"
             raise NotSupportedError(name, "of your own is not known here", value, hint=hint)
     if workersplitter in {None, False} and not resampled:
         problem = "None would read each sample once in every worker"

@@ -125,7 +125,7 @@ def output(command: Command, timeout: float) -> Generator[bytes, None, None]:
     def stalled(state: str) -> DatasetError:
         problem = f"the command {state} for {timeout:g} s, after {received} bytes"
         return DatasetError(
-            place, problem, hint="say a longer command_timeout, or let the program give up by itself"
+            place, problem, hint="use a longer command_timeout, or let the program give up by itself"
         )
 
     if shutil.which(command.arguments[0]) is None:

@@ -203,7 +203,7 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         )
         if isinstance(shards, Piped) and equal_steps is not None:
             problem = "cannot be kept: how many samples a command writes is not known"
-            raise ArgumentValueError("equal_steps", problem, equal_steps, hint="say with_epoch(n)")
+            raise ArgumentValueError("equal_steps", problem, equal_steps, hint="use with_epoch(n)")
         self._start_counting(0)
 
     @property
@@ -238,7 +238,7 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         # The limit is per worker, so the length would depend on the number of workers of the DataLoader.
         is_endless = pipeline.passes == FOREVER or pipeline.most_items is not None
         if dataset is None or pipeline.batch_size is None or stages.uncounted(chain) or is_endless:
-            hint = "say batch_size= (that of your DataLoader), .batched(n) or .with_length(n)"
+            hint = "use batch_size= (that of your DataLoader), .batched(n) or .with_length(n)"
             raise ArgumentTypeError("len", "is not known of this dataset", self, hint=hint)
         rows = pipeline.rows_of_rank(len(dataset), WorkerSlot.current(self._world).world)
         return pipeline.passes * stages.length(chain, rows)

@@ -45,7 +45,7 @@ class Fluent:
         """
         if rng is not None:
             raise ArgumentTypeError(
-                "rng", "must be None: an order is by seed and epoch", rng, hint="say seed="
+                "rng", "must be None: an order is by seed and epoch", rng, hint="use seed="
             )
         number = arguments.integer("shuffle", size)
         if number < 1:
@@ -244,7 +244,7 @@ class Fluent:
         wrong = stages.uncounted(added)
         if wrong is not None and self._pipeline.equal_steps is not None:
             problem = f"cannot be kept by .{wrong.name}, which changes the number of samples"
-            raise CompositionError("equal_steps", problem, hint="leave equal_steps out and say with_epoch(n)")
+            raise CompositionError("equal_steps", problem, hint="leave equal_steps out and use with_epoch(n)")
         all_stages = (*self._pipeline.stages, *added)
         size = stages.batch_size(all_stages)
         return self._replace(stages=all_stages, batch_size=size if size > 1 else self._pipeline.batch_size)
@@ -290,7 +290,7 @@ class WebLoader(Fluent):
         most = pipeline.most_items or FOREVER
         is_endless = pipeline.passes == most == FOREVER
         if pipeline.stages or is_endless:
-            raise ArgumentTypeError("len", "is not known of this loader", self, hint="say .with_length(n)")
+            raise ArgumentTypeError("len", "is not known of this loader", self, hint="use .with_length(n)")
         return min(pipeline.passes * len(self._loader), most)
 
     def _batches(self, *_: object) -> Generator[Any, None, None]:

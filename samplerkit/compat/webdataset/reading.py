@@ -246,7 +246,7 @@ class SamplePipeline:
         # If several workers share a dataset, the part of one may be empty.
         is_empty = cursor.rows == 0 and (slot.count == 1 if tar is None else not len(tar.layout))
         if is_empty and not self.may_be_empty:
-            raise EmptyDatasetError("dataset", "has no samples", hint="say empty_check=False if that is fine")
+            raise EmptyDatasetError("dataset", "has no samples", hint="use empty_check=False if that is fine")
 
     def _from_tar(
         self, dataset: TarDataset, slot: WorkerSlot, epoch: int, start: int

@@ -169,7 +169,7 @@ def without_none(values: Any) -> Any:
         DatasetError: it holds None.
     """
     if any(value is None for value in values):
-        raise DatasetError("sample", "has a field that is None", hint="say none_is_error=False")
+        raise DatasetError("sample", "has a field that is None", hint="use none_is_error=False")
     return values
 
 
@@ -235,14 +235,14 @@ def _run_steps(items: Iterator[Any], group: tuple[ItemStep, ...], *, may_drop: b
                 if value is Dropped:
                     if not may_drop:
                         problem = "the sample is left out, and equal_steps counts on it"
-                        hint = "say with_epoch(n) in place of equal_steps"
+                        hint = "use with_epoch(n) in place of equal_steps"
                         raise step_error(item, stage.name, DatasetError("sample", problem, hint=hint))[0]
                     break
             else:
                 yield value
     finally:
         if left_out:
-            _log.warning("%d samples were left out, as the handler said", left_out)
+            _log.warning("%d samples were left out by the handler", left_out)
 
 
 def default_collation_fn(samples: list[Any]) -> Any:

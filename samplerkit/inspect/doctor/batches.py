@@ -89,7 +89,7 @@ def abreast_does_not_fit(setup: PlannedRun) -> Faults:
         yield Fault(
             f"{abreast} neighbouring batches cost alike, and a step has one for each of {ranks} ranks: these "
             "wait for the most expensive one",
-            f"say an abreast that {ranks} divides; a run that resumes keeps that of its first start",
+            f"use an abreast that {ranks} divides; a run that resumes keeps that of its first start",
         )
 
 
@@ -100,9 +100,9 @@ def samples_left_out(setup: PlannedRun) -> Faults:
     if dropped > MAX_LEFT_OUT * size:
         yield Fault(
             f"{dropped} of {size} samples are left out of an epoch by long and short",
-            'say long="split"'
+            'use long="split"'
             if isinstance(setup.recipe, PackBatches)
-            else 'raise max_tokens, say long="truncate" or "alone", or short="merge"',
+            else 'raise max_tokens, use long="truncate" or "alone", or short="merge"',
             "warning" if len(setup.plan) else "error",
         )
 
@@ -112,7 +112,7 @@ def fewer_batches_than_ranks(setup: PlannedRun) -> Faults:
     """An epoch has fewer batches than ranks.
 
     Hint:
-        make batches smaller, use fewer ranks, or say tail='split'
+        make batches smaller, use fewer ranks, or use tail='split'
     """
     view = setup.run.view
     if 0 < len(setup.plan) < view.num_ranks:
@@ -149,7 +149,7 @@ def tokens_cut_off(setup: PlannedRun) -> Faults:
     """Packs keep the beginning of long documents, and lose more than one token in a hundred.
 
     Hint:
-        say long="split", or a larger seq_len
+        use long="split", or a larger seq_len
     """
     lengths = setup.plan.measure.lengths
     if not isinstance(setup.recipe, PackBatches) or lengths is None or setup.recipe.long != "truncate":

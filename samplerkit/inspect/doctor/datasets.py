@@ -77,7 +77,7 @@ def parts_hidden(setup: Inspection) -> Faults:
     """A ConcatDataset reads samples one by one, and passes on neither `expect` nor `set_epoch`.
 
     Hint:
-        say sk.TreeDataset({'name': part, ...}), over which the same orders work
+        use sk.TreeDataset({'name': part, ...}), over which the same orders work
     """
     dataset = setup.dataset
     if type(dataset) is not ConcatDataset:
@@ -100,7 +100,7 @@ def read_too_often(setup: InspectedRun) -> Faults:
             yield Fault(
                 f"source {name!r} is read {usage.passes:.1f} times by the end of epoch {setup.view.epoch}: a "
                 f"model learns little from more than {MAX_PASSES} passes",
-                f"say max_passes={{{name!r}: {MAX_PASSES}}} in the MixtureSampler, or give it less weight",
+                f"use max_passes={{{name!r}: {MAX_PASSES}}} in the MixtureSampler, or give it less weight",
             )
 
 
@@ -109,7 +109,7 @@ def weights_of_documents(setup: PlannedRun) -> Faults:
     """A mixture is weighted by documents, and its shares of tokens differ by more than a third.
 
     Hint:
-        say MixtureSampler(..., by='tokens') if weights are meant to be shares of tokens
+        use MixtureSampler(..., by='tokens') if weights are meant to be shares of tokens
     """
     mixture = setup.run.chain[-1] if setup.run.chain else None
     if not isinstance(mixture, MixtureSampler) or mixture.by != "samples" or mixture.weights is None:
@@ -162,7 +162,7 @@ def evaluation_with_phase(setup: Inspection) -> Faults:
     """Windows of tokens are read in order, and begin at another token in each epoch.
 
     Hint:
-        say TokenDataset(..., phase=False) for evaluation, or shuffle
+        use TokenDataset(..., phase=False) for evaluation, or shuffle
     """
     # Recognized by its attributes: this package does not import that of tokens.
     has_phase = getattr(setup.dataset, "wants_epochs", False) is True
@@ -196,7 +196,7 @@ def short_files(setup: Inspection) -> Faults:
     """More than one token in a hundred is in files shorter than a block.
 
     Hint:
-        join files when tokenising, or say a shorter block_len
+        join files when tokenising, or use a shorter block_len
     """
     blocks, counts = (getattr(setup.dataset, name, None) for name in ("block_layout", "token_counts"))
     if blocks is None or counts is None:
@@ -235,7 +235,7 @@ def partial_size_in_file(setup: InspectedRun) -> Faults:
         yield Fault(
             f"files hold {size} samples and blocks of PARTIAL {mode.partial_size}: each block lies inside "
             "one file, and no files are mixed",
-            f"say partial_size={-(-size * 3 // 2)}, 1.5 times the file size, or more",
+            f"use partial_size={-(-size * 3 // 2)}, 1.5 times the file size, or more",
         )
 
 
@@ -261,7 +261,7 @@ def lanes_do_not_divide(setup: InspectedRun) -> Faults:
         yield Fault(
             f"{lanes} lanes on {ranks} ranks: neither divides the other, so that a rank reads up to {count} "
             "lanes and their files",
-            f"say lanes={ranks}, or a multiple of it, or run on a number of ranks that divides {lanes}",
+            f"use lanes={ranks}, or a multiple of it, or run on a number of ranks that divides {lanes}",
         )
 
 
@@ -290,7 +290,7 @@ def files_read_again(setup: InspectedRun) -> Faults:
     yield Fault(
         f"the order goes back and forth between {needed} files, and {name}={limits.max_files} are {state}: "
         f"{reads} more than once an epoch",
-        f"say {name}={limit} or more, or take shuffle: partial with smaller blocks{fewer}",
+        f"use {name}={limit} or more, or take shuffle: partial with smaller blocks{fewer}",
     )
 
 

@@ -98,7 +98,7 @@ def padded_evaluation(setup: Inspection) -> Faults:
         if setup.view.recipe is not None:
             units, other = ("batch", "batches"), "split"
         source = f"tail={setup.view.run.tail!r}"
-        hint = f"say tail={other!r}, or leave out what the mask loader.pads(loader.step - 1) marks"
+        hint = f"use tail={other!r}, or leave out what the mask loader.pads(loader.step - 1) marks"
         if not setup.is_ours:
             source = "TorchSampler"
             hint = "use DistributedSampler(offset=0) as its recipe, which pads nothing"
@@ -115,7 +115,7 @@ def concat_padded(setup: InspectedRun) -> Faults:
     """A ConcatDataset is dealt with repeats, where MindSpore reads each sample once.
 
     Hint:
-        say offset=0 to read each sample once, as MindSpore does; then some ranks read one less
+        use offset=0 to read each sample once, as MindSpore does; then some ranks read one less
     """
     is_concat = isinstance(setup.dataset, torch.utils.data.ConcatDataset)
     if setup.is_ours or not is_concat or setup.view.run.recipe.chain.deal is None:
@@ -139,7 +139,7 @@ def uneven_steps(setup: InspectedRun) -> Faults:
         others = "tail='pad'" if view.recipe is None else "tail='pad', 'split'"
         yield Fault(
             f"some ranks have {fewest} steps and others {most}: a collective in the last one hangs",
-            f"say {others} or tail='drop' for training, or use DDP's join()",
+            f"use {others} or tail='drop' for training, or use DDP's join()",
         )
 
 
@@ -199,7 +199,7 @@ def batches_counted(setup: PlannedRun) -> Faults:
     """A trainer counts the batches of the first epoch, and other epochs have more or fewer.
 
     Hint:
-        take a plan over the whole set, which has one number in all epochs, or say num_batches
+        take a plan over the whole set, which has one number in all epochs, or use num_batches
     """
     trainer, view = setup.run.trainer, setup.run.view
     if trainer is None or not trainer.counts:

@@ -91,7 +91,7 @@ class Trainer:
         if hasattr(source, "spin_dataloaders") and hasattr(source, "state"):
             skips = "reads and throws away" if source.spin_dataloaders else ""
             loader = source.state.train_dataloader
-            return cls("Composer's Trainer", loader, skips, "say spin_dataloaders=False", counts=False)
+            return cls("Composer's Trainer", loader, skips, "use spin_dataloaders=False", counts=False)
         if hasattr(source, "fit_loop") and getattr(source, "train_dataloader", None) is not None:
             return cls("Lightning's Trainer", source.train_dataloader)
         return None

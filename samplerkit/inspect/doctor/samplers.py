@@ -34,7 +34,7 @@ def double_sharding(setup: Inspection) -> Faults:
     """The samples are dealt to the ranks twice, so that most are never read.
 
     Hint:
-        deal once: leave out one of the two, or say world=World(1, 0) to samplerkit
+        deal once: leave out one of the two, or pass world=World(1, 0) to samplerkit
     """
     if len(setup.deals) < 2:
         return
@@ -257,7 +257,7 @@ def held_out_shuffled(setup: Inspection) -> Faults:
     """The held-out part of a `FoldSampler` is shuffled, as one does for training.
 
     Hint:
-        say held_out=False for training, or leave the shuffling out for an evaluation
+        use held_out=False for training, or leave the shuffling out for an evaluation
     """
     for sampler, above, _ in _links(setup, FoldSampler):
         if sampler.held_out and any(map(_shuffles, above)):
@@ -271,7 +271,7 @@ def folds_overlap(setup: Inspection) -> Faults:
     """Windows that share samples are split into folds one by one, so that folds share samples.
 
     Hint:
-        say by_files=True, or groups
+        use by_files=True, or groups
     """
     for sampler, _, below in _links(setup, FoldSampler):
         for window in below if not sampler.by_files and sampler.groups is None else ():
@@ -287,7 +287,7 @@ def one_class_batches(setup: InspectedRun) -> Faults:
     """Batches hold samples of one class, since `PKSampler` draws class after class.
 
     Hint:
-        put sk.RandomSampler() over it, by add_child, or say a num_val that is a part of the batch
+        put sk.RandomSampler() over it, by add_child, or use a num_val that is a part of the batch
     """
     view = setup.view
     drawing = next((sampler for sampler, _, _ in _links(setup, PKSampler)), None)

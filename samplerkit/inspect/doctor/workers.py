@@ -103,7 +103,7 @@ def not_thread_safe(setup: Inspection) -> Faults:
     """Threads share an object that is not thread-safe, such as an open file.
 
     Hint:
-        give the dataset copy_for_thread(self), a copy that opens its own; or say workers="processes"
+        give the dataset copy_for_thread(self), a copy that opens its own; or use workers="processes"
     """
     for path, obj in _shared(setup):
         if isinstance(obj, _UNSAFE_TYPES):
@@ -119,7 +119,7 @@ def generator_shared(setup: Inspection) -> Faults:
     """Threads draw from one generator, so that draws cannot be reproduced.
 
     Hint:
-        draw from sk.draw_rng() or sk.sample_rng(...), or say workers="processes"
+        draw from sk.draw_rng() or sk.sample_rng(...), or use workers="processes"
     """
     for path, obj in _shared(setup):
         name = _generator_of(obj)

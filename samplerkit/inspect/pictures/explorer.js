@@ -63,11 +63,11 @@ function makeControls() {
       <output for="${name}"></output>`;
     byId("settings").append(place);
     const [typed, slid] = place.querySelectorAll("input");
-    controls[name] = { place, typed, slid, said: place.querySelector("output"), end };
+    controls[name] = { place, typed, slid, output: place.querySelector("output"), end };
     typed.addEventListener("input", () => {
       const value = read(name, typed.value, least, most);
       typed.setAttribute("aria-invalid", String(value === null));
-      controls[name].said.textContent = value === null ? `${grouped(least)} to ${most === null ? "2^64 \u2212 1" : grouped(most)}` : "";
+      controls[name].output.textContent = value === null ? `${grouped(least)} to ${most === null ? "2^64 \u2212 1" : grouped(most)}` : "";
       if (value !== null) change(name, value, typed);
     });
     // What was no number gives way to the number that the pictures show.
@@ -91,7 +91,7 @@ function showControls(by) {
     if (control.typed !== by) {
       control.typed.value = chosen[name];
       control.typed.setAttribute("aria-invalid", "false");
-      control.said.textContent = "";
+      control.output.textContent = "";
     }
     if (control.slid) {
       control.slid.max = Math.max(control.end, ends[name] ?? 0, name in ends ? 0 : chosen[name]);
@@ -102,21 +102,21 @@ function showControls(by) {
     for (const input of [control.typed, control.slid]) if (input) input.disabled = isIdle;
   }
   const held = chosen.partial_size / (chosen.samples / chosen.files);
-  controls.partial_size.said.textContent = `${held.toFixed(held < 10 ? 1 : 0)} files at once`;
+  controls.partial_size.output.textContent = `${held.toFixed(held < 10 ? 1 : 0)} files at once`;
   byId("meaning").textContent = MEANINGS[chosen.mode] + (chosen.mode === "adaptive" ? ` Here it is ${mode.toUpperCase()}.` : "");
 }
 
 function show(by) {
-  const said = settings();
-  const order = remembered(orderOf(said));
-  const { ranks, batch } = said;
+  const current = settings();
+  const order = remembered(orderOf(current));
+  const { ranks, batch } = current;
   const idAt = (rank, row) => order.at((row * ranks + rank) % order.length);
-  shown = { said, order, ranks, batch, idAt, steps: Math.ceil(order.rows / batch), files: filesOf(order, ranks, batch) };
+  shown = { current, order, ranks, batch, idAt, steps: Math.ceil(order.rows / batch), files: filesOf(order, ranks, batch) };
   cursor.step = Math.min(cursor.step, shown.steps - 1);
   cursor.rank = Math.min(cursor.rank, ranks - 1);
   showControls(by);
   showFigures(mixingOf(order, ranks * batch));
-  byId("code").textContent = pythonOf(said);
+  byId("code").textContent = pythonOf(current);
   paint();
 }
 

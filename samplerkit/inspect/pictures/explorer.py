@@ -113,5 +113,8 @@ def page_of(settings: Settings | None = None) -> str:
 
 def _unsupported(kind: str, value: object) -> NotSupportedError:
     return NotSupportedError(
-        "--open", f"the page shows no run with {kind}", value, hint="draw it, say -o order.html alone"
+        "--open",
+        f"the page shows no run with {kind}",
+        value,
+        hint="draw it: use -o order.html without --open",
     )

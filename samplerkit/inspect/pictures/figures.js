@@ -75,7 +75,7 @@ function filesOf(order, ranks, batch) {
   return { read, ofABatch: met / (sampled.length * ranks), isCounted: sampled.length === steps };
 }
 
-// The same order, said in Python; what a reader copies.
+// The same order in Python, for a reader to copy.
 function pythonOf(settings) {
   const groups = [];
   for (const size of settings.sizes) {
@@ -84,13 +84,13 @@ function pythonOf(settings) {
     else groups.push([size, 1]);
   }
   const sizes = groups.map(([size, count]) => (count > 1 ? `[${size}] * ${count}` : `[${size}]`)).join(" + ");
-  const said = [`${settings.ranks}, 0, shuffle="${settings.mode}"`, `seed=${settings.seed}`];
+  const given = [`${settings.ranks}, 0, shuffle="${settings.mode}"`, `seed=${settings.seed}`];
   const mode = modeOf(settings);
-  if (mode === "partial") said.push(`partial_size=${settings.partial_size}`);
-  if (mode === "partial" && settings.pools !== 1) said.push(`pools=${settings.pools}`);
-  if (settings.mode === "adaptive") said.push(`adaptive_threshold=${settings.adaptive_threshold}`);
-  if (settings.lanes !== null) said.push(`lanes=${settings.lanes}`);
-  const sampler = `sk.DistributedSampler(${said.join(", ")})`;
+  if (mode === "partial") given.push(`partial_size=${settings.partial_size}`);
+  if (mode === "partial" && settings.pools !== 1) given.push(`pools=${settings.pools}`);
+  if (settings.mode === "adaptive") given.push(`adaptive_threshold=${settings.adaptive_threshold}`);
+  if (settings.lanes !== null) given.push(`lanes=${settings.lanes}`);
+  const sampler = `sk.DistributedSampler(${given.join(", ")})`;
   const layout = groups.length > 8 ? "sk.load_config(path).dataset" : `sk.Layout(${sizes})`;
   return `sampler = ${sampler}\nsampler.order(${layout}, epoch=${settings.epoch})`;
 }

@@ -27,7 +27,7 @@ function canvasOf(id, height) {
 }
 
 function palette() {
-  return shown.said.sizes.map((_, file) => colourOf(file, shown.said.sizes.length));
+  return shown.current.sizes.map((_, file) => colourOf(file, shown.current.sizes.length));
 }
 
 const MARGIN = 24; // for the numbers of ranks
@@ -75,7 +75,7 @@ function paintRibbons() {
 }
 
 function showPointed() {
-  const { batch, order, idAt, steps, said } = shown;
+  const { batch, order, idAt, steps, current } = shown;
   const rows = Math.min(batch, order.rows - cursor.step * batch);
   const ids = Array.from({ length: rows }, (_, row) => idAt(cursor.rank, cursor.step * batch + row));
   const files = [...new Set(ids.map(order.fileOf))].sort((a, b) => a - b);
@@ -87,17 +87,17 @@ function showPointed() {
   ribbons.setAttribute("aria-valuemax", steps - 1);
   ribbons.setAttribute("aria-valuenow", cursor.step);
   ribbons.setAttribute("aria-valuetext", text);
-  byId("map").setAttribute("aria-label", `Steps against samples as they are stored: ${MEANINGS[said.mode]}`);
+  byId("map").setAttribute("aria-label", `Steps against samples as they are stored: ${MEANINGS[current.mode]}`);
 }
 
 function paintMap() {
-  const { ranks, batch, order, idAt, steps, said } = shown;
+  const { ranks, batch, order, idAt, steps, current } = shown;
   const height = 300;
   const { pen, width, colours } = canvasOf("map", height + 18);
   const inks = palette();
   const yOf = (id) => (id / order.length) * height;
   pen.fillStyle = colours.line;
-  if (said.sizes.length <= 100) for (const start of order.starts) pen.fillRect(MARGIN, Math.min(yOf(start), height - 1), width, 1);
+  if (current.sizes.length <= 100) for (const start of order.starts) pen.fillRect(MARGIN, Math.min(yOf(start), height - 1), width, 1);
   const stride = Math.max(1, Math.ceil(order.length / MAX_POINTS / batch));
   const size = Math.max(1.5, Math.min(4, 130 / Math.sqrt(Math.min(order.length, MAX_POINTS))));
   for (const isPointed of [false, true]) {
@@ -115,7 +115,7 @@ function paintMap() {
     }
   }
   pen.globalAlpha = 1;
-  said.sizes.forEach((_, file) => {
+  current.sizes.forEach((_, file) => {
     pen.fillStyle = inks[file];
     pen.fillRect(MARGIN - 12, yOf(order.starts[file]) + 0.5, 7, Math.max(1, yOf(order.starts[file + 1]) - yOf(order.starts[file]) - 1));
   });
@@ -126,8 +126,8 @@ function paintMap() {
 }
 
 function paintShares() {
-  const { ranks, files, said } = shown;
-  const count = said.sizes.length;
+  const { ranks, files, current } = shown;
+  const count = current.sizes.length;
   const tall = Math.max(5, Math.min(26, Math.floor(300 / ranks)));
   const { canvas, pen, width, colours } = canvasOf("shares", ranks * tall + 18);
   const inks = palette();
@@ -140,7 +140,7 @@ function paintShares() {
       const [left, top, across, down] = [MARGIN + file * wide, rank * tall, wide > 4 ? wide - 1 : wide, tall > 4 ? tall - 1 : tall];
       pen.fillStyle = colours.line;
       pen.fillRect(left, top, across, down);
-      const part = (read.get(file) ?? 0) / (files.isCounted ? Math.max(1, said.sizes[file]) : most);
+      const part = (read.get(file) ?? 0) / (files.isCounted ? Math.max(1, current.sizes[file]) : most);
       if (!part) continue;
       pen.fillStyle = inks[file];
       const full = Math.min(1, Math.max(part, 1 / down)) * down;

@@ -228,7 +228,7 @@ class BatchUnit(Unit):
             NotSupportedError: the chain holds a ledger that counts something else.
         """
         if not isinstance(batches, BatchRecipe):
-            hint = "say for instance TokenBatches(32768)"
+            hint = "use for instance TokenBatches(32768)"
             raise ArgumentTypeError("batches", "must be a recipe for batches", batches, hint=hint)
         if isinstance(recipe, Ledger) and recipe.ramp:
             raise NotSupportedError("sampler", _GLOBAL_BATCH, recipe)

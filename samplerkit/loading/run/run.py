@@ -282,16 +282,18 @@ def checked_tail(tail: str, batch_size: int | None, batches: Any, *, drop_last: 
     checked = cast("Tail", arguments.choice("tail", tail, get_args(Tail)))
     if drop_last and checked not in {"drop", "pad"}:  # "pad" may be the default
         raise ArgumentValueError(
-            "drop_last", 'means tail="drop", and another tail is said', tail, hint="say one"
+            "drop_last", 'means tail="drop", and another tail is given', tail, hint="give one of the two"
         )
     if (batch_size is None) == (batches is None):
-        hint = "say batch_size= for batches of one size, or batches= for those of a recipe"
-        raise ArgumentValueError("batch_size", "or batches must be said, and not both", batch_size, hint=hint)
+        hint = "use batch_size= for batches of one size, or batches= for those of a recipe"
+        raise ArgumentValueError(
+            "batch_size", "or batches must be given, and not both", batch_size, hint=hint
+        )
     if tail == "split" and batches is None:
-        hint = 'say "ragged": there each sample comes once'
+        hint = 'use "ragged": there each sample comes once'
         raise ArgumentValueError("tail", "splits batches of a recipe, and none is given", tail, hint=hint)
     if tail == "split" and isinstance(batches, BatchRecipe) and not batches.can_be_split:
-        hint = 'say "pad" or "drop"'
+        hint = 'use "pad" or "drop"'
         raise ArgumentValueError("tail", "splits batches, and these must stay whole", tail, hint=hint)
     return "drop" if drop_last else checked
 

@@ -161,7 +161,7 @@ class RunCursor(Cursor):
             edit = Edit(**{"at": first, **fields}) if edit is None else edit
             if edit.at < first:
                 problem = f"is before position {first}, up to which samples were requested"
-                raise ArgumentRangeError("at", problem, edit.at, hint="say that position, or a later one")
+                raise ArgumentRangeError("at", problem, edit.at, hint="use that position, or a later one")
             edit = run.epoch(0).applied(edit)
             edited = ledger.edited(edit)
             edited.undealt_order(run.dataset, constants=run.constants)

@@ -99,7 +99,7 @@ class TokenWindowUnit(Unit):
             )
             raise self._error(saved, _DIFFERS, hint)
         if self._differs_in_blocks(saved):
-            hint = f"say block_len={saved['block_len']} as it was: seq_len alone may change"
+            hint = f"use block_len={saved['block_len']} as it was: seq_len alone may change"
             raise mismatch("block_len", saved["block_len"], self.block_len, hint)
         if state.unit != "samples":
             raise self._error(saved, f"{_DIFFERS}, which counts batches", "make the loader with batch_size=")

@@ -255,7 +255,7 @@ class State:
             if name in allow:
                 _LOG.warning("state: %s differs, and is allowed: %s", name, cost)
                 continue
-            hint = f'if this is meant, say allow={{"{name}"}}: {cost}'
+            hint = f'if this is meant, use allow={{"{name}"}}: {cost}'
             hint = hint if cost else "make it as it was when the state was saved"
             raise mismatch(name, getattr(self, name), getattr(current, name), hint)
         if self.unit != current.unit:

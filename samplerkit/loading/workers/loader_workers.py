@@ -29,7 +29,7 @@ from samplerkit.storage.batch_readers import read_args
 
 REFUSED = {
     "shuffle": "give the sampler a shuffle mode",
-    "batch_sampler": "say batch_size; the loader makes the batches",
+    "batch_sampler": "use batch_size; the loader makes the batches",
     "in_order": "batches come in the order of the sampler",
 }
 """Options that a loader does not take, and what to do in place of them."""
@@ -187,7 +187,7 @@ class LoaderWorkers:
                 "seed_draws",
                 "would seed the generators of this process in a background thread",
                 True,
-                hint="say num_workers=1 or more, without file_affinity, or draw from samplerkit.draw_rng() "
+                hint="use num_workers=1 or more, without file_affinity, or draw from samplerkit.draw_rng() "
                 "and leave it out",
             )
         if self._pins and self.has_processes and not seeds_locally and make_stage is None:
@@ -361,10 +361,10 @@ def checked_workers(
             "seed_draws",
             "would seed generators that all threads of this process share",
             True,
-            hint='draw from samplerkit.draw_rng() and leave it out, or say workers="processes"',
+            hint='draw from samplerkit.draw_rng() and leave it out, or use workers="processes"',
         )
     if checked == "threads" and options.get("multiprocessing_context") is not None:
         value = options["multiprocessing_context"]
-        hint = 'leave it out, or say workers="processes"'
+        hint = 'leave it out, or use workers="processes"'
         raise ArgumentValueError("multiprocessing_context", "is for processes", value, hint=hint)
     return checked

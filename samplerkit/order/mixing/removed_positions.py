@@ -87,7 +87,7 @@ class RemovedPositions:
 
     Args:
         lanes: of the stream.
-        skips: positions of what is kept when each is said, ascending, and how many each takes.
+        skips: positions of what is kept when each is made, ascending, and how many each takes.
         positions: further positions, of the stream as it is, whose ids left; they follow from the stream.
     """
 

@@ -73,7 +73,7 @@ class Edit:
             if given is not None:
                 checked[name] = check(given)
         if len(checked) == 1:
-            hint = "say for instance skip=8192"
+            hint = "use for instance skip=8192"
             raise ArgumentValueError("edit", "says nothing but where", self.at, hint=hint)
         if checked["at"] + checked.get("skip", 0) > LARGEST:
             raise ArgumentRangeError("skip", "leads beyond the last position, 2^62", self.skip)
@@ -81,7 +81,7 @@ class Edit:
             object.__setattr__(self, name, value)
         for name in self.new_sources:
             if name not in checked.get("weights", {}):
-                hint = "say weights= too, of all sources"
+                hint = "use weights= too, of all sources"
                 raise ArgumentValueError("source", "comes without a share", name, hint=hint)
 
     @property
@@ -147,8 +147,8 @@ def checked_edits(edits: Any) -> tuple[Edit, ...]:
             value = getattr(edit, name)
             first = number if value is None else set_by.setdefault((edit.at, name), number)
             if first != number:
-                problem = f"is said at position {edit.at} by edits[{first}] already"
-                hint = "say it once at each position"
+                problem = f"is set at position {edit.at} by edits[{first}] already"
+                hint = "give it once at each position"
                 raise ArgumentValueError(f"edits[{number}].{name}", problem, value, hint=hint)
     return listed
 

@@ -72,7 +72,7 @@ def edited(
     """
     if weights and not isinstance(source, Mix):
         problem = "says weights, and the passes of this mixture begin again in each epoch"
-        raise NotSupportedError(f"edit at {min(weights)}", problem, hint="say passes='run_on'")
+        raise NotSupportedError(f"edit at {min(weights)}", problem, hint="use passes='run_on'")
     changes = [
         _Change(edit.at, None if edit.weights is None else weights[edit.at], edit.skip, edit.without)
         for edit in edits

@@ -27,7 +27,7 @@ from samplerkit.samplers.repeat import RepeatSampler
 from samplerkit.samplers.shuffled import RandomSampler
 from samplerkit.samplers.subset import SequentialSampler, SubsetRandomSampler
 
-_DEALER_HINT = "say RandomSampler with the same arguments, which reads the same order"
+_DEALER_HINT = "use RandomSampler with the same arguments, which reads the same order"
 """What becomes of a distributed sampler, since nothing is put above a ledger."""
 
 
@@ -221,7 +221,7 @@ def _require_fixed_set(
     if isinstance(sampler, MixtureSampler) and sampler.get_child() is None:
         if sampler.stop == "once" or sampler.passes == "restart":
             problem = "says without, and the passes of this mixture begin again in each epoch"
-            raise NotSupportedError(place, problem, sampler, hint="say passes='run_on'")
+            raise NotSupportedError(place, problem, sampler, hint="use passes='run_on'")
         start, sources = 0, {**(sampler.sources or {}), **added}
         for name, part in mixed_parts(sampler.sources, Layout.of(dataset), dataset).items():
             end = start + len(Layout.of(part))

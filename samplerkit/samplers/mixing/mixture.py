@@ -150,7 +150,7 @@ class MixtureSampler(Sampler):
             raise NotSupportedError("algorithm", "knows no mixtures", algorithm, hint=f"use {ALGORITHM}")
         if self.stop == "once" and self.weights is not None:
             hint = "leave weights out: the sizes are the weights"
-            problem = "reads each sample once, whatever weights say"
+            problem = "reads each sample once, whatever the weights are"
             raise ArgumentValueError("stop", problem, "once", hint=hint)
         self._lengths: Final = Latest[PartLengths]()
         self.max_passes: Final = checked_caps(max_passes, self.sources, self.weights)
@@ -355,7 +355,7 @@ class Blend:
         if self._mixture.stop != "once":
             if self.length > LARGEST:
                 problem = f"is left out, and an epoch with stop={self._mixture.stop!r} would end beyond 2^62"
-                hint = "say num_samples, or give the source of a tiny weight more"
+                hint = "use num_samples, or give the source of a tiny weight more"
                 raise ArgumentRangeError("num_samples", problem, self._mixture.num_samples, hint=hint)
             begin = 0 if self.restarts else self._context.epoch * self.length
             if begin + self.length > LARGEST:

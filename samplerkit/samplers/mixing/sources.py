@@ -166,7 +166,7 @@ def require_shares(place: str, shares: Collection[str], sources: Collection[str]
             raise ArgumentValueError(place, "name no source of the mixture", name, hint=hint)
     for name in sources:
         if name not in shares:
-            raise ArgumentValueError(place, "lack a source", name, hint="say 0 to leave it out")
+            raise ArgumentValueError(place, "lack a source", name, hint="use 0 to leave it out")
 
 
 def checked_sources(given: Any) -> dict[str, Sampler | None] | None:
@@ -237,8 +237,8 @@ def require_counted_passes(passes: str, stop: str, num_samples: int | None) -> N
         ArgumentValueError: one of these is the case.
     """
     if passes == "restart":
-        hint = "say passes='run_on'"
+        hint = "use passes='run_on'"
         raise ArgumentValueError("max_passes", "has no meaning where epochs restart", hint=hint)
     if stop == "once" or (stop == "all" and not num_samples):
         problem = "does not go with caps on passes"
-        raise ArgumentValueError("stop", problem, stop, hint="say num_samples, and stop='first'")
+        raise ArgumentValueError("stop", problem, stop, hint="use num_samples, and stop='first'")

@@ -48,7 +48,7 @@ def kind_of(path: str, reader: Any) -> Kind:
         return "tar"
     if name.endswith(_PARQUET):
         return "parquet"
-    hint = "say which reader reads such files"
+    hint = "name the reader of such files"
     raise ArgumentValueError("files", "are neither tar shards nor Parquet", shown(path), hint=hint)
 
 

@@ -104,7 +104,7 @@ def _paths(files: Any) -> tuple[str, ...]:
         return tuple(os.fspath(folder / Path(entry["filename"]).name) for entry in entries)
     except (OSError, ValueError, LookupError, TypeError) as error:
         hint = "give a folder from save_to_disk, of one split, or the files themselves"
-        raise DatasetError(str(folder), "does not say in state.json which files it has", hint=hint) from error
+        raise DatasetError(str(folder), "does not list its files in state.json", hint=hint) from error
 
 
 _MAGIC = b"ARROW1\0\0"

@@ -228,7 +228,7 @@ def sample_maker(spec: Any, decoders: Sequence[Decoder], names: Sequence[str] | 
     """
     version, root = spec
     if version != 1:
-        raise ValueError(f"samples said in version {version!r}, and only 1 is known")
+        raise ValueError(f"samples described in version {version!r}, and only 1 is known")
     leaves = _count_leaves(root)
     if leaves != len(decoders):
         raise ValueError(f"samples of {leaves} values, and {len(decoders)} ways to write them")

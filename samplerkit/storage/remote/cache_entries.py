@@ -282,7 +282,7 @@ def try_lock(path: Path, *, is_exclusive: bool, may_create: bool = True) -> int 
         return atomic.try_lock(path, is_exclusive=is_exclusive, may_create=may_create)
     except atomic.NoLocksError as error:
         problem = f"is on a filesystem without locks ({error.strerror}), so it cannot be shared"
-        hint = "say cache=FOLDER, on a disk of this machine"
+        hint = "use cache=FOLDER, on a disk of this machine"
         raise DatasetError("cache", problem, str(path.parent), hint=hint) from error
     except OSError as error:
         raise cache_error(path.parent, error) from error

@@ -36,7 +36,7 @@ from samplerkit.storage.threads import TICK, Stop
 _LOG = logging.getLogger(__name__)
 _FIRST_PAUSE = 0.002
 _WARN_SECONDS = 60.0
-_HINT = "raise max_cache_bytes, or say cache=FOLDER on a larger disk"
+_HINT = "raise max_cache_bytes, or use cache=FOLDER on a larger disk"
 
 _STEP = 64 << 20
 """Bytes that are reserved at a time if the size of a file is unknown; less in a small cache."""
@@ -177,7 +177,7 @@ class DiskCache:
                 problem = (
                     f"does not fit on the disk of the cache ({reason}): {missing} of {size} bytes are missing"
                 )
-                hint = "free some space, lower max_cache_bytes, or say cache=FOLDER on a larger disk"
+                hint = "free some space, lower max_cache_bytes, or use cache=FOLDER on a larger disk"
                 raise DatasetError(place, problem, str(self.folder), hint=hint)
 
     def _pin(self, entry: Entry) -> tuple[LocalFile | None, tuple[int, int] | None]:

@@ -283,7 +283,7 @@ def _make_client(options: Mapping[str, Any], region: str | None) -> Any:
     if options.get("anon"):
         config["signature_version"] = import_module("botocore").UNSIGNED
     elif "aws_access_key_id" not in given and session.get_credentials() is None:
-        hint = "say key and secret, profile, or anon in storage_options, or set them up as for the AWS CLI"
+        hint = "set key and secret, profile, or anon in storage_options, or set them up as for the AWS CLI"
         raise Refused("has no credentials: none were found", hint)
     return session.create_client("s3", config=import_module("botocore.config").Config(**config), **given)
 

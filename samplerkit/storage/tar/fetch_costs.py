@@ -62,9 +62,9 @@ def advice(shards: FetchCosts, ranges: FetchCosts, *, is_local: bool = False) ->
     """
     if ranges.cost <= COSTLY * max(1, shards.cost):
         return ""
-    hint = "read PARTIAL in blocks of a few shards, or with room for all in the cache say fetch='shards'"
+    hint = "read PARTIAL in blocks of a few shards, or with room for all in the cache use fetch='shards'"
     if is_local:
-        hint = "several ranks read each shard, so say lanes, as many as ranks, or fetch='shards'"
+        hint = "several ranks read each shard, so set lanes to the number of ranks, or fetch='shards'"
     return (
         f"reading single samples takes about {_described(ranges)} an epoch, and fetching each shard once "
         f"{_described(shards)}: {hint}"

@@ -98,7 +98,7 @@ def index_shards(
     with closing(RemoteStorage(options)) as storage:
         json_path = lengths or _default_lengths(names[0], short[0], out)
         if is_remote(json_path) and not upload:
-            raise ArgumentValueError("--lengths", "is remote", shown(json_path), hint="say --upload as well")
+            raise ArgumentValueError("--lengths", "is remote", shown(json_path), hint="add --upload")
         existing = _existing_lengths(json_path, set(short), storage)
 
         def work(number: int) -> tuple[Index, bool]:
@@ -159,7 +159,7 @@ def _targets(names: Sequence[str], out: Path | None, *, upload: bool) -> list[st
         )
     if remote_names and not upload and out is None:
         problem = "is needed, for nothing is written beside a remote shard"
-        hint = "say --out FOLDER and upload what is in it, or say --upload to have it put there"
+        hint = "use --out FOLDER and upload what is in it, or --upload to have it put there"
         raise ArgumentValueError("--out", problem, shown(remote_names[0]), hint=hint)
     if out is None:
         return [add_suffix(name, INDEX_SUFFIX) for name in names]
@@ -191,7 +191,7 @@ def _existing_lengths(path: str, names: set[str], storage: RemoteStorage) -> Map
         return {}
     existing = lengths_in(data, shown(path))
     if not (names <= existing.keys() or existing.keys() <= names):
-        hint = "say --lengths FILE for those of these shards, a file of its own"
+        hint = "use --lengths FILE with a file of its own for these shards"
         raise ArgumentValueError("--lengths", "is there already, and of other shards", shown(path), hint=hint)
     return existing
 

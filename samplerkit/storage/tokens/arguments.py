@@ -121,7 +121,7 @@ class WindowSpec:
         token = None if dtype is None else token_dtype("dtype", dtype)
         has_phase, number = arguments.boolean("phase", phase), arguments.seed(seed)
         if isinstance(documents, str) and documents != "idx":
-            hint = "say 'idx', a token, or None"
+            hint = "use 'idx', a token, or None"
             raise ArgumentValueError("documents", "is not known", documents, hint=hint)
         if not (documents is None or isinstance(documents, str)):
             documents = arguments.integer("documents", documents)
@@ -129,7 +129,7 @@ class WindowSpec:
         if split is not None:
             shares_of(split)
         if block % length:
-            hint = f"say a multiple, such as {-(-block // length) * length}"
+            hint = f"use a multiple, such as {-(-block // length) * length}"
             raise ArgumentValueError("block_len", f"must be a multiple of seq_len={length}", block, hint=hint)
         if not has_phase and block != length:
             problem = "goes with a phase: without one there are no blocks"

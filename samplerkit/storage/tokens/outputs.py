@@ -92,7 +92,7 @@ class OutputSpec:
         """
         if not np.can_cast(stored, self.dtype, "safe"):
             problem = f"cannot hold all tokens of {name}, which are {stored}"
-            raise ArgumentValueError("as_dtype", problem, self.dtype.name, hint="say int64")
+            raise ArgumentValueError("as_dtype", problem, self.dtype.name, hint="use int64")
 
     def build(self, rows: Array, borders: Array | None, *, is_alone: bool) -> Any:
         """Makes the outputs of windows that were read.

@@ -308,7 +308,7 @@ class TokenSource:
         if lost > MAX_LOST * total:
             files = f"{int((windows == 0).sum())} of its {len(windows)} files"
             problem = f"loses {lost} of {total} tokens: {files} hold fewer than {longest}"
-            raise DatasetError(place, problem, hint="join files when tokenising, or say a shorter block_len")
+            raise DatasetError(place, problem, hint="join files when tokenising, or use a shorter block_len")
         if lost > MUCH_LOST * total:
             _LOG.warning("%s: %d of %d tokens are in files shorter than a block", place, lost, total)
 

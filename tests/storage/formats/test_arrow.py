@@ -66,7 +66,7 @@ def test_a_folder_of_hugging_face_is_read_without_its_package():
         assert len(dataset.files) == 2
         read = [plain(sample) for sample in dataset.__getitems__(range(len(dataset)))]
     assert read == [{"id": id, "text": f"text {id}", "tokens": [id] * (id % 5)} for id in range(250)]
-    with pytest.raises(sk.DatasetError, match=r"does not say in state\.json"):
+    with pytest.raises(sk.DatasetError, match=r"does not list its files in state\.json"):
         sk.ArrowDataset(FOLDER.parent)
 
 

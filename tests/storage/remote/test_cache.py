@@ -146,7 +146,7 @@ def test_a_right_digest_is_verified_and_a_wrong_one_is_an_error_after_a_second_d
 
 def test_a_folder_that_cannot_be_is_an_error_that_offers_another(server, storage, tmp_path):
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(DatasetError, match=r"cannot be written to .*say cache=FOLDER"):
+    with pytest.raises(DatasetError, match=r"cannot be written to .*use cache=FOLDER"):
         storage(cache=tmp_path / "file" / "cache").fetch(server.put("/a", b"a"))
 
 
@@ -156,7 +156,7 @@ def test_a_folder_without_locks_is_an_error_that_offers_another(server, storage,
         raise OSError(95, "Operation not supported")
 
     monkeypatch.setattr(fcntl, "flock", refuses)
-    with pytest.raises(DatasetError, match=r"without locks \(Operation not supported\).*say cache=FOLDER"):
+    with pytest.raises(DatasetError, match=r"without locks \(Operation not supported\).*use cache=FOLDER"):
         storage().fetch(server.put("/a", b"a"))
 
 

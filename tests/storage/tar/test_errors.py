@@ -149,7 +149,7 @@ def test_a_gzip_archive_that_was_damaged_after_it_was_indexed(packed, tmp_path):
     packed.write_bytes(data)
     os.utime(packed, ns=(status.st_atime_ns, status.st_mtime_ns))
     detail = "Error -3 while decompressing data: incorrect data check; the whole archive is in doubt"
-    hint = "fetch or make the archive again, or say on_error='skip' to count and skip what is damaged"
+    hint = "fetch or make the archive again, or use on_error='skip' to count and skip what is damaged"
     dataset = TarDataset(packed, cache=tmp_path / "cache")
     len(dataset)
     with error_that_says(f"{packed}: damaged gzip at byte 0: {detail}; {hint}"):

@@ -92,7 +92,7 @@ def test_lengths_of_other_shards_are_not_written_over(folder, tmp_path):
     index_shards(f"{folder}/train-{{00..03}}.tar")
     with pytest.raises(
         sk.ArgumentValueError,
-        match=rf"--lengths: is there already, and of other shards, got '{folder}/lengths.json'; say",
+        match=rf"--lengths: is there already, and of other shards, got '{folder}/lengths.json'; use",
     ):
         index_shards(f"{folder}/train-{{03..05}}.tar")
     assert len(there(folder)) == 5, "it is said before the work is done"
@@ -123,7 +123,7 @@ def test_nothing_is_put_on_a_web_server(folder):
         served(folder) as server,
         pytest.raises(
             sk.DatasetError,
-            match=r"train-0\d\.tar\.skidx: cannot be written by HTTP; say --out FOLDER, and upload",
+            match=r"train-0\d\.tar\.skidx: cannot be written by HTTP; use --out FOLDER, and upload",
         ),
     ):
         index_shards(f"{server.url}/{PATTERN}", upload=True)

@@ -120,7 +120,7 @@ def test_advice_begins_above_the_stated_ratio_and_names_what_helps():
     far, near = advice(*costs), advice(*costs, is_local=True)
     assert f"{8 * int(COSTLY) + 1} requests" in far
     assert ("read PARTIAL" in far, "lanes" in far) == (True, False)
-    assert ("say lanes, as many as ranks" in near, "PARTIAL" in near) == (True, False)
+    assert ("set lanes to the number of ranks" in near, "PARTIAL" in near) == (True, False)
 
 
 SHARDS, EACH = 32, 60

@@ -82,7 +82,7 @@ def test_an_archive_that_unpacks_to_more_than_it_may_is_an_error_that_names_the_
     path.write_bytes(gzip.compress(bytes(10_000_000)))
     remote = {"max_unpacked_bytes": 5_000_000}
     dataset = TarDataset(path, on_error=on_error, cache=tmp_path / "cache", remote=remote)
-    problem = r"bomb\.tar\.gz: unpacks to more than 5000000 bytes \(max_unpacked_bytes\).*say remote="
+    problem = r"bomb\.tar\.gz: unpacks to more than 5000000 bytes \(max_unpacked_bytes\).*use remote="
     with pytest.raises(sk.DatasetError, match=problem):
         len(dataset)
     assert leftovers(tmp_path / "cache" / "remote") == []

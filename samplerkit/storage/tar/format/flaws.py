@@ -40,7 +40,7 @@ HINTS: Mapping[str, str] = MappingProxyType(
 )
 """Hints for reasons to which the general `HINT` does not apply."""
 
-HINT = "fetch or make the archive again, or say on_error='skip' to count and skip what is damaged"
+HINT = "fetch or make the archive again, or use on_error='skip' to count and skip what is damaged"
 
 MAX_PLACES = 1000
 """Flaws that are kept individually for each reason; further ones are only counted."""
@@ -69,7 +69,7 @@ class Flaw:
             >>> raise Flaw("train-0.tar", 1536, "damaged header", "the checksum is wrong").error()
             Traceback (most recent call last):
             samplerkit.errors.DatasetError: train-0.tar: damaged header at byte 1536: the checksum is wrong; \
-fetch or make the archive again, or say on_error='skip' to count and skip what is damaged
+fetch or make the archive again, or use on_error='skip' to count and skip what is damaged
         """
         return DatasetError(self.archive, self.problem, hint=HINTS.get(self.reason, HINT))
 

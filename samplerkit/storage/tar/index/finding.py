@@ -157,7 +157,7 @@ def unpack(archive: Archive, cache: Cache) -> LocalFile | Flaw:
     except TooLargeError as error:
         limit = "200 times its size, or 1 GiB" if max_bytes is None else "max_unpacked_bytes"
         problem = f"{error} ({limit}), as a decompression bomb does"
-        hint = "if you trust it, say remote={'max_unpacked_bytes': ...}, or store it unpacked"
+        hint = "if you trust it, use remote={'max_unpacked_bytes': ...}, or store it unpacked"
         raise DatasetError(archive.url, problem, hint=hint) from error
 
 
