@@ -15,8 +15,10 @@ from samplerkit.cli.opening import AsJson, FromOne, FromZero, NumRanks, load_run
 from samplerkit.cli.printing import counted, show, writing
 from samplerkit.config.config import load_config
 from samplerkit.config.reading import array_at, parse, plain, text_and_folder
+from samplerkit.errors import NotSupportedError
 from samplerkit.inspect.view import loader_of
 from samplerkit.order.deal import World
+from samplerkit.samplers.block import block_sampler_of
 from samplerkit.samplers.mixing.edit import Edit
 from samplerkit.storage.urls import is_remote
 
@@ -56,6 +58,10 @@ def edit(
             logging.disable(logging.WARNING)
             quiet.callback(logging.disable, logging.NOTSET)
         original, loader = load_run(config, world, state, allow=() if source is None else {"dataset"})
+    if block_sampler_of(original.sampler) is not None:
+        problem = "reads blocks, and its edits are those of a ledger below it, which counts blocks"
+        hint = "write the edit into the config: child: {kind: ledger, edits: [...], child: ...}"
+        raise NotSupportedError("sampler", problem, original.sampler, hint=hint)
     position = loader.editable_from
     shares = None if weights is None else _shares(weights)
     ids = None if without is None else array_at(str(without), "--without")

@@ -118,6 +118,9 @@ class RunView:
         reading = self.run.reading(epoch, start)
         if not self.deals_in_lanes:
             dealt = replace(reading.delivery, batch_size=self.batch_size, lanes=1)
+            # If the rank with the most samples drops some of them, each rank does.
+            if self.drops_last and dealt.samples(dealt.rotation) % self.batch_size:
+                dealt = replace(dealt, tail="drop")
             reading = replace(reading, delivery=dealt)
         return replace(reading, shard=rank)
 

@@ -129,6 +129,16 @@ def test_what_cannot_be_is_refused_and_nothing_is_written(edited, tmp_path, opti
     assert not (tmp_path / "edited.yaml").exists()
 
 
+def test_a_run_of_blocks_is_not_edited_above_them(command, tmp_path):
+    run = {**TRAIN, "sampler": {"kind": "block", "pool": 2, "windows_per_block": 5}}
+    (tmp_path / "train.yaml").write_text(yaml.safe_dump(run))
+    state = sk.load_config(run).make_loader(range(100)).state_dict(step=4)
+    (tmp_path / "state.json").write_text(json.dumps(state))
+    code, _, errors = command(*command_in(tmp_path), "--skip", 10)
+    assert code == 2
+    assert "a ledger below it, which counts blocks" in errors
+
+
 def test_ids_that_are_pickled_objects_are_not_read(edited, tmp_path):
     np.save(tmp_path / "objects.npy", np.array([{"an": "object"}]), allow_pickle=True)
     assert "cannot be read" in edited("--without", tmp_path / "objects.npy")[2]

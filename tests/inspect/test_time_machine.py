@@ -67,6 +67,14 @@ def test_at_and_when_agree_with_what_all_ranks_really_read_in_three_epochs(ranks
         assert np.array_equal(told.files, LAYOUT.file_of(told.ids))
 
 
+@pytest.mark.parametrize("offset", [-1, 1])
+def test_what_a_plain_dataloader_drops_is_in_no_figure(offset):
+    recipe = sk.DistributedSampler(shuffle="global", offset=offset)
+    sampler = sk.TorchSampler(recipe, ROWS, sk.World(3, 0))
+    planned = plan(torch.utils.data.DataLoader(ROWS, batch_size=5, sampler=sampler, drop_last=True))
+    assert (planned.steps, planned.epoch_samples, planned.dropped, planned.pads) == (3, 45, 2, 0)
+
+
 def test_what_was_read_before_a_resume_is_unread():
     unread = [when(resumed(0), sample, 0)[0].unread for sample in range(len(LAYOUT))]
     assert sorted(position for positions in unread for position in positions) == list(range(16))

@@ -137,8 +137,9 @@ def test_edits_that_do_not_go_with_blocks_are_refused():
         loader(2, files=TREE, sampler=edited({"at": 7, "skip": 2})).state_dict()
     with pytest.raises(sk.ArgumentValueError, match="where it counts blocks"):
         loader(2, files=TREE, sampler=edited({"at": 8, "global_batch": 4})).state_dict()
-    with pytest.raises(sk.CompositionError, match="start with a ledger below the BlockSampler"):
-        loader(2, files=TREE, sampler=edited()).edit(skip=2)
+    for sampler in (edited(), sk.BlockSampler(2)):
+        with pytest.raises(sk.CompositionError, match="start with a ledger below the BlockSampler"):
+            loader(2, files=TREE, sampler=sampler).edit(skip=2)
     recipe = sk.TokenBatches(24, lengths=np.full(60, 2))
     with pytest.raises(sk.NotSupportedError, match="not counted in blocks"):
         sk.Loader(Rings(TREE, 2, BLOCK), edited(), batches=recipe)

@@ -21,6 +21,7 @@ from samplerkit.loading.state.past import EpochsRead, Past
 from samplerkit.loading.state.state import Place
 from samplerkit.loading.world import require_same_world, world_of
 from samplerkit.order import arguments
+from samplerkit.samplers.block import block_sampler_of
 from samplerkit.samplers.mixing.edit import Edit, to_lines
 from samplerkit.samplers.mixing.ledger import Ledger
 from samplerkit.storage.atomic import atomic
@@ -177,7 +178,7 @@ class RunCursor(Cursor):
         if isinstance(run.recipe, Ledger):
             return run.recipe
         hint = "wrap it in Ledger(sampler), which also loads the states of the sampler alone"
-        if run.edits.below_blocks:
+        if block_sampler_of(run.recipe) is not None:
             hint = "save a state, and start with a ledger below the BlockSampler that has one more edit"
         raise CompositionError("sampler", "is no ledger, and cannot be edited", run.recipe, hint=hint)
 
