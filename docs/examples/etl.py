@@ -59,7 +59,7 @@ def convert(shard: str, folder: Path, side: int) -> dict[str, Any]:
     shutil.rmtree(work, ignore_errors=True)  # of a run that was killed
     work.mkdir()
     counts = Counter(read=0, written=0, dropped=0)
-    with TarWriter(f"{work}/%d.tar", bytes_per_shard=None) as writer:
+    with TarWriter(f"{work}/0.tar") as writer:  # if all is dropped, an empty tar
         for sample in TarDataset(shard, progress=False):
             counts["read"] += 1
             new = changed(sample, side)
@@ -70,11 +70,10 @@ def convert(shard: str, folder: Path, side: int) -> dict[str, Any]:
                 counts["written"] += 1
     report = {"shard": name, "side": side, **counts}
     (work / "report.json").write_text(json.dumps(report) + "\n", encoding="utf-8")
-    # The report comes last: a shard is finished when it has one. If all is dropped, there is no shard.
+    # The report comes last: a shard is finished when it has one.
     moves = [("0.tar.skidx", f"{name}.skidx"), ("0.tar", name), ("report.json", f"{Path(name).stem}.json")]
     for made, final in moves:
-        if (work / made).exists():
-            (work / made).replace(folder / final)
+        (work / made).replace(folder / final)
     work.rmdir()
     return report
 
