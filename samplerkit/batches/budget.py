@@ -168,6 +168,9 @@ def buckets_of(histogram: Histogram, budget: Budget, waste: float, pool: int, lo
         >>> buckets = buckets_of(histogram, Budget(300), waste=.02, pool=1, long="raise")
         >>> buckets.starts.tolist(), buckets.uppers.tolist(), buckets.sizes.tolist()
         ([0, 18, 27, 36], [100, 50, 10], [3, 6, 30])
+        >>> padded = Budget(300, length_multiple=50)
+        >>> buckets_of(histogram, padded, waste=0, pool=1, long="raise").uppers.tolist()
+        [100, 50]
     """
     before = edges_of(histogram.counts)
     values = histogram.values

@@ -203,6 +203,10 @@ def test_files_that_make_no_catalogue_are_refused(other, problem):
     with pytest.raises(ArgumentValueError, match=problem) as caught:
         joined([FileCatalogue.of_file("tar", path, 10240, '"tag"', [3]) for path in paths])
     assert "5f3a" not in str(caught.value)
+    with pytest.raises(ArgumentValueError, match="files: must not be empty"):
+        joined([])
+    with pytest.raises(ArgumentValueError, match="out: must be local"):
+        make_catalogue(paths, "s3://bucket/all.skcat")
 
 
 def test_parquet_files_with_other_columns_are_refused(tmp_path, monkeypatch):

@@ -175,6 +175,11 @@ def test_a_shard_whose_samples_are_elsewhere_is_an_error(tmp_path):
         assert_refused(sk.MdsDataset(tmp_path), "its samples are not where it says", 0)
 
 
+def test_a_shard_with_other_columns_is_named(tmp_path):
+    copied(tmp_path, lambda shards: shards[1].update(column_names=[*"abcdefghijklm"]))
+    assert_refused(sk.MdsDataset(tmp_path), r"shard\.00001\.mds has other columns than shard\.00000\.mds")
+
+
 def test_an_index_that_is_not_there_or_no_index_is_an_error(tmp_path):
     for content in (None, "[]", "{}", '{"version": 1}', "no"):
         if content is not None:

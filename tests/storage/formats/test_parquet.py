@@ -104,9 +104,11 @@ def test_a_null_is_none_in_a_sample_and_refused_in_an_array_of_numbers(tmp_path)
             dataset.__getitems__([3, 4])
 
 
-def test_a_file_without_columns_is_refused(tmp_path):
+def test_a_file_without_columns_or_encrypted_is_refused(tmp_path):
     pq.write_table(pa.table({}), tmp_path / "none.parquet")
     assert_refused(sk.ParquetDataset(tmp_path / "none.parquet", progress=False), "has no columns")
+    (tmp_path / "none.parquet").write_bytes(bytes(20) + b"PARE")
+    assert_refused(sk.ParquetDataset(tmp_path / "none.parquet", progress=False), "has an encrypted footer")
 
 
 def test_rows_that_follow_one_another_are_a_record_batch_without_a_copy(tmp_path):
@@ -208,6 +210,10 @@ def test_lengths_are_a_column_of_numbers_or_of_lists(tmp_path):
     pq.write_table(packed, tmp_path / "packed.parquet")
     with sk.ParquetDataset(tmp_path / "packed.parquet", lengths="tokens", progress=False) as dataset:
         assert dataset.lengths.tolist() == [3, 3]
+    pq.write_table(pa.table({"tokens": [[5], None]}), tmp_path / "null.parquet")
+    refused = pytest.raises(sk.DatasetError, match="column 'tokens' has no lengths, or a null")
+    with sk.ParquetDataset(tmp_path / "null.parquet", lengths="tokens", progress=False) as dataset, refused:
+        dataset.lengths.tolist()
 
 
 def test_a_file_that_was_rewritten_alike_is_an_error(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -94,6 +95,11 @@ def test_a_record_that_is_no_example_is_an_error_that_names_it(tmp_path, problem
         assert dataset[0]["a"].tolist() == [1]
         with pytest.raises(sk.DatasetError, match=rf"a\.tfrecord, records from 0, row 1: .*{problem}"):
             dataset[1]
+
+
+def test_a_file_that_zlib_packed_says_how_to_pack_it(tmp_path):
+    (tmp_path / "a.tfrecord").write_bytes(zlib.compress(bytes(99)))
+    assert_refused(sk.TfRecordDataset(tmp_path / "a.tfrecord", progress=False), "pack it with gzip", 0)
 
 
 def test_features_that_a_record_lacks_or_has_twice_are_errors(tmp_path):

@@ -121,6 +121,13 @@ def test_a_size_in_thousands_of_digits_is_a_damaged_header(tmp_path):
     assert len(TarDataset(path, on_error="skip")) == 0
 
 
+def extended(records, size=None):
+    """An extended header, which says another size if one is given."""
+    header = tarfile.TarInfo("x")
+    header.type, header.size = tarfile.XHDTYPE, len(records) if size is None else size
+    return header.tobuf(tarfile.USTAR_FORMAT) + records.ljust(BLOCK, b"\0")
+
+
 NO_ARCHIVES = {
     "nothing": (lambda data: b"", "truncated at byte 0"),
     "nothing, packed": (lambda data: gzip.compress(b""), "truncated at byte 0"),
@@ -137,6 +144,34 @@ NO_ARCHIVES = {
     "no end mark, nor padding": (
         lambda data: data[: 7 * BLOCK + 2],
         "truncated at byte 4096: the archive ends after 3586",
+    ),
+    "half an end mark": (
+        lambda data: data[: 9 * BLOCK],
+        "truncated at byte 4096: half of the end mark is missing",
+    ),
+    "an end mark in the middle": (
+        lambda data: data[: 9 * BLOCK] + data,
+        "damaged header at byte 4096: one block of zeros in the middle",
+    ),
+    "an extended header alone": (
+        lambda data: extended(b"9 path=x\n") + bytes(2 * BLOCK),
+        "damaged header at byte 1024: an extended header without a member",
+    ),
+    "an extended header that is cut": (
+        lambda data: extended(b"9 path=x\n", 5 * BLOCK),
+        "truncated at byte 0: the archive ends in an extended header",
+    ),
+    "an extended header of 2 GiB": (
+        lambda data: extended(b"", 2 << 30) + data,
+        "damaged header at byte 0: an extended header of 2147483648 bytes",
+    ),
+    "a record that says another length": (
+        lambda data: extended(b"8 path=x\n") + data,
+        "damaged header at byte 0: a pax record is damaged",
+    ),
+    "a record of a key that is not known": (
+        lambda data: extended(b"9 pith=x\n") + data,
+        "damaged header at byte 0: a pax record has the unknown key b'pith'",
     ),
     "bzip2": (bz2.compress, "is compressed by bzip2, which is not supported; unpack it"),
     "xz": (lzma.compress, "is compressed by xz, which is not supported; unpack it"),

@@ -146,6 +146,9 @@ def test_documents_are_taken_out_with_all_their_windows_and_what_else_leaves_is_
     assert others[0].tolist()
     with pytest.raises(sk.OutOfDatasetError, match=r"^document: must be in \["):
         data.windows_of_documents({0: [len(lengths)]})
+    with pytest.raises(sk.OutOfDatasetError, match=r"^file: must be in \[0, 1\), got 1"):
+        data.windows_of_documents({1: [0]})
+    assert repr(data) == f"TokenDataset(1 files, seq_len=4{', block_len=8' if case == 'blocks' else ''})"
     for wrong in ([8], {0: 8}):
         with pytest.raises(sk.ArgumentTypeError, match="documents: must be a mapping of files to numbers"):
             data.windows_of_documents(wrong)
