@@ -1,7 +1,7 @@
 """A process that iterates with workers and ends in some way.
 
 Run as `python -m tests.loading.ending_job END OPTIONS`; OPTIONS are those of the loader, as JSON. It prints
-the process ids of its workers, then `read` when the end may come, and last what it knows.
+the process ids of its workers, then `read` when the end may come, and last what it received and its state.
 """
 
 from __future__ import annotations

@@ -32,8 +32,8 @@ class Rings:
         return len(self.layout)
 
     def phase(self, epoch, file):
-        told = f"{self.seed} {epoch} {file}".encode()
-        return int.from_bytes(hashlib.sha256(told).digest()[:4], "little") % self.block_len
+        key = f"{self.seed} {epoch} {file}".encode()
+        return int.from_bytes(hashlib.sha256(key).digest()[:4], "little") % self.block_len
 
     def inputs(self, id, epoch):
         """The tokens that are inputs of a window, as (file, place)."""
@@ -46,7 +46,7 @@ class Rings:
         return [(epoch, self.inputs(id, epoch)) for id, epoch in pairs]
 
     def __getitem__(self, index):
-        raise AssertionError("the epoch of a source cannot be told here")
+        raise AssertionError("a single window has no epoch of its source")
 
     def expected(self, epoch):
         """How many tokens an epoch has: those of whole blocks."""

@@ -26,7 +26,7 @@ def loader(size, mode, num_samples, offset, tail, ranks, batch, rank):
 
 
 def steps_of(run):
-    """The delivered ids of each step of one rank, and its pads, apart."""
+    """The delivered ids of each step of one rank, and the number of its pads."""
     for step in range(run.steps_left):
         ids, pads = run.ids(step), run.pads(step)
         yield ids[~pads].tolist(), int(pads.sum())
@@ -75,7 +75,7 @@ def test_nothing_is_lost_or_repeated_by_any_cut_and_any_resize(mode, tail, sizes
         setting = (size, mode, num_samples, offset, tail)
         for ranks, batch in RANKS_AND_BATCHES:
             delivered, _, pads, states = read(setting, ranks, batch)
-            wanted = expected(setting, ranks)
+            full_epoch = expected(setting, ranks)
             pads_seen += pads
             for cut, state in enumerate(states[:-1]):
                 before = total(delivered[:cut])
@@ -85,11 +85,11 @@ def test_nothing_is_lost_or_repeated_by_any_cut_and_any_resize(mode, tail, sizes
                     cases += 1
                     pads_seen += more_pads
                     if tail == "drop":
-                        missing = wanted - both
-                        assert not both - wanted, (setting, ranks, batch, cut, new_ranks, new_batch)
+                        missing = full_epoch - both
+                        assert not both - full_epoch, (setting, ranks, batch, cut, new_ranks, new_batch)
                         assert missing.total() < new_ranks * new_batch
                     else:
-                        assert both == wanted, (setting, ranks, batch, cut, new_ranks, new_batch)
+                        assert both == full_epoch, (setting, ranks, batch, cut, new_ranks, new_batch)
                     if new_ranks * new_batch == ranks * batch:
                         assert after == delivered[cut:]
     print(f"{mode}, {tail}: {cases} cases, lost 0, repeated 0, pads {pads_seen}")

@@ -15,7 +15,7 @@ SIZES = [2**33 + 1, 5, 2**32 + 7, 2**40]
 
 
 def first_batch(recipe, layout, step, ranks=8, rank=3):
-    """What a rank receives first when it goes on after some steps of another number of ranks."""
+    """What a rank receives first when it resumes after some steps of another number of ranks."""
     saved = sk.Loader(layout, recipe, batch_size=256, world=sk.World(4, 0)).state_dict(step=step)
     world = sk.World(ranks, rank)
     with sk.Loader(Numbers(layout), recipe, batch_size=4, num_workers=1, world=world) as loader:
