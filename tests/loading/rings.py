@@ -26,7 +26,8 @@ class Rings:
         self.block_layout = layout_of(tokens, lambda count: count // block_len)
         self.layout = layout_of(tokens, lambda count: count // block_len * self.windows_per_block)
         self.fingerprint = f"{tokens} {block_len} {seed}"
-        self.files = [count for part in parts_of(tokens) for count in part]
+        parts = tokens.values() if isinstance(tokens, dict) else [tokens]
+        self.files = [count for part in parts for count in part]
 
     def __len__(self):
         return len(self.layout)
@@ -47,14 +48,6 @@ class Rings:
 
     def __getitem__(self, index):
         raise AssertionError("a single window has no epoch of its source")
-
-    def expected(self, epoch):
-        """How many tokens an epoch has: those of whole blocks."""
-        return sum(count // self.block_len * self.block_len for count in self.files)
-
-
-def parts_of(tokens):
-    return list(tokens.values()) if isinstance(tokens, dict) else [tokens]
 
 
 def layout_of(tokens, windows):

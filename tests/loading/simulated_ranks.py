@@ -132,7 +132,7 @@ def simulate(
     Args:
         ranks: of the job.
         begins: for each rank that runs the real code, when it begins, and what.
-        others: what all other ranks have begun 0.001 s after the beginning.
+        others: the order that all other ranks begin after 0.001 s.
         seconds: the time limit.
         dead: how many of the other ranks never come.
     """

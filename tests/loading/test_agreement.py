@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
-import threading
 import time
+from functools import partial
 
 import pytest
 import torch.distributed
@@ -15,6 +15,7 @@ from samplerkit.loading import agreement
 from samplerkit.loading.agreement import Agreement
 from tests.loading.simulated_ranks import ORDER, simulate
 from tests.own_seconds import OwnSeconds
+from tests.storage.crowd import all_done
 
 EVALUATION = {"dataset": "4 samples", "sampler": "SequentialSampler()", "seed": [], "epoch": 0, "position": 0}
 
@@ -46,17 +47,8 @@ def run_ranks(*orders, seconds=0.3):
             outcomes[number] = error
 
     with OwnSeconds() as own:
-        run_threads(rank, *((number,) for number in range(len(orders))))
+        all_done(*(partial(rank, number) for number in range(len(orders))))
     return outcomes, own.seconds
-
-
-def run_threads(work, *arguments):
-    threads = [threading.Thread(target=work, args=args, daemon=True) for args in arguments]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-        assert not thread.is_alive()
 
 
 @pytest.mark.usefixtures("short_pauses")
@@ -68,7 +60,7 @@ def test_a_rank_with_another_order_is_named_with_the_difference(differs):
     assert all(outcome is not None for outcome in outcomes)
     assert all(name in str(outcomes[0]) for name in differs)
     assert "rank 2 by" in str(outcomes[0])
-    # It names those that had begun by then: one of the two, or both.
+    # It names those that have started by then: one of the two, or both.
     assert re.search(r"(rank [01]|ranks 0, 1) by", str(outcomes[2]))
 
 
@@ -205,6 +197,6 @@ def test_unread_shards_are_an_error_on_all_ranks_and_shared_shards_are_allowed(w
             # With the numbers of the job, the same order is read.
             member.require(ORDER, 60)
 
-    run_threads(begin, *enumerate(worlds))
+    all_done(*(partial(begin, rank, world) for rank, world in enumerate(worlds)))
     assert len(messages) == (len(worlds) if problem else 0)
     assert all(problem in error and "leave num_shards and shard_id out" in error for error in messages)

@@ -134,18 +134,6 @@ def loader_of(edits=(), *, ranks=1, rank=0, sampler=None, **options):
     return sk.Loader(range(SIZE), sk.Ledger(CHAIN, edits) if sampler is None else sampler, **defaults)
 
 
-def batches_of(order, epoch):
-    """The batches of an order, by the recipe itself."""
-
-    class Listed(sk.Sampler):
-        seed = CHAIN.seed
-
-        def draw(self, layout, context):
-            return order
-
-    return [batch.tolist() for batch in RECIPE.plan(Listed(), SIZE, epoch)]
-
-
 @pytest.mark.parametrize("options", [{}, {"num_workers": 1, "prefetch_factor": 2}, THREADS])
 def test_an_edit_applies_at_the_start_of_the_next_window_that_was_not_requested(options):
     run, read, applied = loader_of(**options), [], []
@@ -162,7 +150,8 @@ def test_an_edit_applies_at_the_start_of_the_next_window_that_was_not_requested(
     assert run.sampler.edits == (sk.Edit(at=first, skip=10), sk.Edit(at=first + WINDOW, without=[5, 6]))
     order = sk.Ledger(CHAIN, run.sampler.edits).order(SIZE)[:]
     counts = [batch.tolist() for batch in plain.plan]
-    assert read == batches_of(order, 0)
+    by_recipe = RECIPE.plan(sk.IterSampler(order, seed=CHAIN.seed), SIZE)
+    assert read == [batch.tolist() for batch in by_recipe]
     before = sum(len(batch) for batch in read[:2])
     assert before <= first
     assert read[:2] == counts[:2]

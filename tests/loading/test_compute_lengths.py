@@ -97,7 +97,7 @@ def test_columns_of_files_are_measured_row_by_row(tmp_path):
 
 
 def test_two_processes_do_not_compute_one_file(tmp_path):
-    lock = locked(tmp_path / "l.npy.part", is_exclusive=False)  # whoever computes has it alone
+    lock = locked(tmp_path / "l.npy.part", is_exclusive=False)  # the computing process holds it exclusively
     with os.fdopen(lock), pytest.raises(sk.ArgumentValueError, match="by another process"):
         sk.compute_lengths(TEXTS, len, tmp_path / "l.npy")
 

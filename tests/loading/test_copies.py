@@ -29,10 +29,6 @@ def packed():
     return sk.Loader(IDS[:20], sk.RandomSampler(seed=3), batches=recipe, tail="split", collate_fn=list)
 
 
-def of_tensors():
-    return sk.TensorLoader(torch.arange(23), sk.RandomSampler(seed=3), batch_size=4)
-
-
 def on_device(loader, **options):
     return sk.DeviceLoader(loader, "cpu", **options)
 
@@ -51,7 +47,7 @@ LOADERS = {
     "device": lambda: plain(device="cpu"),
     "run ahead": lambda: plain(num_workers=1, run_ahead=True),
     "packs": packed,
-    "tensors": of_tensors,
+    "tensors": lambda: sk.TensorLoader(torch.arange(23), sk.RandomSampler(seed=3), batch_size=4),
     "device loader": lambda: on_device(plain(), run_ahead=True),
     "device loader of torch's": lambda: on_device(by_torch()),
     "device loader of a sampler without a state": lambda: on_device(kinds.plain(), run_ahead=True),

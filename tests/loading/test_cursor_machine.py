@@ -325,7 +325,7 @@ class CursorMachine(RuleBasedStateMachine):
 
 COMMON = {"deadline": None, "derandomize": True, "suppress_health_check": list(HealthCheck)}
 
-# What stays until it is set warns where nobody sets it.
+# Epochs that stay until they are set cause a warning if they are not set.
 pytestmark = pytest.mark.filterwarnings("ignore:.*set_epoch")
 
 

@@ -10,7 +10,7 @@ from torch.utils.data import Subset
 import samplerkit as sk
 from samplerkit.order.draws import Draws
 from tests.loading.worker_kinds import THREADS
-from tests.numbers import Made
+from tests.numbers import Damaged
 
 
 class Noise:
@@ -120,13 +120,9 @@ def test_a_sampler_of_ones_own_may_have_any_seed(seed):
 OUTSIDE = "draw_rng: no sample is being read here; ask inside of a dataset that samplerkit.Loader reads"
 
 
-def fails(_):
-    raise OSError("damaged")
-
-
 def read_and_fail():
     with pytest.raises(OSError, match="damaged"):
-        read(Made(12, fails))
+        read(Damaged(sk.Layout(12), range(12)))
 
 
 BEFORE = {

@@ -65,7 +65,7 @@ def loader(ranks=1, rank=0, workers=0, **options):
 
 
 def position(reader, place, start=0):
-    """The position of a sample of the batch handed out last, by arithmetic of our own; pads are behind 46."""
+    """The position of a sample of the batch handed out last, by arithmetic of our own; pads follow 46."""
     ranks, rank = reader.world.num_shards, reader.world.shard_id
     return start + ((reader.step - 1) * reader.batch_size + place) * ranks + rank
 

@@ -25,13 +25,6 @@ def loader(size, mode, num_samples, offset, tail, ranks, batch, rank):
     return sk.Loader(MODES[mode](size), sampler, batch_size=batch, tail=tail, world=world)
 
 
-def steps_of(run):
-    """The delivered ids of each step of one rank, and the number of its pads."""
-    for step in range(run.steps_left):
-        ids, pads = run.ids(step), run.pads(step)
-        yield ids[~pads].tolist(), int(pads.sum())
-
-
 @cache
 def read(setting, ranks, batch, saved=None):
     """What all ranks read in each step, and together; and the state before each step and at the end."""
@@ -40,10 +33,11 @@ def read(setting, ranks, batch, saved=None):
     for run in runs:
         if saved is not None:
             run.load_state_dict(json.loads(saved))
-        for step, (ids, repeats) in enumerate(steps_of(run)):
+        for step in range(run.steps_left):
+            is_pad = run.pads(step)
             delivered += [Counter()] if step == len(delivered) else []
-            delivered[step].update(ids)
-            pads += repeats
+            delivered[step].update(run.ids(step)[~is_pad].tolist())
+            pads += int(is_pad.sum())
     steps = range(len(delivered) + 1)
     (same_on_every_rank,) = {tuple(json.dumps(run.state_dict(step=step)) for step in steps) for run in runs}
     return delivered, total(delivered), pads, same_on_every_rank

@@ -74,18 +74,6 @@ def test_samples_read_by_another_order_are_forgotten_and_the_history_is_incomple
     assert not after.history().is_complete
 
 
-def test_an_edit_cannot_change_an_epoch_that_was_read_before_the_run_went_back():
-    loader = sk.Loader(range(10), sk.Ledger(sk.RandomSampler(seed=1)), batch_size=5)
-    loader.set_epoch(3)
-    next(iter(loader))
-    loader.set_epoch(0)
-    next(iter(loader))
-    resumed = sk.Loader(range(10), sk.Ledger(sk.RandomSampler(seed=1)), batch_size=5)
-    resumed.load_state_dict(loader.state_dict())
-    with pytest.raises(sk.ArgumentRangeError, match="up to which samples were requested"):
-        resumed.edit(at=20, skip=5)
-
-
 # Queries.
 
 

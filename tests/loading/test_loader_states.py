@@ -128,7 +128,7 @@ SECTIONS = {
 }
 BOUNDS = [("tokens", "windows_per_block", 0), ("tokens", "tokens", -1), ("ledger", "past", -1)]
 BOUNDS += [("batches", "abreast", 0), ("batches", "abreast", 1 << 40), ("batches", "window", [-1, 0])]
-# Another window, one behind the position, and one behind the end.
+# Another window, one after the position, and one past the end.
 BOUNDS += [("batches", "window", wrong) for wrong in ([1, 3], [4, 4000], [99, 0])]
 
 
@@ -212,7 +212,7 @@ def test_a_state_text_that_is_cut_or_changed_anywhere_is_refused_or_means_the_sa
             resumed.load_state_dict(json.loads(damaged))
         except (json.JSONDecodeError, sk.StateError) as error:
             refusals[type(error)] += 1
-        else:  # a blank between two fields is gone, or the byte was this one
+        else:  # a blank between two fields is missing, or the byte was the same
             assert resumed.state_dict() == state
     assert refusals[sk.StateError] > 100 or byte == "and no more"
     assert refusals.total() > 0.9 * len(text)

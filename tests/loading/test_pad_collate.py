@@ -127,7 +127,7 @@ def test_samples_with_wrong_lengths_are_named(recipe, limit):
     assert list(caught.value.value) == [wrong]
     assert f"a batch of {ids.size}x61" in caught.value.problem
     assert "count them" in caught.value.hint
-    # A plain DataLoader says no ids: places are named.
+    # A plain DataLoader has no ids: places are named.
     with pytest.raises(sk.DatasetError, match="'place 1': '61'"):
         collate(samples)
     assert ids.size * 61 > limit

@@ -53,14 +53,6 @@ class Some:
         return self.kind(index) if index in self.bad else index
 
 
-def with_lock(_):
-    return {"lock": threading.Lock()}
-
-
-def as_stream(index):
-    return (number for number in range(index))
-
-
 WORKERS = [{"num_workers": 1}, {"num_workers": 2, "device": "cpu"}]
 AFFINE = {"num_workers": 2, "file_affinity": True}
 
@@ -116,8 +108,8 @@ PLAIN = [*map(with_workers, (0, 1, "2 threads"))]
 ANYWHERE = [*PLAIN, AFFINE, {"device": "cpu"}]
 CASES = [
     *((Some(10, 11), kind, sk.DatasetError, NAMED, 9) for kind in WORKERS),
-    (Some(10, 11, kind=with_lock), LASTING, sk.DatasetError, NAMED, 9),
-    (Some(10, 11, kind=as_stream), TWO, sk.DatasetError, NAMED, 9),
+    (Some(10, 11, kind=lambda _: {"lock": threading.Lock()}), LASTING, sk.DatasetError, NAMED, 9),
+    (Some(10, 11, kind=lambda index: (i for i in range(index))), TWO, sk.DatasetError, NAMED, 9),
     (Some(), {**TWO, "collate_fn": with_lock_at_seven}, sk.DatasetError, BATCH, 6),
     (Some(), {**TWO, "collate_fn": with_lock_at_seven, "bad_samples": "skip"}, sk.DatasetError, BATCH, 6),
     *((Some(17, kind=Unloadable), kind, ValueError, UNLOADED, 15) for kind in WORKERS),
@@ -168,7 +160,7 @@ def test_samples_that_cannot_be_read_or_sent_are_skipped_and_the_steps_stay(work
 
 
 def counts_descriptors(index):
-    """A sample says how many descriptors its worker has open; each fourth cannot be pickled."""
+    """A sample is the number of descriptors that its worker has open; each fourth cannot be pickled."""
     other = threading.Lock() if index % 4 == 3 else None
     return len([*Path("/proc/self/fd").iterdir()]), torch.zeros(100_000), other
 
@@ -190,12 +182,9 @@ def test_shared_memory_of_a_batch_that_cannot_be_sent_is_closed():
     assert max(descriptors) < 200  # it was eight more with each batch
 
 
-def large(index):
-    return torch.full((200_000,), float(index))
-
-
 def test_shared_memory_is_freed_with_its_batch():
-    with loader_of(Made(24, large), collate_fn=None, num_workers=1) as loader:
+    large = Made(24, lambda index: torch.full((200_000,), float(index)))
+    with loader_of(large, collate_fn=None, num_workers=1) as loader:
         for batch in loader:
             assert batch.is_shared()
             assert shared_memory()

@@ -19,7 +19,7 @@ from tests.programs import Program
 from tests.waiting import alive
 
 OWN_SECONDS = 30
-"""Five times what these jobs take; one that hangs is noticed then."""
+"""Five times what these jobs take; one that takes longer hangs."""
 
 
 ANY_CALL = {"call", "c_return"}

@@ -107,7 +107,6 @@ options = {options}
 loader = sk.Loader(Slow(), sk.SequentialSampler(), batch_size=2, num_workers=2, workers="threads", **options)
 kept = iter(loader)
 next(kept)
-begun = time.monotonic()
 {end}
 """
 

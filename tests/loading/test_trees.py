@@ -42,10 +42,6 @@ def ids_in(path):
         return arrays["id"].tolist()
 
 
-def as_array(samples):
-    return np.array(samples)
-
-
 @pytest.fixture(name="tree")
 def fixture_tree(tmp_path):
     with sk.TarWriter(f"{tmp_path}/%02d.tar", samples_per_shard=EACH) as writer:
@@ -67,7 +63,7 @@ def expected(tree, ids):
 
 def loader_of(tree, mode, world, batch_size=7, **options):
     sampler = sk.RandomSampler(shuffle=mode, partial_size=20, seed=5)
-    return sk.Loader(tree, sampler, batch_size=batch_size, world=world, collate_fn=as_array, **options)
+    return sk.Loader(tree, sampler, batch_size=batch_size, world=world, collate_fn=np.array, **options)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 
 import samplerkit as sk
 from tests.loading import numbers
+from tests.loading.test_edits import ranks_of
 from tests.loading.worker_kinds import with_threads_too, with_workers
 from tests.numbers import Numbers
 
@@ -19,18 +20,8 @@ def job(ranks, layout, tail, batch_size, **options):
     """The loaders of all ranks."""
     layout = sk.Layout(layout)
     sampler = sk.DistributedSampler(shuffle="files" if layout.has_files else "global", seed=3)
-    return [
-        sk.Loader(
-            Numbers(layout),
-            sampler,
-            batch_size=batch_size,
-            tail=tail,
-            world=sk.World(ranks, rank),
-            collate_fn=list,
-            **{**numbers.WORKERS, **options},
-        )
-        for rank in range(ranks)
-    ]
+    options = {"batch_size": batch_size, "tail": tail, "collate_fn": list, **numbers.WORKERS, **options}
+    return ranks_of(Numbers(layout), sampler, ranks, **options)
 
 
 @pytest.mark.parametrize("tail", TAILS)

@@ -18,13 +18,9 @@ from tests.waiting import wait_until
 LABELLED = Made(SIZE, lambda index: (torch.full((2,), index), index))
 
 
-def labelled(**options):
-    batches = DataLoader(LABELLED, 8, sampler=Shuffled(), **options)
-    return CudaDataLoader(batches, torch.device("cpu"), queue_size=3)
-
-
 def test_next_gives_batches_over_the_end_of_epochs():
-    with labelled() as loader:
+    batches = DataLoader(LABELLED, 8, sampler=Shuffled())
+    with CudaDataLoader(batches, torch.device("cpu"), queue_size=3) as loader:
         for epoch in (0, 1, 2, 9):
             loader.set_epoch(epoch)
             read = [next(loader)[1].tolist(), loader.next()[1].tolist(), next(loader)[1].tolist()]

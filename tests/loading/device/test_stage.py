@@ -25,7 +25,7 @@ def staged(source, **options):
 
 
 class Source:
-    """Counts what is pulled from it; raises at one place if asked to."""
+    """Counts what is pulled from it; may raise at one place."""
 
     def __init__(self, size=10, *, raises_at=None, error=None):
         self.size, self.raises_at, self.error = size, raises_at, error

@@ -1,4 +1,4 @@
-"""What the state of a device loader says, over every kind of loader: what the loop received, and no more."""
+"""The state of a device loader, over every kind of loader, counts what the loop received, and no more."""
 
 from __future__ import annotations
 
