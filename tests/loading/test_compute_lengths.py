@@ -45,15 +45,15 @@ def killed(out):
 
 
 def test_a_killed_computation_resumes_where_it_was_and_gives_the_same_bytes(tmp_path):
-    out, whole, reports, texts = tmp_path / "killed.npy", tmp_path / "whole.npy", [], Counted()
+    out, reference, reports, texts = tmp_path / "killed.npy", tmp_path / "whole.npy", [], Counted()
     killed(out)
     assert not out.exists()
     lengths = sk.compute_lengths(texts, len, out, progress=lambda *seen: reports.append(seen))
     assert texts.read == list(range(1024, 1500))
     assert [seen[1:] for seen in (reports[0], reports[-1])] == [(1024, 1500), (1500, 1500)]
-    assert lengths.tolist() == sk.compute_lengths(TEXTS, len, whole, num_workers=2).tolist() == LENGTHS
-    assert np.load(whole).dtype == np.dtype("int32")
-    assert out.read_bytes() == whole.read_bytes()
+    assert lengths.tolist() == sk.compute_lengths(TEXTS, len, reference, num_workers=2).tolist() == LENGTHS
+    assert np.load(reference).dtype == np.dtype("int32")
+    assert out.read_bytes() == reference.read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["killed.npy", "whole.npy"]
 
 

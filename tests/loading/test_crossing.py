@@ -118,13 +118,13 @@ def count_descriptors() -> int:
 def test_small_tensors_are_in_no_shared_memory_and_hold_no_descriptor(collate: Any) -> None:
     with sk.Loader(rows_of(8), batch_size=2, num_workers=2, collate_fn=collate) as loader:
         batches = iter(loader)
-        kept = [next(batches)]
+        received = [next(batches)]
         before = count_descriptors()
-        kept += batches
+        received += batches
         # torch holds an open file for each tensor that is in shared memory.
         assert count_descriptors() <= before
-    assert len(kept) == 32
-    assert not any(tensor.is_shared() for batch in kept for tensor in batch.values())
+    assert len(received) == 32
+    assert not any(tensor.is_shared() for batch in received for tensor in batch.values())
 
 
 @pytest.mark.parametrize("are_refused", [False, True])

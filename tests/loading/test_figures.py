@@ -76,9 +76,9 @@ class TestProgress:
         return batches, text.getvalue()
 
     def test_it_hands_out_the_batches_of_the_loader_and_shows_the_progress(self):
-        whole = [batch.tolist() for batch in loader(world=sk.World(1, 0))]
+        expected = [batch.tolist() for batch in loader(world=sk.World(1, 0))]
         batches, text = self.drawn(loader(world=sk.World(1, 0)))
-        assert [batch.tolist() for batch in batches] == whole
+        assert [batch.tolist() for batch in batches] == expected
         assert "epoch 0" in text
         assert "20/20" in text
         assert "ids/s" in text

@@ -47,6 +47,6 @@ def test_weights_beyond_the_2_to_the_24_of_torch_multinomial_are_drawn_from(repl
     heavy = [2**24 - 1, 2**24 + 2, 2**24 + 4]
     weights[heavy] = 1
     sampler = sk.WeightedRandomSampler(weights, 12 if replacement else 3, replacement, seed=3)
-    drawn = sampler.order(size)[:].tolist()
-    assert set(drawn) == set(heavy)
-    assert replacement or sorted(drawn) == heavy
+    ids = sampler.order(size)[:].tolist()
+    assert set(ids) == set(heavy)
+    assert replacement or sorted(ids) == heavy

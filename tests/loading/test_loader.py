@@ -31,11 +31,11 @@ def test_any_number_of_workers_gives_the_order_of_the_sampler(workers, size, tai
 
 @pytest.mark.parametrize("workers", [0, 2, "2 threads"])
 def test_the_order_of_an_epoch_is_drawn_once(workers):
-    drawn = []
+    epochs = []
 
     class Counted(sk.Sampler):
         def draw(self, layout, context):
-            drawn.append(context.epoch)
+            epochs.append(context.epoch)
             return sk.RandomSampler(seed=3).draw(layout, context)
 
     with numbers_loader(sampler=Counted(), **with_workers(workers)) as loader:
@@ -43,7 +43,7 @@ def test_the_order_of_an_epoch_is_drawn_once(workers):
             for step, batch in enumerate(loader):
                 assert [index for index, _ in batch] == loader.ids(step).tolist()
                 assert len(loader.order) == 10
-    assert drawn == [0, 1]
+    assert epochs == [0, 1]
 
 
 def test_lightning_finds_set_epoch_at_the_sampler_of_the_batch_sampler():

@@ -112,6 +112,6 @@ def test_a_rank_reads_few_files_of_each_source(ranks):
         ids = np.concatenate([loader.ids(step) for step in range(len(loader))])
         files = np.unique(CORPUS.file_of(ids))
         for name, number in FILES_OF.items():
-            met = ((files >= first[name]) & (files < first[name] + number)).sum()
-            print(f"{ranks} ranks, rank {rank}: {met} files of {name}")
-            assert 0 < met <= math.ceil(number / ranks) + 1
+            files_read = ((files >= first[name]) & (files < first[name] + number)).sum()
+            print(f"{ranks} ranks, rank {rank}: {files_read} files of {name}")
+            assert 0 < files_read <= math.ceil(number / ranks) + 1
