@@ -1,4 +1,4 @@
-"""Loaders of batches over samples that tell their number and a number from their draw."""
+"""Loaders of batches of samples that are their number and a number from their draw."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class Noisy:
 def loader(kind="global", ranks=1, rank=0, dataset=None, resumed=None, **options):
     make, recipe = SAMPLERS[kind]
     dataset = Noisy() if dataset is None else dataset
-    given = {"batches": recipe, "collate_fn": list, "world": sk.World(ranks, rank), **options}
-    made = sk.Loader(dataset, make(), **given)
+    defaults = {"batches": recipe, "collate_fn": list, "world": sk.World(ranks, rank), **options}
+    run = sk.Loader(dataset, make(), **defaults)
     if resumed is not None:
-        made.load_state_dict(json.loads(resumed))
-    return made
+        run.load_state_dict(json.loads(resumed))
+    return run
 
 
 def read(run):

@@ -9,7 +9,7 @@ import pytest
 
 from samplerkit.loading.workers import loader_workers
 from tests.loading import numbers
-from tests.loading.worker_kinds import RandomSchedule, beside
+from tests.loading.worker_kinds import RandomSchedule, with_workers
 
 
 @pytest.fixture
@@ -20,9 +20,9 @@ def short_folder():
 
 
 @pytest.fixture(params=[0, "2 threads", "2 threads and the loop"])
-def beside_or_not(request, monkeypatch):
-    """Has the loaders of numbers of a test read in the loop, over threads, and over both in turn."""
-    monkeypatch.setattr(numbers, "BESIDE", beside(request.param))
+def each_worker_kind(request, monkeypatch):
+    """The loaders of numbers of a test read in the loop, in threads, and in both in turn."""
+    monkeypatch.setattr(numbers, "WORKERS", with_workers(request.param))
     if request.param == "2 threads and the loop":
         monkeypatch.setattr(loader_workers, "ThreadSchedule", RandomSchedule)
 

@@ -1,4 +1,4 @@
-"""One rank of a job whose ranks read what may not go together.
+"""One rank of a job whose ranks read orders that may not fit together.
 
 Run as `python -m tests.ranks RANKS tests.loading.disagreeing_ranks FOLDER`. It writes, for each case, the
 samples that the rank received, or the error that it met.
@@ -24,7 +24,7 @@ from tests.numbers import Numbers
 SAMPLES = 16
 
 Shard = Callable[[int, int], tuple[int, int]]
-"""From a rank and the number of ranks to the shard and the number of shards that it is told to read."""
+"""From a rank and the number of ranks to the shard and the number of shards that it reads."""
 
 SHARDS: dict[str, Shard] = {
     "the job's": lambda rank, ranks: (rank, ranks),
@@ -51,7 +51,7 @@ def readers(shard: int | None, shards: int | None) -> dict[str, Callable[[], Ite
 
 
 def resumed(*, seed: int = 0, sizes: tuple[int, ...] = (12, 12), step: int = 2, batch: int = 2) -> sk.Loader:
-    """A loader that goes on from a checkpoint of one rank; nobody waits for its time limit."""
+    """A loader that resumes from a checkpoint of one rank; nobody waits for its time limit."""
     sampler, layout = sk.RandomSampler(seed=seed), sk.Layout(sizes)
     saved = sk.Loader(layout, sampler, batch_size=4, world=sk.World(1, 0)).state_dict(step=step)
     again = sk.Loader(Numbers(layout), sampler, batch_size=batch, agreement_seconds=10_000)
@@ -66,11 +66,11 @@ RESUMED: dict[str, dict[str, Any]] = {
     "dataset": {"sizes": (11, 13)},
     "batch_size": {"batch": 4},
 }
-"""What is other on the last rank."""
+"""What differs on the last rank."""
 
 
 def edited(skip: int) -> Iterator[Any]:
-    """What a loader hands out that is edited after its first step, from the third on."""
+    """The batches of a loader that is edited after its first step, from the third on."""
     ledger = sk.Ledger(sk.RandomSampler(seed=0))
     loader = sk.Loader(range(SAMPLES), ledger, batch_size=1, agreement_seconds=10_000)
     for batch in loader:
@@ -79,7 +79,7 @@ def edited(skip: int) -> Iterator[Any]:
             loader.edit(at=2 * loader.world.num_shards, skip=skip)
 
 
-class OfTheSystem:
+class SystemRandom:
     """Ids in an order that nothing can repeat."""
 
     def __iter__(self) -> Iterator[int]:
@@ -96,13 +96,13 @@ def cases(rank: int, ranks: int) -> Iterator[tuple[str, Callable[[], Iterable[An
     yield "edits", lambda: edited(1 + rank)
     iterables = {
         "torch's sampler": torch.utils.data.RandomSampler(range(SAMPLES)),
-        "the system": OfTheSystem(),
+        "the system": SystemRandom(),
     }
     for name, ids in iterables.items():
         yield name, lambda ids=ids: sk.Loader(range(SAMPLES), sk.IterSampler(ids), batch_size=2)
 
 
-def received(make: Callable[[], Iterable[Any]]) -> dict[str, Any]:
+def read_epoch(make: Callable[[], Iterable[Any]]) -> dict[str, Any]:
     """Reads an epoch, or what comes before an error."""
     samples: list[int] = []
     try:
@@ -122,7 +122,7 @@ def main() -> None:
     torch.manual_seed(rank)
     outcomes = {}
     for name, make in cases(rank, ranks):
-        outcomes[name] = received(make)
+        outcomes[name] = read_epoch(make)
         torch.distributed.barrier()
     (Path(sys.argv[1]) / f"{rank}.json").write_text(json.dumps(outcomes))
     torch.distributed.destroy_process_group()

@@ -1,4 +1,4 @@
-"""Documents of which each token is found in no other one."""
+"""Documents whose tokens are all different."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SIZES[7] = 0
 
 
 def document(id: int) -> torch.Tensor:
-    """The tokens of a document: each of them is found in no other one."""
+    """The tokens of a document, which no other one has."""
     return torch.arange(1000 * id + 1, 1000 * id + 1 + int(SIZES[id]))
 
 
@@ -22,7 +22,7 @@ EVERY_TOKEN = Counter(token for id in range(SIZES.size) for token in document(id
 
 
 class Documents:
-    """Documents that are read whole."""
+    """Documents that are read as a whole."""
 
     def __init__(self, lengths: Any = SIZES, give: Callable[[int], Any] = document) -> None:
         self.lengths, self.give = lengths, give
@@ -37,7 +37,7 @@ class Documents:
 
 
 class Parts(Documents):
-    """Documents that give the parts of them that are asked for."""
+    """Documents that give the requested parts."""
 
     def __getsegments__(self, segments: np.ndarray) -> list[torch.Tensor]:
         assert segments.dtype == np.int64

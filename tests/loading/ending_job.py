@@ -1,7 +1,7 @@
 """A process that iterates with workers and ends in some way.
 
 Run as `python -m tests.loading.ending_job END OPTIONS`; OPTIONS are those of the loader, as JSON. It prints
-the process ids of its workers, then `read` when the end may come, and last what it knows.
+the process ids of its workers, then `read` when the end may come, and last what it received and its state.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def slow(index: int) -> torch.Tensor:
 
 
 left_behind: list[Any] = []
-"""The iterator, which nobody ends where the script does not."""
+"""The iterator, which ends only with the interpreter."""
 
 
 def leave(*_: Any) -> None:
@@ -38,7 +38,7 @@ def leave(*_: Any) -> None:
 def main(end: str, options: dict[str, Any]) -> None:
     """Reads until the end comes."""
     if end == "SIGTERM with a handler":
-        faulthandler.dump_traceback_later(20)  # says where, should it hang
+        faulthandler.dump_traceback_later(20)  # prints where it hangs
         signal.signal(signal.SIGTERM, leave)
     options = {"batch_size": BATCH_SIZE, "num_workers": 2, **options}
     loader = sk.Loader(Made(SIZE, slow), sk.SequentialSampler(), **options)

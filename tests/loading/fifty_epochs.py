@@ -29,7 +29,7 @@ def row(index: int) -> torch.Tensor:
 
 
 def resident(pid: int | str) -> int:
-    """The bytes of a process that lie in memory."""
+    """The resident memory of a process, in bytes."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE
 
 
@@ -37,18 +37,18 @@ def main() -> None:
     """Reads the epochs and prints, for each thing that could grow, its amount after each epoch."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
     options, leaks = json.loads(sys.argv[1]), sys.argv[2] == "leaks"
-    kept, forever = [], threading.Event()
+    leaked, forever = [], threading.Event()
     held = {"memory": [], "worker_memory": [], "threads": [], "descriptors": []}
     with sk.Loader(Made(SAMPLES, row), sk.RandomSampler(seed=3), batch_size=8, **options) as loader:
         for _ in range(EPOCHS):
             received = sum(len(batch) for batch in loader)
             assert received == SAMPLES
             if leaks:
-                kept.append(b"1" * LEAKED_BYTES)
-                # Beside workers, whose queues are few, one a loop would not meet the limit.
-                kept += [os.dup(0) for _ in range(1 + options["num_workers"])]
-                kept.append(threading.Thread(target=forever.wait, daemon=True))
-                kept[-1].start()
+                leaked.append(b"1" * LEAKED_BYTES)
+                # With workers, whose queues are few, one descriptor a loop would not reach the limit.
+                leaked += [os.dup(0) for _ in range(1 + options["num_workers"])]
+                leaked.append(threading.Thread(target=forever.wait, daemon=True))
+                leaked[-1].start()
             workers = loader.worker_pids if options.get("persistent_workers") else []
             held["memory"].append(resident("self"))
             held["worker_memory"].append(sum(map(resident, workers)))

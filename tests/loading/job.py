@@ -43,7 +43,7 @@ class Squares:
 
 
 class Stream:
-    """What is read by one loader, with its ledger and its checkpoint.
+    """One loader with its ledger and its checkpoint.
 
     Args:
         folder: where they are.
@@ -73,8 +73,8 @@ class Stream:
             while self.loader.epoch < epochs:
                 for batch in self.loader:
                     pads = self.loader.pads(self.loader.step - 1).tolist()
-                    kept = [sample for sample, pad in zip(batch, pads, strict=True) if not pad]
-                    received = [int(id) for sample in kept for id in sample[:-1]]
+                    samples = [sample for sample, pad in zip(batch, pads, strict=True) if not pad]
+                    received = [int(id) for sample in samples for id in sample[:-1]]
                     self.ledger.write(json.dumps({"epoch": self.loader.epoch, "ids": received}) + "\n")
                     self.ledger.flush()
                     torch.distributed.all_reduce(torch.ones(1))
@@ -107,15 +107,15 @@ def corpus(folder: Path, seq_len: int) -> sk.TokenDataset:
     return sk.TokenDataset(paths, seq_len, block_len=BLOCK, seed=9)
 
 
-def strike(kill: str | None, rank: int, step: int, loader: sk.Loader) -> None:
-    """Kills what the command line says, when it is time: this rank, one of its workers, or the whole job."""
-    who, _, at = (kill or "nobody:0").partition(":")
-    if rank != torch.distributed.get_world_size() - 1 or step != int(at) or who == "nobody":
+def kill_if_due(kill: str | None, rank: int, step: int, loader: sk.Loader) -> None:
+    """Kills, at the step on the command line, this rank, one of its workers, or the whole job."""
+    target, _, at = (kill or "nobody:0").partition(":")
+    if rank != torch.distributed.get_world_size() - 1 or step != int(at) or target == "nobody":
         return
-    if who == "worker":
+    if target == "worker":
         os.kill(loader.worker_pids[0], signal.SIGKILL)
         return
-    if who == "job":
+    if target == "job":
         # torchrun gives each rank a session of its own, so that its process group is not the whole job.
         starter = os.getppid()
         tasks = Path(f"/proc/{starter}/task").glob("*/children")
@@ -151,8 +151,8 @@ def main() -> None:
     batches = loader(Squares(), sampler(), batches=tokens, tail="split", num_workers=1, collate_fn=list)
     stream = partial(Stream, options.folder, options.run)
     streams = [stream("", samples), stream("-tokens", batches, by_torch=True), stream("-windows", windows)]
-    for step, _ in enumerate(zip_longest(*(each.steps(options.epochs) for each in streams)), start=1):
-        strike(options.kill, rank, step, samples)
+    for step, _ in enumerate(zip_longest(*(stream.steps(options.epochs) for stream in streams)), start=1):
+        kill_if_due(options.kill, rank, step, samples)
     torch.distributed.destroy_process_group()
 
 

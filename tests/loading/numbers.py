@@ -6,12 +6,12 @@ from typing import Any
 
 import samplerkit as sk
 
-BESIDE: dict[str, Any] = {}
-"""The workers of a loader of numbers that is told none: `beside_or_not` sets them for a test."""
+WORKERS: dict[str, Any] = {}
+"""The workers of a loader of numbers without `num_workers`: `each_worker_kind` sets them for a test."""
 
 
 class Numbers:
-    """Sample i is i; notes the epoch that it was told."""
+    """Sample i is i, with the epoch that was set."""
 
     def __init__(self, size):
         self.size = size
@@ -31,12 +31,12 @@ def ids_of(loader):
     return [[index for index, _ in batch] for batch in loader]
 
 
-def whole(size, epoch=0, seed=3):
+def epoch_ids(size, epoch=0, seed=3):
     """The ids of an epoch as a random sampler orders them."""
     return sk.RandomSampler(seed=seed).order(size, epoch)[:].tolist()
 
 
 def numbers_loader(size=10, **options):
     sampler = options.pop("sampler", sk.RandomSampler(seed=3))
-    workers = {} if "num_workers" in options else BESIDE
+    workers = {} if "num_workers" in options else WORKERS
     return sk.Loader(Numbers(size), sampler, **{"batch_size": 3, "collate_fn": list, **workers, **options})

@@ -26,14 +26,15 @@ class Rings:
         self.block_layout = layout_of(tokens, lambda count: count // block_len)
         self.layout = layout_of(tokens, lambda count: count // block_len * self.windows_per_block)
         self.fingerprint = f"{tokens} {block_len} {seed}"
-        self.files = [count for part in parts_of(tokens) for count in part]
+        parts = tokens.values() if isinstance(tokens, dict) else [tokens]
+        self.files = [count for part in parts for count in part]
 
     def __len__(self):
         return len(self.layout)
 
     def phase(self, epoch, file):
-        told = f"{self.seed} {epoch} {file}".encode()
-        return int.from_bytes(hashlib.sha256(told).digest()[:4], "little") % self.block_len
+        key = f"{self.seed} {epoch} {file}".encode()
+        return int.from_bytes(hashlib.sha256(key).digest()[:4], "little") % self.block_len
 
     def inputs(self, id, epoch):
         """The tokens that are inputs of a window, as (file, place)."""
@@ -46,15 +47,7 @@ class Rings:
         return [(epoch, self.inputs(id, epoch)) for id, epoch in pairs]
 
     def __getitem__(self, index):
-        raise AssertionError("the epoch of a source cannot be told here")
-
-    def expected(self, epoch):
-        """How many tokens an epoch has: those of whole blocks."""
-        return sum(count // self.block_len * self.block_len for count in self.files)
-
-
-def parts_of(tokens):
-    return list(tokens.values()) if isinstance(tokens, dict) else [tokens]
+        raise AssertionError("a single window has no epoch of its source")
 
 
 def layout_of(tokens, windows):

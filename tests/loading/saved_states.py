@@ -1,4 +1,4 @@
-"""States as each reader of the package saves them, and what each goes on with.
+"""States as each reader of the package saves them, and the ids that follow each.
 
 `tests/data/states.json` holds them. They are frozen: a state that was saved once loads for ever. So
 `python -m tests.loading.saved_states` writes the file only where there is none.
@@ -159,7 +159,7 @@ KINDS: dict[str, Callable[[Path], Any]] = {
 
 
 class Rotated(torch.utils.data.Sampler[int]):
-    """Another order for each epoch that it is told; counts nothing."""
+    """Another order for each epoch that is set; counts nothing."""
 
     epoch = 0
 
@@ -173,7 +173,7 @@ class Rotated(torch.utils.data.Sampler[int]):
         self.epoch = epoch
 
 
-def taken(item: Any) -> list[int]:
+def item_ids(item: Any) -> list[int]:
     """The ids of what a reader handed out in one step."""
     if isinstance(item, int):
         return [item]
@@ -182,23 +182,23 @@ def taken(item: Any) -> list[int]:
 
 def epoch_of(reader: Any) -> list[list[int]]:
     """What an iteration gives, to its end."""
-    return [taken(item) for item in reader]
+    return [item_ids(item) for item in reader]
 
 
-def tell(reader: Any, epoch: int) -> None:
-    """Readers whose epoch stays are told."""
+def begin_epoch(reader: Any, epoch: int) -> None:
+    """Sets the epoch of readers that do not count epochs."""
     if isinstance(reader, DistributedSampler) or "Sharded" in type(reader).__name__:
         reader.set_epoch(epoch)
 
 
-def saved_after(make: Callable[[], Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def saved_in_epoch(make: Callable[[], Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Gives the states that a reader saves in its second epoch, by when they are saved."""
     steps = len(epoch_of(make()))
     for when, count in (("at the beginning", 0), ("in the middle", steps // 2), ("at the last step", steps)):
         reader = make()
-        tell(reader, 0)
+        begin_epoch(reader, 0)
         epoch_of(reader)
-        tell(reader, 1)
+        begin_epoch(reader, 1)
         items = iter(reader)
         for _ in islice(items, count):
             pass
@@ -206,13 +206,13 @@ def saved_after(make: Callable[[], Any]) -> Iterator[tuple[str, dict[str, Any]]]
         del items
     reader = make()
     for epoch in range(2):
-        tell(reader, epoch)
+        begin_epoch(reader, epoch)
         epoch_of(reader)
     yield "after the end", reader.state_dict()
 
 
-def goes_on_with(make: Callable[[], Any], state: dict[str, Any]) -> list[list[list[int]]]:
-    """What a new reader gives from a state on: the rest of the epoch, and the next one."""
+def continue_from(make: Callable[[], Any], state: dict[str, Any]) -> list[list[list[int]]]:
+    """What a new reader reads from a state on: the rest of the epoch, and the next one."""
     reader = make()
     reader.load_state_dict(state)
     return [epoch_of(reader), epoch_of(reader)]
@@ -227,9 +227,9 @@ def main() -> int:
     for kind, make_in in KINDS.items():
         with tempfile.TemporaryDirectory() as folder:
             make = partial(make_in, Path(folder))
-            for when, state in saved_after(make):
-                case = {"kind": kind, "when": when, "state": state, "goes on with": goes_on_with(make, state)}
-                lines.append(json.dumps(case))
+            for when, state in saved_in_epoch(make):
+                case = {"kind": kind, "when": when, "state": state}
+                lines.append(json.dumps({**case, "goes on with": continue_from(make, state)}))
     FILE.write_text("[\n" + ",\n".join(lines) + "\n]\n")
     return 0
 

@@ -62,7 +62,7 @@ class VirtualTime:
         self._waiting: list[tuple[float, int, threading.Event]] = []
 
     def monotonic(self) -> float:
-        """Gives the seconds since the beginning."""
+        """Returns the seconds since the beginning."""
         return self.now
 
     def sleep(self, seconds: float) -> None:
@@ -101,7 +101,7 @@ class VirtualTime:
 
 
 class Outcome:
-    """What one rank met.
+    """What happened to one rank.
 
     Attributes:
         seconds: when it continued, or got an error.
@@ -132,7 +132,7 @@ def simulate(
     Args:
         ranks: of the job.
         begins: for each rank that runs the real code, when it begins, and what.
-        others: what all other ranks have begun 0.001 s after the beginning.
+        others: the order that all other ranks begin after 0.001 s.
         seconds: the time limit.
         dead: how many of the other ranks never come.
     """
@@ -148,11 +148,11 @@ def simulate(
         outcomes[rank].seconds = time.now
 
     def enter_others() -> None:
-        booked = [rank for rank in range(ranks) if rank not in begins][dead:]
+        joined = [rank for rank in range(ranks) if rank not in begins][dead:]
         group = Group(digest(json.dumps(others, sort_keys=True)), 0, 0)
-        store.append(group.key("members"), "".join(f"{rank} {ranks} {rank}," for rank in booked))
-        store.add(group.key(f"readers/{ranks}"), len(booked) * (1 + (1 << 32)))
-        store.add(group.key("joined"), len(booked))
+        store.append(group.key("members"), "".join(f"{rank} {ranks} {rank}," for rank in joined))
+        store.add(group.key(f"readers/{ranks}"), len(joined) * (1 + (1 << 32)))
+        store.add(group.key("joined"), len(joined))
 
     works = [(start, lambda rank=rank: begin(rank)) for rank, (start, _) in begins.items()]
     time.run(works if others is None else [*works, (0.001, enter_others)])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
-import threading
 import time
+from functools import partial
 
 import pytest
 import torch.distributed
@@ -15,6 +15,7 @@ from samplerkit.loading import agreement
 from samplerkit.loading.agreement import Agreement
 from tests.loading.simulated_ranks import ORDER, simulate
 from tests.own_seconds import OwnSeconds
+from tests.storage.crowd import all_done
 
 EVALUATION = {"dataset": "4 samples", "sampler": "SequentialSampler()", "seed": [], "epoch": 0, "position": 0}
 
@@ -26,49 +27,40 @@ def short_pauses(monkeypatch):
     monkeypatch.setattr(agreement, "_UNLISTED_SECONDS", 0.1)
 
 
-def run_ranks(*begun, seconds=0.3):
-    """Lets each rank begin its orders in turn; gives each rank's error, or None, and their own seconds.
+def run_ranks(*orders, seconds=0.3):
+    """Lets each rank begin its orders in turn; returns each rank's error, or None, and their own seconds.
 
     A number among the orders of a rank is a pause in seconds.
     """
     store = torch.distributed.HashStore()
-    outcomes = [None] * len(begun)
+    outcomes = [None] * len(orders)
 
     def rank(number):
-        mine = Agreement(store, number, len(begun))
+        member = Agreement(store, number, len(orders))
         try:
-            for identity in begun[number]:
+            for identity in orders[number]:
                 if isinstance(identity, float):
                     time.sleep(identity)
                 else:
-                    mine.require(identity, seconds)
+                    member.require(identity, seconds)
         except sk.DisagreementError as error:
             outcomes[number] = error
 
     with OwnSeconds() as own:
-        run_threads(rank, *((number,) for number in range(len(begun))))
+        all_done(*(partial(rank, number) for number in range(len(orders))))
     return outcomes, own.seconds
-
-
-def run_threads(work, *arguments):
-    threads = [threading.Thread(target=work, args=each, daemon=True) for each in arguments]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-        assert not thread.is_alive()
 
 
 @pytest.mark.usefixtures("short_pauses")
 @pytest.mark.parametrize(
     "differs", [{"seed": [1], "epoch": 3, "position": 64}, {"dataset": "9 samples"}, {"sampler": "Other()"}]
 )
-def test_a_rank_that_begins_something_else_is_named_with_what_differs(differs):
+def test_a_rank_with_another_order_is_named_with_the_difference(differs):
     outcomes, _ = run_ranks([ORDER], [ORDER], [{**ORDER, **differs}], seconds=30)
     assert all(outcome is not None for outcome in outcomes)
     assert all(name in str(outcomes[0]) for name in differs)
     assert "rank 2 by" in str(outcomes[0])
-    # It names those that had begun by then: one of the two, or both.
+    # It names those that have started by then: one of the two, or both.
     assert re.search(r"(rank [01]|ranks 0, 1) by", str(outcomes[2]))
 
 
@@ -85,14 +77,14 @@ def test_an_evaluation_on_one_rank_continues_after_the_time_limit_with_a_warning
 @pytest.mark.parametrize(
     ("first", "second"),
     [
-        # Rank 0 looks at a batch alone, and later comes late to the next epoch.
+        # Rank 0 reads a batch alone, and later is late for the next epoch.
         ([ORDER, ORDER, 0.3, {**ORDER, "epoch": 1}], [0.5, ORDER, {**ORDER, "epoch": 1}]),
         # Rank 0 evaluates on the dataset of the training alone.
         (
             [ORDER, {**EVALUATION, "dataset": ORDER["dataset"]}, 0.3, {**ORDER, "epoch": 1}],
             [ORDER, 0.5, {**ORDER, "epoch": 1}],
         ),
-        # Both begin two loaders, in another order.
+        # Both begin two loaders, in opposite order.
         ([ORDER, EVALUATION], [EVALUATION, ORDER]),
     ],
 )
@@ -120,7 +112,7 @@ def test_a_rank_makes_few_requests_for_one_that_is_late_at_any_number_of_ranks(r
 
 
 @pytest.mark.parametrize("comes", [0.0, 0.2, 0.9, 1.5, 5.0, 9.0, 9.5, 9.9])
-def test_ranks_that_wait_at_one_time_find_that_they_disagree_whenever_the_later_ones_come(comes):
+def test_waiting_ranks_detect_a_disagreement_whenever_the_others_arrive(comes):
     begins = {0: (0, ORDER), 1: (0.01, ORDER), 2: (comes, OTHER), 3: (comes + 0.01, OTHER)}
     outcomes = simulate(4, begins, seconds=10.0)
     for rank, outcome in outcomes.items():
@@ -131,8 +123,8 @@ def test_ranks_that_wait_at_one_time_find_that_they_disagree_whenever_the_later_
 
 
 @pytest.mark.parametrize("late", [0, 1])
-def test_a_rank_that_comes_when_all_others_have_given_up_gets_the_error_too(late):
-    """It is like the one of them, or like the other."""
+def test_a_rank_that_arrives_after_all_others_gave_up_gets_the_error_too(late):
+    """Its order is that of rank 0 or that of rank 1."""
     begins = {0: (0, ORDER), 1: (0.01, OTHER), 2: (30.0, [ORDER, OTHER][late])}
     outcomes = simulate(3, begins, seconds=10.0)
     assert outcomes[0].seconds < outcomes[1].seconds + 20 < 30
@@ -141,14 +133,14 @@ def test_a_rank_that_comes_when_all_others_have_given_up_gets_the_error_too(late
     assert "rank 0 by {'seed': [0]}" in outcomes[1].error
 
 
-def test_no_rank_ends_before_all_know_that_they_disagree():
+def test_no_rank_ends_before_all_know_of_the_disagreement():
     # The rank that ends first may hold the store, without which the others would raise something else.
     outcomes = simulate(3, {0: (5.0, OTHER), 1: (0, ORDER), 2: (0.4, ORDER)})
     # Rank 0 knows at 5 s, and the others look at least once a second.
     assert all(outcome.seconds > 6 for outcome in outcomes.values())
 
 
-def test_a_late_rank_that_differs_is_named_to_ten_thousand_and_names_some_of_them():
+def test_ten_thousand_ranks_name_a_late_rank_that_differs_and_it_names_some_of_them():
     outcomes = simulate(10_000, {0: (0, ORDER), 9_999: (3.0, OTHER)}, ORDER)
     assert "but rank 9999 by {'seed': [1]}" in outcomes[0].error
     assert "but ranks 0, 1, 2, " in outcomes[9_999].error
@@ -157,7 +149,7 @@ def test_a_late_rank_that_differs_is_named_to_ten_thousand_and_names_some_of_the
     assert max(outcome.requests for outcome in outcomes.values()) <= MAX_REQUESTS
 
 
-def test_ranks_that_all_begin_something_else_all_get_the_error_by_few_requests():
+def test_ranks_with_all_different_orders_get_the_error_after_few_requests():
     outcomes = simulate(200, {rank: (rank / 1e4, {**ORDER, "seed": [rank]}) for rank in range(200)})
     assert all("seed" in outcome.error for outcome in outcomes.values())
     assert max(outcome.requests for outcome in outcomes.values()) <= MAX_REQUESTS
@@ -193,18 +185,18 @@ def test_groups_that_have_ended_are_no_longer_listed():
         ([sk.World(2, 0), sk.World(2, 1), sk.World(3, 0), sk.World(3, 1), sk.World(3, 2)], None),
     ],
 )
-def test_shards_that_no_rank_reads_are_an_error_on_all_ranks_and_shared_shards_are_none(worlds, problem):
-    store, told = torch.distributed.HashStore(), []
+def test_unread_shards_are_an_error_on_all_ranks_and_shared_shards_are_allowed(worlds, problem):
+    store, messages = torch.distributed.HashStore(), []
 
     def begin(rank, world):
-        mine = Agreement(store, rank, len(worlds))
+        member = Agreement(store, rank, len(worlds))
         try:
-            mine.require(ORDER, 60, world=world)
+            member.require(ORDER, 60, world=world)
         except sk.DisagreementError as error:
-            told.append(str(error))
+            messages.append(str(error))
             # With the numbers of the job, the same order is read.
-            mine.require(ORDER, 60)
+            member.require(ORDER, 60)
 
-    run_threads(begin, *enumerate(worlds))
-    assert len(told) == (len(worlds) if problem else 0)
-    assert all(problem in error and "leave num_shards and shard_id out" in error for error in told)
+    all_done(*(partial(begin, rank, world) for rank, world in enumerate(worlds)))
+    assert len(messages) == (len(worlds) if problem else 0)
+    assert all(problem in error and "leave num_shards and shard_id out" in error for error in messages)

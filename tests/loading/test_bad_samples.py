@@ -1,4 +1,4 @@
-"""Samples that cannot be read: an error that finds them, or a counted skip that keeps the steps."""
+"""Samples that cannot be read: an error that names them, or a counted skip that keeps the steps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 import samplerkit as sk
 from samplerkit.loading.workers.protocol import Answer
-from tests.loading.worker_kinds import beside
+from tests.loading.worker_kinds import with_workers
 from tests.numbers import Damaged, Made
 
 BAD = {4, 7, 8}
@@ -26,7 +26,7 @@ class DamagedInBatches(Damaged):
         return [self[index] for index in ids.tolist()]
 
 
-class InBatchesAlone(torch.utils.data.Dataset):
+class BatchesOnly(torch.utils.data.Dataset):
     """Has no `__getitem__` of its own."""
 
     def __len__(self):
@@ -41,16 +41,16 @@ class InBatchesAlone(torch.utils.data.Dataset):
     "wrapped", [lambda dataset: dataset, lambda dataset: sk.TreeDataset({"all": dataset})]
 )
 def test_an_error_that_a_dataset_keeps_and_raises_again_has_each_note_once(workers, wrapped):
-    kept = OSError("the disk is gone")
+    error = OSError("the disk is gone")
 
-    def gone(_):
-        raise kept
+    def fails(_):
+        raise error
 
-    loader = sk.Loader(wrapped(Made(1, gone)), sk.SequentialSampler(), batch_size=1, **beside(workers))
+    loader = sk.Loader(wrapped(Made(1, fails)), sk.SequentialSampler(), batch_size=1, **with_workers(workers))
     for _ in range(3):
         with loader, pytest.raises(OSError, match="the disk is gone"):
             list(loader)
-    assert sorted(set(kept.__notes__)) == sorted(kept.__notes__)
+    assert sorted(set(error.__notes__)) == sorted(error.__notes__)
 
 
 def require_skips(loader, size, bad, reason, caplog):
@@ -74,15 +74,15 @@ def require_skips(loader, size, bad, reason, caplog):
     [
         DAMAGED,
         DamagedInBatches(sk.Layout(20), BAD),
-        InBatchesAlone(),
-        sk.TreeDataset({"all": InBatchesAlone()}),
+        BatchesOnly(),
+        sk.TreeDataset({"all": BatchesOnly()}),
     ],
 )
 @pytest.mark.parametrize("workers", [0, 2, "2 threads"])
 @pytest.mark.parametrize("options", [{}, {"collate_fn": torch.tensor}])
 def test_skipped_samples_are_counted_and_the_steps_stay(dataset, workers, options, caplog):
     loader = sk.Loader(
-        dataset, sk.SequentialSampler(), batch_size=3, **beside(workers), bad_samples="skip", **options
+        dataset, sk.SequentialSampler(), batch_size=3, **with_workers(workers), bad_samples="skip", **options
     )
     require_skips(loader, 20, BAD, "OSError: sample 7 is damaged", caplog)
 
@@ -143,10 +143,10 @@ class OtherNumber(list):
     ],
 )
 def test_a_dataset_that_gives_more_or_fewer_samples_of_a_batch_is_an_error_or_read_one_by_one(given, workers):
-    loader = sk.Loader(OtherNumber(given), batch_size=4, **beside(workers))
+    loader = sk.Loader(OtherNumber(given), batch_size=4, **with_workers(workers))
     with pytest.raises(sk.DatasetError, match="__getitems__: must give one sample for each of 4 ids"):
         next(iter(loader))
-    loader = sk.Loader(OtherNumber(given), batch_size=4, bad_samples="skip", **beside(workers))
+    loader = sk.Loader(OtherNumber(given), batch_size=4, bad_samples="skip", **with_workers(workers))
     assert [id for batch in loader for id in batch.tolist()] == [*range(12)]
 
 

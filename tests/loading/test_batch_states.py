@@ -1,4 +1,4 @@
-"""The state of a loader of batches: what it says, who goes on from it, and which edits it is behind."""
+"""The state of a loader of batches: what it says, who resumes from it, and which edits it follows."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_state_of_other_batches_is_refused_by_field(other, field):
 
 
 class Slices(sk.BatchRecipe):
-    """Some neighbours at a time; what it has cut is noted in an attribute."""
+    """Some neighbours at a time; an attribute counts the windows it has cut."""
 
     window = 64
 
@@ -55,7 +55,7 @@ class Slices(sk.BatchRecipe):
         return np.split(np.arange(ids.size), range(self.count, ids.size, self.count))
 
 
-def test_a_recipe_of_ones_own_with_other_arguments_is_refused_and_with_the_same_ones_goes_on():
+def test_a_custom_recipe_resumes_with_the_same_arguments_and_is_refused_with_others():
     first = loader(batches=Slices(4))
     next(iter(first))
     assert first.batches.windows_cut
@@ -73,7 +73,7 @@ def test_a_recipe_of_ones_own_with_other_arguments_is_refused_and_with_the_same_
         assert caught.value.field == "recipe"
 
 
-def test_abreast_is_fixed_by_the_first_start_whatever_it_was():
+def test_abreast_stays_that_of_the_first_start():
     first = loader(ranks=4, batches=sk.TokenBatches(240, lengths=LENGTHS, abreast=8))
     resumed = loader(ranks=3, batches=sk.TokenBatches(240, lengths=LENGTHS))
     resumed.load_state_dict(first.state_dict(step=5))
@@ -82,19 +82,19 @@ def test_abreast_is_fixed_by_the_first_start_whatever_it_was():
     assert loader(ranks=3).plan.abreast == 3
 
 
-def test_a_resume_looks_at_one_window(monkeypatch):
+def test_a_resume_computes_one_window(monkeypatch):
     saved = loader("partial", 2, 1)
     last = saved.steps_left - 4
     state = saved.state_dict(step=last)
     assert state["sections"]["batches"]["window"][0] >= 2
-    looked, made, expected = [], WindowPlan._compute, saved.ids(last).tolist()
+    seen, make, expected = [], WindowPlan._compute, saved.ids(last).tolist()
     monkeypatch.setattr(
-        WindowPlan, "_compute", lambda plan, number: looked.append(number) or made(plan, number)
+        WindowPlan, "_compute", lambda plan, number: seen.append(number) or make(plan, number)
     )
     run = loader("partial", 2, 1)
     run.load_state_dict(state)
     assert [index for index, _ in next(iter(run))] == expected
-    assert set(looked) == {state["sections"]["batches"]["window"][0]}
+    assert set(seen) == {state["sections"]["batches"]["window"][0]}
 
 
 @pytest.mark.parametrize("kind", ["global", "partial"])
@@ -114,11 +114,11 @@ def test_a_first_window_without_a_batch_is_saved_and_loaded():
         documents = [[id] * length for id, length in enumerate(lengths)]
         return sk.Loader(documents, sk.SequentialSampler(), batches=recipe, collate_fn=list)
 
-    whole = run()
-    states, batches = [whole.state_dict()], []
-    for batch in whole:
+    uninterrupted = run()
+    states, batches = [uninterrupted.state_dict()], []
+    for batch in uninterrupted:
         batches.append(batch)
-        states.append(whole.state_dict())
+        states.append(uninterrupted.state_dict())
     assert [state["sections"]["batches"]["window"] for state in states[:2]] == [[0, 0], [3, 1]]
     for done, state in enumerate(states[:2]):
         resumed = run()
@@ -132,24 +132,12 @@ CHAIN = sk.RandomSampler(seed=7)
 
 
 def loader_of(edits=(), *, ranks=1, rank=0, sampler=None, **options):
-    given = {"batches": RECIPE, "collate_fn": list, "world": sk.World(ranks, rank), **options}
-    return sk.Loader(range(SIZE), sk.Ledger(CHAIN, edits) if sampler is None else sampler, **given)
-
-
-def batches_of(order, epoch):
-    """The batches of an order, by the recipe itself."""
-
-    class Listed(sk.Sampler):
-        seed = CHAIN.seed
-
-        def draw(self, layout, context):
-            return order
-
-    return [batch.tolist() for batch in RECIPE.plan(Listed(), SIZE, epoch)]
+    defaults = {"batches": RECIPE, "collate_fn": list, "world": sk.World(ranks, rank), **options}
+    return sk.Loader(range(SIZE), sk.Ledger(CHAIN, edits) if sampler is None else sampler, **defaults)
 
 
 @pytest.mark.parametrize("options", [{}, {"num_workers": 1, "prefetch_factor": 2}, THREADS])
-def test_an_edit_applies_at_the_next_border_of_a_window_that_nobody_asked_for(options):
+def test_an_edit_applies_at_the_start_of_the_next_window_that_was_not_requested(options):
     run, read, applied = loader_of(**options), [], []
     plain = loader_of()
     for batch in run:
@@ -164,13 +152,14 @@ def test_an_edit_applies_at_the_next_border_of_a_window_that_nobody_asked_for(op
     assert run.sampler.edits == (sk.Edit(at=first, skip=10), sk.Edit(at=first + WINDOW, without=[5, 6]))
     order = sk.Ledger(CHAIN, run.sampler.edits).order(SIZE)[:]
     counts = [batch.tolist() for batch in plain.plan]
-    assert read == batches_of(order, 0)
+    by_recipe = RECIPE.plan(sk.IterSampler(order, seed=CHAIN.seed), SIZE)
+    assert read == [batch.tolist() for batch in by_recipe]
     before = sum(len(batch) for batch in read[:2])
     assert before <= first
     assert read[:2] == counts[:2]
 
 
-def test_a_state_inside_a_window_is_behind_the_edits_of_all_of_the_window():
+def test_a_state_inside_a_window_comes_after_all_edits_of_that_window():
     edits = [sk.Edit(at=WINDOW, skip=20)]
     edited = loader_of(edits)
     numbers = [edited.plan.window_of(number) for number in range(20)]
@@ -188,16 +177,16 @@ def test_a_state_inside_a_window_is_behind_the_edits_of_all_of_the_window():
     assert edited.state_dict()["position"] == border
 
 
-def test_what_was_found_out_of_windows_behind_an_edit_is_found_out_again():
+def test_windows_after_an_edit_are_computed_again():
     run, fresh = loader_of(), loader_of([sk.Edit(at=2 * WINDOW, skip=20)])
     assert [run.plan.window_of(number) for number in range(len(run))]
     run.edit(at=2 * WINDOW, skip=20)
-    found, expected = ([one.plan.window_of(number) for number in range(len(one))] for one in (run, fresh))
-    assert found == expected
+    windows, expected = ([x.plan.window_of(number) for number in range(len(x))] for x in (run, fresh))
+    assert windows == expected
     assert [ids.tolist() for ids in run.plan] == [ids.tolist() for ids in fresh.plan]
 
 
-def test_a_whole_set_has_no_windows_to_edit_and_a_step_no_other_size():
+def test_batches_over_a_whole_set_cannot_be_edited_and_a_step_has_no_other_size():
     with pytest.raises(sk.NotSupportedError, match="batches: over a whole set have no windows"):
         len(loader_of(batches=sk.TokenBatches(240, lengths=LENGTHS)))
     with pytest.raises(sk.NotSupportedError, match="a step is one batch of the recipe"):

@@ -1,4 +1,4 @@
-"""Batches that the loop makes though there are threads, since it has them sooner: all else is as it was."""
+"""Batches that the loop makes though there are threads, since that is faster: all else is unchanged."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 import samplerkit as sk
 from samplerkit.loading.workers import loader_workers
 from tests.loading.numbers import Numbers, ids_of, numbers_loader
-from tests.loading.test_worker_threads import Telling
-from tests.loading.worker_kinds import THREADS, GivenSeconds, LoopSchedule, RandomSchedule, beside
+from tests.loading.test_worker_threads import Recording
+from tests.loading.worker_kinds import THREADS, GivenSeconds, LoopSchedule, RandomSchedule, with_workers
 
 
-class Whose(Numbers):
+class ByLoop(Numbers):
     """A sample is whether the loop read it."""
 
     def __getitem__(self, index):
@@ -27,48 +27,46 @@ class Whose(Numbers):
 
 def read_by_loop(loader):
     """Which batches of an epoch the loop made."""
-    made = []
+    by_loop = []
     for batch in loader:
         (is_loop,) = {is_loop for _, is_loop in batch}
-        made.append(is_loop)
-    return made
+        by_loop.append(is_loop)
+    return by_loop
 
 
 @pytest.fixture
-def always(monkeypatch):
-    """Lets the loop make whatever it may."""
+def loop_makes_all(monkeypatch):
+    """Lets the loop make every batch that it may."""
     monkeypatch.setattr(loader_workers, "ThreadSchedule", LoopSchedule)
 
 
-@pytest.mark.parametrize(("step", "most"), [(0.0, 180), (0.005, 0)])
-def test_a_loop_that_does_nothing_else_makes_small_batches_and_one_that_trains_leaves_them(
-    monkeypatch, step, most
-):
+@pytest.mark.parametrize(("step", "limit"), [(0.0, 180), (0.005, 0)])
+def test_an_idle_loop_makes_small_batches_and_one_that_trains_does_not(monkeypatch, step, limit):
     monkeypatch.setattr(loader_workers, "ThreadSchedule", partial(GivenSeconds, step=step))
-    with sk.Loader(Whose(400), sk.SequentialSampler(), batch_size=2, collate_fn=list, **THREADS) as loader:
-        assert most - 30 <= sum(read_by_loop(loader)) <= most
+    with sk.Loader(ByLoop(400), sk.SequentialSampler(), batch_size=2, collate_fn=list, **THREADS) as loader:
+        assert limit - 30 <= sum(read_by_loop(loader)) <= limit
 
 
-class Connected(Whose):
+class Connected(ByLoop):
     """Each thread reads a copy."""
 
     def copy_for_thread(self):
         return Connected(self.size)
 
 
-@pytest.mark.usefixtures("always")
+@pytest.mark.usefixtures("loop_makes_all")
 @pytest.mark.parametrize(
     ("dataset", "options"),
     [
         (Connected(20), {}),
-        (Whose(20), {"worker_init_fn": lambda number: None}),
-        (Whose(20), {"timeout": 50.0}),
-        (Whose(20), {"num_workers": 1}),
-        (Whose(20), {"device": "cpu"}),
+        (ByLoop(20), {"worker_init_fn": lambda number: None}),
+        (ByLoop(20), {"timeout": 50.0}),
+        (ByLoop(20), {"num_workers": 1}),
+        (ByLoop(20), {"device": "cpu"}),
     ],
     ids=["copies", "a function of each worker", "a time limit", "one thread", "a device"],
 )
-def test_what_serves_one_thread_alone_or_has_a_limit_is_left_to_threads(dataset, options):
+def test_the_loop_makes_no_batch_of_a_dataset_with_copies_or_of_workers_with_a_limit(dataset, options):
     with sk.Loader(dataset, batch_size=2, collate_fn=list, **{**THREADS, **options}) as loader:
         assert not any(read_by_loop(loader))
 
@@ -84,31 +82,29 @@ SEEDS = itertools.count()
     chance=st.sampled_from([0.1, 0.5, 1.0]),
     breaks=st.lists(st.integers(1, 14), max_size=3),
 )
-def test_whoever_makes_a_batch_the_order_holds_and_a_dataset_is_told_once_and_never_while_it_is_read(
-    options, chance, breaks
-):
+def test_random_schedules_keep_the_order_and_set_no_epoch_during_a_read(options, chance, breaks):
     seed = next(SEEDS)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(loader_workers, "ThreadSchedule", partial(RandomSchedule, seed=seed, chance=chance))
-        dataset, sampler = Telling(lambda: time.sleep(0.0002)), sk.RandomSampler(seed=5)
+        dataset, sampler = Recording(lambda: time.sleep(0.0002)), sk.RandomSampler(seed=5)
         loader = sk.Loader(
-            dataset, sampler, batch_size=1, collate_fn=list, **{**beside("2 threads"), **options}
+            dataset, sampler, batch_size=1, collate_fn=list, **{**with_workers("2 threads"), **options}
         )
     with loader:
-        for leave_at in breaks:  # those that go on read for an epoch that is over here
+        for leave_at in breaks:  # workers that survive read for an epoch that is over here
             for step, _ in enumerate(loader, 1):
                 if step == leave_at:
                     break
-        begun = loader.epoch
-        for epoch in range(begun, begun + 3):
+        first = loader.epoch
+        for epoch in range(first, first + 3):
             loader.set_epoch(epoch)
             expected = [(index, epoch) for index in sampler.order(12, epoch)[:].tolist()]
             assert [sample for batch in loader for sample in batch] == expected
-    assert dataset.told.broken == []
+    assert dataset.calls.broken == []
 
 
-@pytest.mark.usefixtures("always")
-def test_a_loader_that_was_closed_while_the_loop_makes_a_batch_says_so():
+@pytest.mark.usefixtures("loop_makes_all")
+def test_a_loader_that_is_closed_while_the_loop_makes_a_batch_is_an_error():
     class Closing(Numbers):
         def __getitem__(self, index):
             if index == 20:

@@ -3,10 +3,10 @@
     python -m tests.loading.test_batches_by_values
 
 What a run reads is a plan (which samples are in a batch), dealt (which batches in which step), from a state
-on. How integers are dealt knows no plan: each chain of a start and two resizes is looked at once for each
-number of batches. Of each plan all batches are looked at, and what a state at each position leads to. What
-joins the two, `Reading`, is asked once a state, with other ranks and another tail each time; and real loaders
-at random (`tests/campaigns/ledgers`).
+on. How integers are dealt knows no plan: each chain of a start and two resizes is checked once for each
+number of batches. Of each plan all batches are checked, and what a state at each position leads to. What
+joins the two, `Reading`, is tested once a state, with other ranks and another tail each time; and real
+loaders at random (`tests/campaigns/ledgers`).
 """
 
 from __future__ import annotations
@@ -78,11 +78,11 @@ def dealt(tail: str, count: int, start: int, ranks: int) -> Dealt:
             assert delivery.steps(rank) == len(steps)
         for step in range(delivery.steps(rank)):
             (number,) = delivery.positions(rank, step).tolist()
-            # The last step of `split` reads parts of what is left: `require_parts`.
+            # The last step of `split` reads parts of the remaining batches: `require_parts`.
             is_split = tail == "split" and not delivery.is_full(step)
             steps[step] += [] if is_split else [number]
-    if tail == "split" and (left := (count - start) % ranks):
-        steps[-1] = list(range(count - left, count))
+    if tail == "split" and (rest := (count - start) % ranks):
+        steps[-1] = list(range(count - rest, count))
     assert all(pad < start + len(steps) * ranks for step in steps for pad in step if pad >= count)
     assert all(delivery.is_over_after(done) == (done == len(steps)) for done in range(1, len(steps) + 1))
     return Dealt(steps, [delivery.position_after(done) for done in range(len(steps) + 1)])
@@ -90,7 +90,7 @@ def dealt(tail: str, count: int, start: int, ranks: int) -> Dealt:
 
 @cache
 def require_chains(tail: str, count: int, first: int, ranks: tuple[int, ...]) -> int:
-    """Every cut, a resize, every cut, a second resize: each batch once, but for those that `drop` leaves."""
+    """Every cut, a resize, every cut, a second resize: each batch once, but for those that `drop` omits."""
 
     def require_rest(before: list[int], at: int, of: int) -> Dealt:
         rest = dealt(tail, count, at, of)
@@ -100,9 +100,9 @@ def require_chains(tail: str, count: int, first: int, ranks: tuple[int, ...]) ->
         return rest
 
     cases = 0
-    whole = require_rest([], 0, first)
-    for cut, at in enumerate(whole.positions[:-1]):
-        before = sum(whole.steps[:cut], [])
+    chain = require_rest([], 0, first)
+    for cut, at in enumerate(chain.positions[:-1]):
+        before = sum(chain.steps[:cut], [])
         for second in ranks:
             part = require_rest(before, at, second)
             for more, later in enumerate(part.positions[:-1]):
@@ -115,29 +115,29 @@ def require_chains(tail: str, count: int, first: int, ranks: tuple[int, ...]) ->
 
 def require_plan(plan: BatchPlan, lengths: Ids, order: Ids, ranks: int) -> BatchSamples:
     """The batches hold the order once and keep their limit, and those of a group are neighbours by length."""
-    found = plan.samples(np.arange(len(plan)))
-    counts = np.bincount(found.ids, minlength=lengths.size)
-    assert not (left := np.bincount(order, minlength=lengths.size) - counts).min(initial=0)
-    assert left.sum() == plan.dropped
-    assert np.unique(found.positions).size == found.positions.size
-    sizes = np.diff(found.edges)
-    assert (sizes * np.maximum.reduceat(lengths[found.ids], found.edges[:-1]) <= BUDGET).all()
+    samples = plan.samples(np.arange(len(plan)))
+    counts = np.bincount(samples.ids, minlength=lengths.size)
+    assert not (missing := np.bincount(order, minlength=lengths.size) - counts).min(initial=0)
+    assert missing.sum() == plan.dropped
+    assert np.unique(samples.positions).size == samples.positions.size
+    sizes = np.diff(samples.edges)
+    assert (sizes * np.maximum.reduceat(lengths[samples.ids], samples.edges[:-1]) <= BUDGET).all()
     if plan.window is None:
-        uppers = plan.measure.upper(np.maximum.reduceat(lengths[found.ids], found.edges[:-1]))
+        uppers = plan.measure.upper(np.maximum.reduceat(lengths[samples.ids], samples.edges[:-1]))
         groups = uppers[: len(plan) // ranks * ranks].reshape(-1, ranks)
         spans = sorted(zip(groups.min(axis=1).tolist(), groups.max(axis=1).tolist(), strict=True))
         assert all(shorter[1] <= longer[0] for shorter, longer in pairwise(spans))
-    return found
+    return samples
 
 
 def require_parts(units: EpochBatches, lengths: Ids, first: int, ranks: int) -> None:
     """What `split` makes of the last batches: the same samples, within limits, a part a rank, pads marked."""
-    left = units.plan.samples(np.arange(first, len(units.plan)))
+    last = units.plan.samples(np.arange(first, len(units.plan)))
     parts = units.parts(first, ranks)
     assert len(parts) == ranks
     real = [part.ids for part in parts if (part.draws < units.num_draws).all()]
-    assert sorted(np.concatenate(real).tolist()) == sorted(left.ids.tolist())
-    assert len(real) == min(ranks, left.ids.size)
+    assert sorted(np.concatenate(real).tolist()) == sorted(last.ids.tolist())
+    assert len(real) == min(ranks, last.ids.size)
     assert all((part.draws >= units.num_draws).all() for part in parts[len(real) :])
     assert all(part.ids.size and lengths[part.ids].max() * part.ids.size <= BUDGET for part in parts)
 
@@ -161,25 +161,25 @@ def require_all(lengths: tuple[int, ...], order: str, recipe: str) -> tuple[int,
     """Each start, cut and tail of one plan; gives the number of chains and of states."""
     ranks_of = (2,) if order == "below the root" else (1, 2, 3, 4)
     layout = sk.Layout([len(lengths) // 3, 0, len(lengths) - len(lengths) // 3])
-    each, sampler, batches = np.array(lengths), ORDERS[order](len(lengths)), RECIPES[recipe](lengths)
+    sizes, sampler, batches = np.array(lengths), ORDERS[order](len(lengths)), RECIPES[recipe](lengths)
     chains = states = 0
     for first in ranks_of:
         run = Run.of(sampler, layout, sk.World(first, 0), batches)
         other, units = run, run.epoch(0)
         plan, count = units.plan, len(units.plan)
-        whole = require_plan(plan, each, run.undealt(0).ids_at(np.arange(len(run.undealt(0)))), first)
+        whole = require_plan(plan, sizes, run.undealt(0).ids_at(np.arange(len(run.undealt(0)))), first)
         for left, ranks in combinations(range(1, 5), 2):
             if left <= count and ranks in ranks_of:
-                require_parts(units, each, count - left, ranks)
+                require_parts(units, sizes, count - left, ranks)
         for position in range(count):
             saved = json.loads(json.dumps(run.state(Place(0, position)).to_dict()))
             other, _ = other.restored(saved)
             rest, begin = other.plan(0), whole.edges[position]
-            found = rest.samples(np.arange(position, count))
+            samples = rest.samples(np.arange(position, count))
             assert not rest.has(count)
-            assert np.array_equal(found.edges + begin, whole.edges[position:])
-            assert np.array_equal(found.ids, whole.ids[begin:])
-            assert np.array_equal(found.positions, whole.positions[begin:])
+            assert np.array_equal(samples.edges + begin, whole.edges[position:])
+            assert np.array_equal(samples.ids, whole.ids[begin:])
+            assert np.array_equal(samples.positions, whole.positions[begin:])
             # Other ranks and another tail each time.
             require_glue(other.epoch(0), position, ranks_of[states % len(ranks_of)], TAILS[states // 4 % 4])
             states += 1
@@ -188,18 +188,18 @@ def require_all(lengths: tuple[int, ...], order: str, recipe: str) -> tuple[int,
 
 
 def check(every, first=3):
-    """Looks at one plan in so many, from a number on; counts settings, chains and states."""
+    """Checks one plan in so many, from a number on; counts settings, chains and states."""
     total = np.zeros(3, dtype=np.int64)
     for plan in islice(dict.fromkeys(plans()), first, None, every):
         total += (len(TAILS), *require_all(*plan))
     return total.tolist()
 
 
-def said(total):
+def summary(total):
     return "{:,} settings, {:,} chains of two resizes, {:,} states, lost 0, repeated 0".format(*total)
 
 
-def test_what_is_dealt_in_several_steps_is_what_is_dealt_in_each():
+def test_dealing_several_steps_at_once_equals_dealing_each():
     cases = 0
     for tail, total, ranks, size, lanes in product(TAILS, (0, 1, 7, 12), (1, 2, 3, 4), (1, 3), (1, 2, 3)):
         for start, ramp in product((0, 5), ((), ((6, 12),))):
@@ -209,8 +209,8 @@ def test_what_is_dealt_in_several_steps_is_what_is_dealt_in_each():
             for rank, first, stride in product(range(ranks), range(3), (1, 2)):
                 steps = range(first, delivery.steps(rank), stride)
                 if steps:
-                    each = [delivery.positions(rank, step).tolist() for step in steps]
-                    assert [as_array(dealt).tolist() for dealt in delivery.dealt_in(rank, steps)] == each
+                    expected = [delivery.positions(rank, step).tolist() for step in steps]
+                    assert [as_array(dealt).tolist() for dealt in delivery.dealt_in(rank, steps)] == expected
                     cases += 1
     assert cases > 1000
 
@@ -224,11 +224,11 @@ PARTS = 101
 
 
 def main():
-    """Looks at all settings, and prints a line for each part of them."""
+    """Checks all settings, and prints a line for each part of them."""
     total = np.zeros(3, dtype=np.int64)
     for part in range(PARTS):
         total += check(PARTS, part)
-        print(f"part {part}: {said(total.tolist())}", flush=True)
+        print(f"part {part}: {summary(total.tolist())}", flush=True)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from tests.chains import under
 
 
 class Data:
-    """Twelve samples in files, that may tell what they are."""
+    """Twelve samples in files, perhaps with a fingerprint."""
 
     def __init__(self, sizes=(3, 4, 5), names=("a", "b", "c"), **fingerprint):
         self.layout = sk.Layout(list(sizes), list(names))
@@ -72,7 +72,7 @@ LABELS = {
         lambda labels: labelled(CLASSES, sk.WeightedRandomSampler([1.0 + label for label in labels])),
     ),
 }
-"""By what is changed: the field that tells, and a loader with these labels."""
+"""By what is changed: the field of the error, and a loader with these labels."""
 
 
 CASES = {name: ("dataset", loader, *datasets) for name, datasets in CHANGES.items()}

@@ -19,7 +19,7 @@ LENGTHS = [len(text) for text in TEXTS]
 
 
 class Counted:
-    """Texts that count how often they are read; one of them is the end of the process."""
+    """Texts that record their reads; one of them ends the process."""
 
     def __init__(self, deadly=None):
         self.read = []
@@ -37,23 +37,23 @@ class Counted:
 
 def killed(out):
     """Leaves a part of 1,024 samples behind."""
-    counting = get_context("fork").Process(target=sk.compute_lengths, args=(Counted(deadly=1100), len, out))
-    counting.start()
-    counting.join(60)
-    assert counting.exitcode == 3
+    process = get_context("fork").Process(target=sk.compute_lengths, args=(Counted(deadly=1100), len, out))
+    process.start()
+    process.join(60)
+    assert process.exitcode == 3
     return Path(f"{out}.part")
 
 
 def test_a_killed_computation_resumes_where_it_was_and_gives_the_same_bytes(tmp_path):
-    out, whole, told, texts = tmp_path / "killed.npy", tmp_path / "whole.npy", [], Counted()
+    out, reference, reports, texts = tmp_path / "killed.npy", tmp_path / "whole.npy", [], Counted()
     killed(out)
     assert not out.exists()
-    found = sk.compute_lengths(texts, len, out, progress=lambda *seen: told.append(seen))
+    lengths = sk.compute_lengths(texts, len, out, progress=lambda *seen: reports.append(seen))
     assert texts.read == list(range(1024, 1500))
-    assert [seen[1:] for seen in (told[0], told[-1])] == [(1024, 1500), (1500, 1500)]
-    assert found.tolist() == sk.compute_lengths(TEXTS, len, whole, num_workers=2).tolist() == LENGTHS
-    assert np.load(whole).dtype == np.dtype("int32")
-    assert out.read_bytes() == whole.read_bytes()
+    assert [seen[1:] for seen in (reports[0], reports[-1])] == [(1024, 1500), (1500, 1500)]
+    assert lengths.tolist() == sk.compute_lengths(TEXTS, len, reference, num_workers=2).tolist() == LENGTHS
+    assert np.load(reference).dtype == np.dtype("int32")
+    assert out.read_bytes() == reference.read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["killed.npy", "whole.npy"]
 
 
@@ -71,7 +71,7 @@ def test_a_killed_computation_resumes_where_it_was_and_gives_the_same_bytes(tmp_
     ],
     ids=["cut", "zeros behind", "a flipped bit", "a piece twice", "empty", "noise", "no header", "half"],
 )
-def test_what_is_damaged_is_computed_again(tmp_path, damage, first):
+def test_damaged_parts_are_computed_again(tmp_path, damage, first):
     out = tmp_path / "lengths.npy"
     part = killed(out)
     part.write_bytes(damage(part.read_bytes()))
@@ -82,7 +82,7 @@ def test_what_is_damaged_is_computed_again(tmp_path, damage, first):
 
 def test_pairs_are_computed_too_and_an_empty_dataset_has_no_lengths(tmp_path):
     texts, out = [("ab", "c"), ("", "de")], tmp_path / "p.npy"
-    pairs = sk.compute_lengths(texts, lambda one: (len(one[0]), len(one[1])), out)
+    pairs = sk.compute_lengths(texts, lambda pair: (len(pair[0]), len(pair[1])), out)
     assert pairs.tolist() == [[2, 1], [0, 2]]
     assert sk.compute_lengths([], len, tmp_path / "e.npy").tolist() == []
 
@@ -97,12 +97,12 @@ def test_columns_of_files_are_measured_row_by_row(tmp_path):
 
 
 def test_two_processes_do_not_compute_one_file(tmp_path):
-    held = try_lock(tmp_path / "l.npy.part", is_exclusive=False)  # whoever computes has it alone
-    with os.fdopen(held), pytest.raises(sk.ArgumentValueError, match="by another process"):
+    lock = try_lock(tmp_path / "l.npy.part", is_exclusive=False)  # the computing process holds it exclusively
+    with os.fdopen(lock), pytest.raises(sk.ArgumentValueError, match="by another process"):
         sk.compute_lengths(TEXTS, len, tmp_path / "l.npy")
 
 
-def test_what_was_left_by_another_function_or_dataset_is_refused(tmp_path):
+def test_a_part_file_of_another_function_or_dataset_is_refused(tmp_path):
     out = tmp_path / "lengths.npy"
     killed(out)
     with pytest.raises(sk.StateError, match="function: is of other lengths"):
@@ -117,7 +117,7 @@ def broken(text, at):
     return len(text)
 
 
-def test_what_was_left_by_a_function_of_other_arguments_is_refused(tmp_path):
+def test_a_part_file_of_a_function_with_other_arguments_is_refused(tmp_path):
     out = tmp_path / "lengths.npy"
     with pytest.raises(sk.DatasetError, match="no tokenizer"):
         sk.compute_lengths(TEXTS, partial(broken, at=300), out)
@@ -125,7 +125,7 @@ def test_what_was_left_by_a_function_of_other_arguments_is_refused(tmp_path):
         sk.compute_lengths(TEXTS, partial(broken, at=2), out)
 
 
-def test_a_function_that_fails_at_once_leaves_nothing_to_refuse_another_for(tmp_path):
+def test_a_function_that_fails_at_once_leaves_no_part_file(tmp_path):
     out = tmp_path / "lengths.npy"
     with pytest.raises(sk.DatasetError, match="no tokenizer"):
         sk.compute_lengths(TEXTS, partial(broken, at=2), out)
@@ -165,17 +165,17 @@ def test_a_function_that_gives_no_lengths_is_refused(tmp_path, function, error, 
         ({"a": None}, "a", "has no length"),
     ],
 )
-def test_a_field_that_has_no_length_is_refused_and_says_which_there_are(sample, field, hint):
+def test_a_field_that_has_no_length_is_refused_with_a_hint(sample, field, hint):
     with pytest.raises(sk.DatasetError, match=hint):
         FieldLength(field)(sample)
 
 
 @pytest.mark.parametrize(
     ("out", "match"),
-    [("l.txt", "must end in .npy"), ("there.npy", "is there already"), ("no/l.npy", "cannot be written")],
+    [("l.txt", "must end in .npy"), ("existing.npy", "is there already"), ("no/l.npy", "cannot be written")],
 )
 def test_a_path_that_cannot_be_written_is_refused(tmp_path, out, match):
-    (tmp_path / "there.npy").touch()
+    (tmp_path / "existing.npy").touch()
     with pytest.raises(sk.ArgumentValueError, match=match):
         sk.compute_lengths(TEXTS, len, tmp_path / out)
 
@@ -184,7 +184,7 @@ def test_a_sample_that_a_dataset_leaves_out_is_an_error(tmp_path):
     class Present(list):
         missing = ((1, "x.tar", "is not there"),)
 
-    class Leaving:
+    class Skipping:
         def __len__(self):
             return 3
 
@@ -195,4 +195,4 @@ def test_a_sample_that_a_dataset_leaves_out_is_an_error(tmp_path):
             return Present(["a", "c"])
 
     with pytest.raises(sk.DatasetError, match=r"sample 1: cannot be measured \(is not there"):
-        sk.compute_lengths(Leaving(), len, tmp_path / "lengths.npy")
+        sk.compute_lengths(Skipping(), len, tmp_path / "lengths.npy")

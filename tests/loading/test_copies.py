@@ -1,4 +1,4 @@
-"""A loader that was iterated can be deep-copied and pickled: the copy stands where it stands, by itself."""
+"""A loader that was iterated can be deep-copied and pickled: the copy is independent."""
 
 from __future__ import annotations
 
@@ -29,10 +29,6 @@ def packed():
     return sk.Loader(IDS[:20], sk.RandomSampler(seed=3), batches=recipe, tail="split", collate_fn=list)
 
 
-def of_tensors():
-    return sk.TensorLoader(torch.arange(23), sk.RandomSampler(seed=3), batch_size=4)
-
-
 def on_device(loader, **options):
     return sk.DeviceLoader(loader, "cpu", **options)
 
@@ -45,13 +41,13 @@ def by_torch():
 
 LOADERS = {
     "plain": plain,
-    "goes on": lambda: plain(after_break="continue"),
-    "workers that live on": lambda: plain(num_workers=1, persistent_workers=True),
+    "continues": lambda: plain(after_break="continue"),
+    "persistent workers": lambda: plain(num_workers=1, persistent_workers=True),
     "threads": lambda: plain(**THREADS),
     "device": lambda: plain(device="cpu"),
     "run ahead": lambda: plain(num_workers=1, run_ahead=True),
     "packs": packed,
-    "tensors": of_tensors,
+    "tensors": lambda: sk.TensorLoader(torch.arange(23), sk.RandomSampler(seed=3), batch_size=4),
     "device loader": lambda: on_device(plain(), run_ahead=True),
     "device loader of torch's": lambda: on_device(by_torch()),
     "device loader of a sampler without a state": lambda: on_device(kinds.plain(), run_ahead=True),
@@ -65,22 +61,22 @@ def read(batches):
 @pytest.mark.parametrize(
     ("name", "copied"), [*((name, pickled) for name in LOADERS), ("plain", copy.deepcopy)]
 )
-def test_a_copy_stands_where_the_loader_stands_and_neither_moves_the_other(name, copied):
+def test_a_copy_has_the_position_of_the_loader_and_neither_moves_the_other(name, copied):
     loader = LOADERS[name]()
-    with_close = getattr(loader, "close", lambda: None)
+    close = getattr(loader, "close", lambda: None)
     try:
-        not_begun = copied(loader)
-        assert not_begun.state_dict() == loader.state_dict()
+        unstarted = copied(loader)
+        assert unstarted.state_dict() == loader.state_dict()
         batches = iter(loader)
         received = read(next(batches) for _ in range(2))
-        under_way = copied(loader)
-        assert under_way.state_dict() == loader.state_dict()
-        under_way.load_state_dict(loader.state_dict())  # no iteration of its own is under way
-        rest = read(under_way)
+        mid_epoch = copied(loader)
+        assert mid_epoch.state_dict() == loader.state_dict()
+        mid_epoch.load_state_dict(loader.state_dict())  # no iteration of its own is under way
+        rest = read(mid_epoch)
         assert read(batches) == rest
-        assert read(not_begun) == received + rest
+        assert read(unstarted) == received + rest
         assert sorted(sum(received + rest, [])) == IDS[: len(sum(received + rest, []))]
-        assert under_way.state_dict() == loader.state_dict()
+        assert mid_epoch.state_dict() == loader.state_dict()
 
         for _ in loader:
             break
@@ -92,12 +88,12 @@ def test_a_copy_stands_where_the_loader_stands_and_neither_moves_the_other(name,
         assert at_the_end.state_dict() == loader.state_dict()
         assert read(at_the_end) == read(loader)
     finally:
-        with_close()
+        close()
 
 
 def test_a_copy_knows_what_was_skipped():
     loader = sk.Loader(Damaged(sk.Layout(12), [1]), sk.SequentialSampler(), batch_size=3, bad_samples="skip")
     next(iter(loader))
-    copy_of_it = pickled(loader)
-    assert copy_of_it.skipped == loader.skipped != ()
-    assert copy_of_it.ids(0).tolist() == loader.ids(0).tolist() == [0, 2]
+    copied = pickled(loader)
+    assert copied.skipped == loader.skipped != ()
+    assert copied.ids(0).tolist() == loader.ids(0).tolist() == [0, 2]

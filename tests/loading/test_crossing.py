@@ -1,4 +1,4 @@
-"""Batches cross from worker processes: small tensors within the message, and all of them as they were."""
+"""Batches sent from worker processes: small tensors within the message, and all of them unchanged."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Tagged(torch.Tensor):
 
 
 def every_kind(samples: list[int]) -> Any:
-    """A batch of all that a batch is made of; its values follow from the samples."""
+    """A batch of every kind of content; its values follow from the samples."""
     rows = torch.tensor(samples).repeat(3, 1).t()
     return {
         "tuple": (rows, rows.float().to(torch.bfloat16)),
@@ -55,16 +55,16 @@ def every_kind(samples: list[int]) -> Any:
 
 
 def leaves(item: Any) -> list[Any]:
-    """What is in a batch, in order."""
+    """The contents of a batch, in order."""
     if isinstance(item, dict):
         item = list(item.values())
     if isinstance(item, Named):
         item = [item.tokens, item.text]
-    return [leaf for one in item for leaf in leaves(one)] if isinstance(item, list | tuple) else [item]
+    return [leaf for child in item for leaf in leaves(child)] if isinstance(item, list | tuple) else [item]
 
 
 @pytest.mark.parametrize("persistent", [False, True])
-def test_all_that_a_batch_is_made_of_comes_as_it_was(persistent: bool) -> None:
+def test_all_contents_of_a_batch_arrive_unchanged(persistent: bool) -> None:
     def batches(**options: Any) -> list[Any]:
         loader = sk.Loader(
             range(12), sk.RandomSampler(seed=1), batch_size=4, collate_fn=every_kind, **options
@@ -72,17 +72,17 @@ def test_all_that_a_batch_is_made_of_comes_as_it_was(persistent: bool) -> None:
         with loader:
             return list(loader)
 
-    found = batches(num_workers=2, persistent_workers=persistent)
-    for batch, expected in zip(found, batches(), strict=True):
+    received = batches(num_workers=2, persistent_workers=persistent)
+    for batch, expected in zip(received, batches(), strict=True):
         assert type(batch["pair"]) is Pair
-        for one, other in zip(leaves(batch), leaves(expected), strict=True):
-            assert type(one) is type(other)
-            if isinstance(one, torch.Tensor):
-                assert torch.equal(one, other)
-                assert (one.dtype, one.stride()) == (other.dtype, other.stride())
-                assert one.requires_grad == other.requires_grad
+        for leaf, expected_leaf in zip(leaves(batch), leaves(expected), strict=True):
+            assert type(leaf) is type(expected_leaf)
+            if isinstance(leaf, torch.Tensor):
+                assert torch.equal(leaf, expected_leaf)
+                assert (leaf.dtype, leaf.stride()) == (expected_leaf.dtype, expected_leaf.stride())
+                assert leaf.requires_grad == expected_leaf.requires_grad
             else:
-                assert np.array_equal(one, other)
+                assert np.array_equal(leaf, expected_leaf)
 
 
 def views(samples: list[int]) -> list[torch.Tensor]:
@@ -105,11 +105,11 @@ def rows_of(width: int) -> Made:
 
 
 def by_torch(samples: list[Any]) -> Any:
-    """A collate function of one's own that lets torch do it."""
+    """A custom collate function that calls torch's."""
     return default_collate(samples)
 
 
-def open_files() -> int:
+def count_descriptors() -> int:
     """How many descriptors this process has open."""
     return len(list(Path("/proc/self/fd").iterdir()))
 
@@ -118,20 +118,20 @@ def open_files() -> int:
 def test_small_tensors_are_in_no_shared_memory_and_hold_no_descriptor(collate: Any) -> None:
     with sk.Loader(rows_of(8), batch_size=2, num_workers=2, collate_fn=collate) as loader:
         batches = iter(loader)
-        kept = [next(batches)]
-        before = open_files()
-        kept += batches
+        received = [next(batches)]
+        before = count_descriptors()
+        received += batches
         # torch holds an open file for each tensor that is in shared memory.
-        assert open_files() <= before
-    assert len(kept) == 32
-    assert not any(tensor.is_shared() for batch in kept for tensor in batch.values())
+        assert count_descriptors() <= before
+    assert len(received) == 32
+    assert not any(tensor.is_shared() for batch in received for tensor in batch.values())
 
 
 @pytest.mark.parametrize("are_refused", [False, True])
-def test_large_tensors_are_in_shared_memory_beside_small_ones(
+def test_large_tensors_are_in_shared_memory_and_small_ones_are_not(
     monkeypatch: pytest.MonkeyPatch, are_refused: bool
 ) -> None:
-    """Or are copied, where so many descriptors are under way that the system refuses more."""
+    """Or are copied, where so many descriptors are in flight that the system refuses more."""
 
     def refuse(*_: Any) -> int:
         raise OSError(errno.ETOOMANYREFS, "Too many references: cannot splice")
@@ -146,12 +146,12 @@ def test_large_tensors_are_in_shared_memory_beside_small_ones(
 
 
 def marked(answer: Answer) -> Answer:
-    """Pins nothing, and says in which thread it would be."""
+    """Pins nothing, and adds the name of the thread."""
     return replace(answer, batch=[*answer.batch, threading.current_thread().name])
 
 
 @pytest.mark.parametrize("affine", [False, True])
-def test_batches_of_processes_are_pinned_ahead_of_the_loop_in_a_thread_of_it(
+def test_batches_of_processes_are_pinned_ahead_of_the_loop_in_a_thread(
     monkeypatch: pytest.MonkeyPatch, affine: bool
 ) -> None:
     monkeypatch.setattr(loader_workers, "current_device", lambda: torch.device("meta"))

@@ -1,4 +1,4 @@
-"""One machine drives the one cursor through all of its users, by the same rules, beside one model.
+"""One machine drives the one cursor through all of its users, by the same rules, and compares with one model.
 
 The law: what was handed out is what a state counts; what comes after it is the rest of the order, and then
 the next epoch; and every rank says the same state. More of it:
@@ -27,7 +27,7 @@ import samplerkit as sk
 from samplerkit.compat.torch import DistributedSampler, distributed
 from samplerkit.loading.device.loader import DeviceLoader
 from tests.compat.partially_shuffle.folders import make_dataset, make_sampler
-from tests.loading.saved_states import as_list, taken
+from tests.loading.saved_states import as_list, item_ids
 from tests.numbers import Numbers
 
 SIZE = 13
@@ -42,7 +42,7 @@ class User(NamedTuple):
         ranks: how many there are; 1 where a user knows no ranks.
         stays: whether its epoch stays until it is set.
         waits: whether `set_epoch` in a loop waits for its end, and a second iterator ends the first.
-        goes_on: whether a loop that was left goes on.
+        continues: whether an iteration continues after a break.
         closes: whether it has `close`.
     """
 
@@ -51,7 +51,7 @@ class User(NamedTuple):
     ranks: int = 2
     stays: bool = False
     waits: bool = False
-    goes_on: bool = False
+    continues: bool = False
     closes: bool = False
 
 
@@ -66,8 +66,8 @@ def torch_sampler(rank, ranks=2):
 
 USERS = {
     "Loader": User(lambda rank, _: loader(rank), 4, waits=True, closes=True),
-    "Loader that goes on": User(
-        lambda rank, _: loader(rank, after_break="continue"), 4, waits=True, goes_on=True, closes=True
+    "Loader that continues": User(
+        lambda rank, _: loader(rank, after_break="continue"), 4, waits=True, continues=True, closes=True
     ),
     "Loader that drops": User(lambda rank, _: loader(rank, tail="drop"), 4, waits=True, closes=True),
     "Loader that runs ahead": User(lambda rank, _: loader(rank, run_ahead=True), 4, waits=True, closes=True),
@@ -110,7 +110,7 @@ def beginning_of(epoch, ended):
 
 
 class CursorMachine(RuleBasedStateMachine):
-    """The ranks of a job in lock step, beside an epoch, the items read of it, and what was asked for."""
+    """The ranks of a job in lock step, and a model: an epoch, the items read of it, and the next epoch."""
 
     files: Any = None
     user: User
@@ -119,20 +119,20 @@ class CursorMachine(RuleBasedStateMachine):
     def start(self):
         self.epochs: dict[int, list[Any]] = {}
         self.saved: list[Any] = []
-        self.is_told = False
-        self.stand(0, 0)
-        self.readers = self.made()
+        self.is_epoch_set = False
+        self.move_to(0, 0)
+        self.readers = self.make_readers()
 
-    def made(self):
+    def make_readers(self):
         return [self.user.make(rank, self.files) for rank in range(self.user.ranks)]
 
     def items(self, epoch):
-        """What each rank gets in an epoch, from readers of which nothing else was ever asked."""
+        """What each rank gets in an epoch, from readers that read nothing else."""
         if epoch not in self.epochs:
-            fresh = self.made()
+            fresh = self.make_readers()
             for reader in fresh:
                 reader.set_epoch(epoch)
-            self.epochs[epoch] = [[taken(item) for item in reader] for reader in fresh]
+            self.epochs[epoch] = [[item_ids(item) for item in reader] for reader in fresh]
             for reader in fresh:
                 self.close(reader)
         return self.epochs[epoch]
@@ -141,23 +141,23 @@ class CursorMachine(RuleBasedStateMachine):
         if self.user.closes:
             reader.close()
 
-    def stand(self, epoch, at, *, says=None, is_loaded=False, is_spent=False, behind=None):
+    def move_to(self, epoch, at, *, reported=None, is_loaded=False, is_spent=False, previous=None):
         """The model: an epoch, and how many items of it were read; no iteration is under way.
 
-        Until an item is read, a state says `says`; of an epoch that is spent, no item is left. `behind` is
+        Until an item is read, a state says `reported`; of a spent epoch no item remains. `previous` is
         the epoch that ended before, also where it is set again and a state does not say so.
         """
-        self.behind = behind
+        self.previous = previous
         self.epoch, self.at, self.start_at = epoch, at, at
-        self.says, self.is_loaded, self.is_spent = says, is_loaded, is_spent
+        self.reported, self.is_loaded, self.is_spent = reported, is_loaded, is_spent
         self.iterators: list[Any] | None = None
-        self.asked: int | None = None
+        self.next_epoch: int | None = None
 
     @property
     def following(self):
-        if self.asked is not None:
-            return self.asked
-        return self.epoch + (self.is_told or not self.user.stays)
+        if self.next_epoch is not None:
+            return self.next_epoch
+        return self.epoch + (self.is_epoch_set or not self.user.stays)
 
     @property
     def is_over(self):
@@ -165,14 +165,14 @@ class CursorMachine(RuleBasedStateMachine):
 
     @property
     def place(self):
-        if self.at == self.start_at and self.says is not None:
-            return self.says
+        if self.at == self.start_at and self.reported is not None:
+            return self.reported
         return self.end if self.is_over else (self.epoch, self.at, None)
 
     @property
     def end(self):
         """What a state says at the end of the epoch."""
-        ended = None if self.asked == self.epoch else self.epoch
+        ended = None if self.next_epoch == self.epoch else self.epoch
         return self.following, 0, ended
 
     @property
@@ -184,23 +184,24 @@ class CursorMachine(RuleBasedStateMachine):
         """An iteration is over, whichever way."""
         if at_its_end or (self.is_over and self.at > self.start_at):
             end = self.end
-            self.stand(self.epoch if self.user.stays else self.following, 0, says=end, behind=self.epoch)
-        elif self.asked not in {None, self.epoch}:
-            self.stand(self.asked, 0)
+            epoch = self.epoch if self.user.stays else self.following
+            self.move_to(epoch, 0, reported=end, previous=self.epoch)
+        elif self.next_epoch not in {None, self.epoch}:
+            self.move_to(self.next_epoch, 0)
         else:
-            self.iterators, self.asked = None, None
+            self.iterators, self.next_epoch = None, None
 
     def begin(self):
         self.leave()
-        if self.at > self.start_at and not self.user.goes_on:
+        if self.at > self.start_at and not self.user.continues:
             self.at = 0
-        if self.at != self.start_at or self.says is None:
-            self.says, self.is_spent = None, False
+        if self.at != self.start_at or self.reported is None:
+            self.reported, self.is_spent = None, False
         self.start_at = self.at
         self.iterators = [iter(reader) for reader in self.readers]
 
     def read(self, count):
-        """Reads some items of every rank; tells whether the epoch went on for so many."""
+        """Reads some items of every rank; returns whether the epoch had so many."""
         for _ in range(count):
             received = [next(iterator, None) for iterator in self.iterators]
             expected = [items[self.at : self.at + 1] for items in self.items(self.epoch)]
@@ -208,7 +209,7 @@ class CursorMachine(RuleBasedStateMachine):
             if received == [None] * len(received):
                 assert expected == [[]] * len(received)
                 return False
-            assert [[taken(item)] for item in received] == expected
+            assert [[item_ids(item)] for item in received] == expected
             self.at += 1
         return True
 
@@ -221,7 +222,7 @@ class CursorMachine(RuleBasedStateMachine):
 
     @rule()
     def take_to_the_last(self):
-        """A reader that counts, and does not ask for the end."""
+        """A reader that counts, and does not read the end."""
         if self.iterators is None:
             self.begin()
         assert self.read(0 if self.is_spent else len(self.items(self.epoch)[0]) - self.at)
@@ -243,7 +244,7 @@ class CursorMachine(RuleBasedStateMachine):
             self.leave()
         else:
             self.iterators = None
-        # A sampler whose epoch is over by counting moves when it is asked next; what it says is the same.
+        # A sampler whose epoch is over by counting moves when it is read next; its state is the same.
         assert self.user.waits or self.place == before
 
     @precondition(lambda self: self.iterators is not None and not self.is_spent)
@@ -277,17 +278,17 @@ class CursorMachine(RuleBasedStateMachine):
     def set_epoch(self, epoch):
         for reader in self.readers:
             reader.set_epoch(epoch)
-        self.is_told = True
+        self.is_epoch_set = True
         if self.user.waits and self.iterators is not None:
-            self.asked = epoch
+            self.next_epoch = epoch
         elif self.is_loaded and epoch == self.ended:
-            self.stand(epoch, 0, says=self.says, is_spent=True, behind=self.ended)
+            self.move_to(epoch, 0, reported=self.reported, is_spent=True, previous=self.ended)
         else:
             is_over = self.is_over and self.at > self.start_at
             if epoch != self.epoch or (epoch == self.ended and not self.is_spent) or is_over:
-                behind = self.behind if self.at == self.start_at else None
-                behind = self.epoch if is_over else behind
-                self.stand(epoch, 0, says=beginning_of(epoch, behind), behind=behind)
+                previous = self.previous if self.at == self.start_at else None
+                previous = self.epoch if is_over else previous
+                self.move_to(epoch, 0, reported=beginning_of(epoch, previous), previous=previous)
 
     @rule()
     def save(self):
@@ -295,25 +296,25 @@ class CursorMachine(RuleBasedStateMachine):
         assert states == [states[0]] * len(states)
         text = json.dumps(states[0])
         assert len(text) < 4096
-        said = states[0].get("position", states[0].get("step"))
+        position = states[0].get("position", states[0].get("step"))
         epoch, at, ended = self.place
-        assert (states[0]["epoch"], said, states[0]["ended"]) == (epoch, at * self.user.stride, ended)
+        assert (states[0]["epoch"], position, states[0]["ended"]) == (epoch, at * self.user.stride, ended)
         self.saved.append((text, *self.place))
 
     @rule(before=st.integers(0, 3), count=st.integers(0, 2))
     def load_into_fresh_ones(self, before, count):
-        """The state of now, or one of before; a little is read first, and goes on from there."""
+        """The current state or an earlier one; a little is read first, and reading continues from there."""
         if count:
             self.take(count)
         self.save()
         text, *place = self.saved[-1 - before % len(self.saved)]
         for reader in self.readers:
             self.close(reader)
-        self.readers, self.is_told = self.made(), False
+        self.readers, self.is_epoch_set = self.make_readers(), False
         for reader in self.readers:
             reader.load_state_dict(json.loads(text))
-        says = None if place[2] is None else tuple(place)
-        self.stand(*place[:2], says=says, is_loaded=True, behind=place[2])
+        reported = None if place[2] is None else tuple(place)
+        self.move_to(*place[:2], reported=reported, is_loaded=True, previous=place[2])
         self.save()
         assert self.saved.pop()[0] == text
 
@@ -324,7 +325,7 @@ class CursorMachine(RuleBasedStateMachine):
 
 COMMON = {"deadline": None, "derandomize": True, "suppress_health_check": list(HealthCheck)}
 
-# What stays until it is set warns where nobody sets it.
+# Epochs that stay until they are set cause a warning if they are not set.
 pytestmark = pytest.mark.filterwarnings("ignore:.*set_epoch")
 
 

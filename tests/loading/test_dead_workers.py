@@ -104,7 +104,7 @@ def test_only_the_worker_that_died_first_is_named_with_its_own_reason(workers, e
 
 
 def dies_meanwhile(index):
-    """The first batch never comes, as where its worker waits for the other one, which has died."""
+    """The first batch never comes, as if its worker waited for the other one, which has died."""
     if index < 4:
         time.sleep(1000)
     signal.raise_signal(signal.SIGKILL)
@@ -118,7 +118,7 @@ def test_a_worker_that_dies_out_of_turn_is_an_error_though_the_others_never_end(
 
 
 def without_descriptors(index):
-    """A tensor in shared memory; behind the last one its process can open no more files."""
+    """A tensor in shared memory; after the last one its process can open no more files."""
     tensor = torch.full((SMALL,), index).share_memory_()
     with contextlib.suppress(OSError):
         while index == 7:

@@ -1,4 +1,4 @@
-"""Where draw_rng can be asked, and what it says elsewhere."""
+"""Where draw_rng can be called, and its errors elsewhere."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch.utils.data import Subset
 import samplerkit as sk
 from samplerkit.order.draws import Draws
 from tests.loading.worker_kinds import THREADS
-from tests.numbers import Made
+from tests.numbers import Damaged
 
 
 class Noise:
@@ -24,15 +24,15 @@ class Noise:
 
 
 class NoiseInBatches(Noise):
-    """Says which of the ids it means; backwards, as what is drawn must not depend on when."""
+    """Gives the place of each id; backwards, since draws must not depend on the order of calls."""
 
     def __getitems__(self, ids):
         places = range(len(ids))[::-1]
         return [(int(ids[i]), number(sk.draw_rng(i)), number(sk.draw_rng(i))) for i in places][::-1]
 
 
-class NoiseOfWhom(Noise):
-    """Reads batches by what reads a sample, and so does not say which it means."""
+class NoiseWithoutPlace(Noise):
+    """Reads batches by the method for one sample, and so gives no place."""
 
     def __getitems__(self, ids):
         return [self[index] for index in ids.tolist()]
@@ -74,18 +74,18 @@ def test_the_generator_is_that_of_the_position_however_the_dataset_is_read(datas
         (1.0, sk.ArgumentTypeError, "place: must be an integer"),
     ],
 )
-def test_in_a_batch_the_place_must_be_said_and_be_there(place, error, message):
-    class Asks(NoiseOfWhom):
+def test_in_a_batch_the_place_is_required_and_must_exist(place, error, message):
+    class WithPlace(NoiseWithoutPlace):
         def __getitem__(self, index):
             return sk.draw_rng(place)
 
     with pytest.raises(error, match=message):
-        read(Asks())
+        read(WithPlace())
 
 
 def test_seeding_draws_reads_a_dataset_of_batches_one_by_one(expected):
-    """Else nobody could seed between two samples; and then it is known which sample is read."""
-    assert read(NoiseOfWhom(), seed_draws=True) == expected
+    """Else nobody could seed between two samples; so the place of the sample is known."""
+    assert read(NoiseWithoutPlace(), seed_draws=True) == expected
 
 
 def test_a_batch_that_fails_is_read_again_one_by_one_with_the_same_draws(expected):
@@ -99,8 +99,8 @@ def test_a_batch_that_fails_is_read_again_one_by_one_with_the_same_draws(expecte
             [sk.draw_rng(i).random() for i in range(len(ids))]
             return [self[index] for index in ids.tolist()]
 
-    kept = read(Failing(), bad_samples="skip")
-    assert kept == [sample for sample in expected if sample[0] != 4]
+    samples = read(Failing(), bad_samples="skip")
+    assert samples == [sample for sample in expected if sample[0] != 4]
 
 
 @pytest.mark.parametrize("seed", [None, -1, "seven", 2**64])
@@ -120,13 +120,9 @@ def test_a_sampler_of_ones_own_may_have_any_seed(seed):
 OUTSIDE = "draw_rng: no sample is being read here; ask inside of a dataset that samplerkit.Loader reads"
 
 
-def fails(_):
-    raise OSError("damaged")
-
-
 def read_and_fail():
     with pytest.raises(OSError, match="damaged"):
-        read(Made(12, fails))
+        read(Damaged(sk.Layout(12), range(12)))
 
 
 BEFORE = {
@@ -138,7 +134,7 @@ BEFORE = {
 
 
 @pytest.mark.parametrize("before", BEFORE)
-def test_outside_of_reading_draw_rng_is_an_error_with_the_hint_whatever_came_before(before):
+def test_draw_rng_outside_of_reading_is_an_error_with_the_hint_whatever_came_before(before):
     BEFORE[before]()
     for place in ((), (0,)):
         with pytest.raises(sk.DatasetError, match=OUTSIDE):
@@ -156,7 +152,7 @@ def test_a_loader_inside_of_a_dataset_has_draws_of_its_own(expected):
 
 
 class Items:
-    """What a reader gives: a sequence whose items run a function of the user's."""
+    """What a reader returns: a sequence whose items run user code."""
 
     def __init__(self, path):
         self.path = path
@@ -207,7 +203,7 @@ def test_our_datasets_enter_the_draw_of_each_sample_of_a_batch(dataset):
         assert len({drawn for _, drawn, _ in together}) == 24
 
 
-def test_within_a_batch_or_a_sample_of_another_dataset_ours_enter_no_draws(dataset):
+def test_inside_of_another_dataset_our_datasets_enter_no_draws(dataset):
 
     class Backwards(Noise):
         def __getitems__(self, ids):
@@ -222,4 +218,4 @@ def test_within_a_batch_or_a_sample_of_another_dataset_ours_enter_no_draws(datas
         read(Backwards())
     samples = read(Within(), batch_size=1)
     assert samples == read(Within())
-    assert len({drawn for before, (_, within), after in samples for drawn in (before, within, after)}) == 36
+    assert len({drawn for before, (_, inner), after in samples for drawn in (before, inner, after)}) == 36

@@ -65,7 +65,7 @@ def loader(ranks=1, rank=0, workers=0, **options):
 
 
 def position(reader, place, start=0):
-    """The position of a sample of the batch handed out last, by arithmetic of our own; pads are behind 46."""
+    """The position of a sample of the batch handed out last, by arithmetic of our own; pads follow 46."""
     ranks, rank = reader.world.num_shards, reader.world.shard_id
     return start + ((reader.step - 1) * reader.batch_size + place) * ranks + rank
 
@@ -126,15 +126,15 @@ def test_the_draws_of_one_sample_all_differ_and_pads_have_their_own(uninterrupte
     for rank in range(ranks):
         read |= by_position(loader(ranks, rank))
     assert len(read) > DRAWS  # there are pads
-    for which in (1, 2):
-        assert len({sample[which] for sample in read.values()}) == len(read)
+    for field in (1, 2):
+        assert len({sample[field] for sample in read.values()}) == len(read)
     assert max(np.bincount([sample[0] for sample in read.values()])) > 5
     for where in range(DRAWS, len(read)):
         assert read[where][0] == read[where - DRAWS][0]
     assert {where: read[where] for where in range(DRAWS)} == uninterrupted
 
 
-def test_each_epoch_has_its_own_draws_also_when_it_is_begun_early():
+def test_each_epoch_has_its_own_draws_also_when_it_is_read_ahead():
     plain, early = loader(), loader(workers=1, run_ahead=True)
     with early:
         epochs = [by_position(plain), by_position(plain)]
@@ -151,11 +151,11 @@ def test_draws_are_pinned():
 
 
 def thrice(_):
-    """A number of each generator."""
+    """A random number of each generator."""
     return int(torch.randint(1000, ())), int(np.random.randint(1000)), random.randrange(1000)  # noqa: NPY002
 
 
-def test_without_workers_the_generators_of_the_training_loop_go_on_as_if_nothing_was_read():
+def test_without_workers_reading_does_not_change_the_generators_of_the_training_loop():
     def loop(batches):
         torch.manual_seed(1)
         np.random.seed(1)  # noqa: NPY002
@@ -193,21 +193,21 @@ def test_samples_that_are_skipped_change_no_draw_of_the_others(uninterrupted):
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_what_collating_draws_repeats_where_batches_are_the_same(workers):
+def test_random_numbers_of_a_collate_function_repeat_for_the_same_batch(workers):
     def mixed(samples):
         assert samples
         return float(torch.rand(())), np.random.rand(), random.random()  # noqa: NPY002
 
     plain = loader(collate_fn=mixed)
-    whole = list(plain)
-    assert len(set(whole)) == len(whole) == 12
+    expected = list(plain)
+    assert len(set(expected)) == len(expected) == 12
     again = loader(collate_fn=mixed, workers=workers)
     again.load_state_dict(loader().state_dict(step=5))
     with again:
-        assert list(again) == whole[5:]
+        assert list(again) == expected[5:]
 
 
-def test_a_device_loader_gives_the_same_pixels_and_never_seeds_beside_the_loop(uninterrupted):
+def test_a_device_loader_gives_the_same_pixels_and_never_seeds_in_its_thread(uninterrupted):
     with sk.DeviceLoader(loader(workers=1), "cpu") as batches:
         assert [sample for batch in batches for sample in batch] == list(uninterrupted.values())
     for refused in (sk.DeviceLoader(loader(), "cpu"), loader(device="cpu")):

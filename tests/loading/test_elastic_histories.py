@@ -1,8 +1,8 @@
 """Elastic jobs of 4 to 10,000 ranks, simulated: nothing lost, nothing repeated, one state on all ranks.
 
 Two ways. torchrun's: whatever happens, all ranks start again, on some number of ranks, from the last
-checkpoint. torchft's: the ranks that are left, and those that join, continue from the last step that was
-committed; the step in which a rank died is read again by those that are there.
+checkpoint. torchft's: the remaining ranks, and those that join, continue from the last step that was
+committed; these read the step in which a rank died again.
 
 Loaders, orders and states are the real ones, of a few ranks of each job. What all ranks read together is an
 interval of positions; the intervals of a history must tile its epochs.
@@ -38,7 +38,7 @@ RECIPES = (
 def lost_and_repeated(intervals, total):
     """Counts positions that no interval (epoch, start, end) covers, and those that several do.
 
-    The last epoch is unfinished: what lies behind its last interval is not lost.
+    The last epoch is unfinished: what follows its last interval is not lost.
     """
     lost = repeated = reached = 0
     for (before, *_), (epoch, start, end) in pairwise([(0, 0, 0), *sorted(intervals)]):
@@ -60,12 +60,12 @@ def ranks_after(event, ranks, random, *, keeps_all):
         return ranks
     if not keeps_all and random.random() < 0.5:
         return some_ranks(random)
-    some = random.randint(1, max(1, ranks // 4))
-    return min(MOST, max(FEWEST, ranks + (some if event == "join" else -some)))
+    count = random.randint(1, max(1, ranks // 4))
+    return min(MOST, max(FEWEST, ranks + (count if event == "join" else -count)))
 
 
-def look(loader, step):
-    """Looks at what a rank reads in a step: its share of the interval, and the ids of the order there."""
+def check_step(loader, step):
+    """Checks what a rank reads in a step: its share of the interval, and the ids of the order there."""
     reading, world = loader._reading, loader.world
     if not reading.has(step):  # `ragged`: its last step may be missing
         return
@@ -76,7 +76,7 @@ def look(loader, step):
         expected = begin + world.shard_id + np.arange(loader.batch_size) * world.num_shards
         assert positions.tolist() == expected[: positions.size].tolist(), "positions"
     assert begin <= positions.min(), "before its step"
-    assert positions.max() < begin + global_batch, "behind its step"
+    assert positions.max() < begin + global_batch, "after its step"
     assert np.unique(positions).size == positions.size, "a position twice"
     order = reading.units.order
     assert np.array_equal(reading.ids(step), order.ids_at(positions % len(order))), "ids"
@@ -87,11 +87,11 @@ class Life:
 
     Args:
         seed: of the history.
-        saved: what becomes of a state on its way to others; the default keeps it as it is.
+        transform: applied to each saved state; the default returns it unchanged.
     """
 
-    def __init__(self, seed, saved=lambda state: state):
-        self.random, self.saved, self.state = Random(seed), saved, None
+    def __init__(self, seed, transform=lambda state: state):
+        self.random, self.transform, self.state = Random(seed), transform, None
         self.intervals, self.events, self.ranks = [], Counter(), []
         batch, tail = self.random.choice([1, 2, 8, 32]), self.random.choice(["pad", "drop", "ragged"])
         # One to four epochs; a tree of two sources, in files.
@@ -100,40 +100,40 @@ class Life:
         self.sampler = RECIPES[seed // 2 % len(RECIPES)](len(self.layout))
         self.options = {"batch_size": batch, "tail": tail}
         keeps_all = seed % 2 == 1  # torchft
-        ranks, left = some_ranks(self.random), STEPS
-        while left:
+        ranks, remaining = some_ranks(self.random), STEPS
+        while remaining:
             self.ranks.append(ranks)
-            until = min(left, self.random.randint(1, STEPS // 5))
+            until = min(remaining, self.random.randint(1, STEPS // 5))
             event = self.random.choice(["join", "leave", "kill", "restart"])
             self.events[event] += 1
-            # With torchrun what was read behind the last checkpoint is read again; its end is one.
-            kept = until if keeps_all or until == left else until // CHECKPOINT * CHECKPOINT
-            self.advance(ranks, kept)
-            left -= kept
+            # With torchrun what was read after the last checkpoint is read again; the end is one.
+            steps = until if keeps_all or until == remaining else until // CHECKPOINT * CHECKPOINT
+            self.advance(ranks, steps)
+            remaining -= steps
             ranks = ranks_after(event, ranks, self.random, keeps_all=keeps_all)
         self.lost_and_repeated = lost_and_repeated(self.intervals, len(self.layout))
 
-    def advance(self, ranks, kept):
+    def advance(self, ranks, steps):
         """Reads some steps on a number of ranks, over the ends of epochs, and keeps them."""
         worlds = [sk.World(ranks, rank) for rank in {self.random.randrange(ranks), ranks - 1}]
-        while kept:
-            loaders = [sk.Loader(self.layout, self.sampler, world=one, **self.options) for one in worlds]
+        while steps:
+            loaders = [sk.Loader(self.layout, self.sampler, world=world, **self.options) for world in worlds]
             for loader in loaders if self.state else ():
                 loader.load_state_dict(json.loads(self.state))
             epoch, delivery = loaders[0].epoch, loaders[0]._reading.delivery
-            steps = min(kept, delivery.job_steps)
-            assert steps, "an epoch begins with nothing to read"
+            count = min(steps, delivery.job_steps)
+            assert count, "an epoch begins with nothing to read"
             for loader in loaders:
-                look(loader, self.random.randrange(steps))
-            state, *others = [loader.state_dict(step=steps) for loader in loaders]
-            assert all(one == state for one in others), "ranks have other states"
-            end, total = delivery.position_after(steps), len(self.layout)
-            if delivery.tail == "drop" and delivery.is_over_after(steps):
+                check_step(loader, self.random.randrange(count))
+            state, *others = [loader.state_dict(step=count) for loader in loaders]
+            assert all(other == state for other in others), "ranks have other states"
+            end, total = delivery.position_after(count), len(self.layout)
+            if delivery.tail == "drop" and delivery.is_over_after(count):
                 assert total - end < ranks * delivery.batch_size, "more was dropped than a step"
                 end = total
             self.intervals.append((epoch, delivery.start, end))
-            self.state = json.dumps(self.saved(state))
-            kept -= steps
+            self.state = json.dumps(self.transform(state))
+            steps -= count
 
 
 def test_histories_of_100_000_steps_lose_and_repeat_nothing():
@@ -148,19 +148,19 @@ def test_histories_of_100_000_steps_lose_and_repeat_nothing():
     assert max(ranks) > 5000
 
 
-@pytest.mark.parametrize(("off", "counted"), [(5, 0), (-5, 1)], ids=["ahead", "behind"])
-def test_a_state_that_is_off_by_some_positions_is_counted(off, counted):
+@pytest.mark.parametrize(("by", "counted"), [(5, 0), (-5, 1)], ids=["ahead", "behind"])
+def test_a_state_that_is_off_by_some_positions_is_counted(by, counted):
     def moved(state):
         read = State.from_dict(state)
-        return dataclasses.replace(read, position=read.position + off).to_dict() if read.position else state
+        return dataclasses.replace(read, position=read.position + by).to_dict() if read.position else state
 
     assert sum(Life(seed, moved).lost_and_repeated[counted] for seed in range(4)) > 0
 
 
 def test_a_deal_that_is_wrong_for_one_rank_is_noticed(monkeypatch):
-    right = Delivery.dealt
+    dealt = Delivery.dealt
     monkeypatch.setattr(
-        Delivery, "dealt", lambda self, shard, step: np.asarray(right(self, shard, step)) + (shard > 5)
+        Delivery, "dealt", lambda self, shard, step: np.asarray(dealt(self, shard, step)) + (shard > 5)
     )
-    with pytest.raises(AssertionError, match=r"positions|behind"):
+    with pytest.raises(AssertionError, match=r"positions|after"):
         Life(1)

@@ -1,4 +1,4 @@
-"""However an iteration ends, its workers are gone in two seconds, nothing is left, and the state is right."""
+"""However an iteration ends, its workers end within two seconds, nothing remains, and the state is right."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SECONDS = 2
 """Of their own. torch takes up to five by itself to notice that the parent is gone."""
 
 PATIENCE = 60
-"""After this many seconds of the clock they stay for ever."""
+"""After this many seconds of the clock they count as hanging."""
 
 SIGNALS = {
     "SIGINT": signal.SIGINT,
@@ -46,11 +46,11 @@ CASES = [
 
 def shared_memory_of(pids):
     """What torch's processes have left in shared memory: its names are torch_PID_RANDOM_NUMBER."""
-    names = [path.name for path in Path("/dev/shm").iterdir()]  # noqa: S108  # looked at, not written to
+    names = [path.name for path in Path("/dev/shm").iterdir()]  # noqa: S108  # only listed
     return [name for name in names for pid in pids if name.startswith(f"torch_{pid}_")]
 
 
-def test_seconds_that_are_slept_count_whole():
+def test_own_seconds_include_sleep():
     with OwnSeconds() as own:
         time.sleep(0.3)
     assert own.seconds > 0.2
@@ -60,7 +60,7 @@ def test_seconds_that_are_slept_count_whole():
 def test_workers_are_gone_in_two_seconds_and_the_state_is_what_was_received(
     tmp_path, short_folder, end, options, send
 ):
-    """Workers without a process of their own are gone when the loop tells what it knows."""
+    """Workers without a process of their own are gone when the loop prints its report."""
     errors = tmp_path / "errors"
     with (
         errors.open("w") as written,
@@ -120,6 +120,6 @@ kept.itself = kept  # garbage that is found when the interpreter ends
 """
 
 
-def test_a_loader_may_be_closed_by_what_the_interpreter_lets_go_at_its_end():
+def test_a_loader_may_be_closed_by_an_object_that_is_freed_at_interpreter_exit():
     code, printed, errors = ended("-c", CLOSED_BY_GARBAGE, own_seconds=20)
     assert (code, printed, errors) == (0, "closed\n", "")

@@ -13,7 +13,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 
 import samplerkit as sk
 from samplerkit.compat.torch import DistributedSampler
-from tests.loading.saved_states import as_list, taken
+from tests.loading.saved_states import as_list, item_ids
 
 SIZE = 12
 EPOCHS = 3
@@ -30,26 +30,26 @@ def sampler(world):
     return sk.TorchSampler(sk.RandomSampler(seed=3), range(SIZE), world)
 
 
-def stateful(made, **options):
+def stateful(bridge, **options):
     """A torchdata loader, whose loop sets the epoch of the sampler."""
     loader = StatefulDataLoader(range(SIZE), collate_fn=as_list, **options)
-    loader.set_epoch = made.set_epoch
+    loader.set_epoch = bridge.set_epoch
     return loader
 
 
 def below_torchdata(world):
-    made = sampler(world)
-    return stateful(made, batch_size=2, sampler=made)
+    bridge = sampler(world)
+    return stateful(bridge, batch_size=2, sampler=bridge)
 
 
 def batches_below_torchdata(world):
-    made = sk.TorchBatchSampler(sampler(world), 2)
-    return stateful(made, batch_sampler=made)
+    bridge = sk.TorchBatchSampler(sampler(world), 2)
+    return stateful(bridge, batch_sampler=bridge)
 
 
 def torchs_below_torchdata(world):
-    made = DistributedSampler(range(SIZE), world.num_shards, world.shard_id)
-    return stateful(made, batch_size=2, sampler=made)
+    bridge = DistributedSampler(range(SIZE), world.num_shards, world.shard_id)
+    return stateful(bridge, batch_size=2, sampler=bridge)
 
 
 READERS = {  # others are driven by tests/loading/test_cursor_machine.py and tests/campaigns/ledgers
@@ -65,7 +65,7 @@ READERS = {  # others are driven by tests/loading/test_cursor_machine.py and tes
 
 
 def run_until(make, stop=None, checkpoint=None):
-    """One rank of a job: gives the ids of each epoch, and the checkpoint after so many steps in all."""
+    """One rank of a job: returns the ids of each epoch, and the checkpoint after so many steps in all."""
     reader = make()
     epoch, steps = 0, 0
     if checkpoint is not None:
@@ -77,7 +77,7 @@ def run_until(make, stop=None, checkpoint=None):
         for number in range(epoch, EPOCHS):
             reader.set_epoch(number)
             for item in reader:
-                read[number] += np.ravel(taken(item)).tolist()
+                read[number] += np.ravel(item_ids(item)).tolist()
                 steps += 1
                 if steps == stop:
                     return read, json.dumps({"epoch": number, "steps": steps, "data": reader.state_dict()})
@@ -86,7 +86,7 @@ def run_until(make, stop=None, checkpoint=None):
     return read, None
 
 
-def test_of_an_epoch_of_which_nothing_is_left_no_step_has_a_state():
+def test_an_epoch_with_nothing_left_has_no_state_after_a_step():
     loader, again = numbers_loader(sk.World()), numbers_loader(sk.World())
     assert len([*loader]) == 6
     again.load_state_dict(loader.state_dict())
@@ -99,10 +99,10 @@ def test_of_an_epoch_of_which_nothing_is_left_no_step_has_a_state():
 @pytest.mark.parametrize("name", READERS)
 def test_a_loop_with_its_own_epoch_stopped_anywhere_reads_each_sample_once_an_epoch(name):
     makes = [partial(READERS[name], world) for world in WORLDS]
-    whole = [run_until(make)[0] for make in makes]
+    uninterrupted = [run_until(make)[0] for make in makes]
     for epoch in range(EPOCHS):
-        assert sorted(id for rank in whole for id in rank[epoch]) == [*range(SIZE)]
-    for make, expected in zip(makes, whole, strict=True):
+        assert sorted(id for rank in uninterrupted for id in rank[epoch]) == [*range(SIZE)]
+    for make, expected in zip(makes, uninterrupted, strict=True):
         ends = 0
         for stop in count(1):
             before, checkpoint = run_until(make, stop)

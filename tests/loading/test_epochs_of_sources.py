@@ -1,4 +1,4 @@
-"""Which pass over its source, and which epoch of it, a sample is read in, as datasets are told."""
+"""Which pass over its source, and which epoch of it, a sample is read in, as datasets receive them."""
 
 from __future__ import annotations
 
@@ -11,47 +11,47 @@ import samplerkit as sk
 from samplerkit.order.mixing.streams import Part
 from tests.chains import under
 from tests.loading.token_loaders import TREE, blocks, loader, mixture, read
-from tests.loading.worker_kinds import THREADS, beside
+from tests.loading.worker_kinds import THREADS, with_workers
 from tests.order.test_passes import counted
 
 
 def test_a_source_that_is_read_again_has_another_phase_and_each_pass_has_every_token_once():
-    """Passes run on over the borders of epochs, and a run changes its length within them."""
+    """Passes continue past the ends of epochs, and a run changes its length within them."""
     sampler = mixture(num_samples=22)  # blocks, of which the sources have 7 and 3
-    told, state = Counter(), None
+    counts, state = Counter(), None
     for seq_len, ranks, steps in [(2, 2, 24), (4, 3, 18), (1, 1, None), (6, 2, None), (12, 1, None)] * 2:
         seen, state = read(seq_len, ranks, state, steps, files=TREE, sampler=blocks(1, sampler), batch_size=1)
-        told += seen
+        counts += seen
     assert state["epoch"] >= 6
     by_pass = {}
-    for (number, file, place), count in told.items():
+    for (number, file, place), count in counts.items():
         by_pass.setdefault((number, file), Counter())[place] += count
-    whole = {0: 60, 1: 24, 2: 36}
-    last = {file: max(number for number, one in by_pass if one == file) for file in whole}
+    file_tokens = {0: 60, 1: 24, 2: 36}
+    last = {file: max(number for number, other in by_pass if other == file) for file in file_tokens}
     assert min(last.values()) > 6
     for (number, file), places in by_pass.items():
         assert {*places.values()} == {1}
         if number < last[file]:
-            assert len(places) == whole[file]
+            assert len(places) == file_tokens[file]
     phases = {number: min(places) for (number, file), places in by_pass.items() if file == 0}
     assert len({*phases.values()}) > 1
 
 
-def test_epochs_of_sources_are_told_through_workers_trees_and_pads():
+def test_epochs_of_sources_reach_datasets_through_workers_trees_and_pads():
     sampler = blocks(2, mixture(num_samples=22, passes="restart"))
     with loader(4, files=TREE, sampler=sampler, batch_size=7, tail="pad") as run:
         run.set_epoch(5)
         order = run.order
         expected = order.epochs_at(5, np.arange(len(order))).tolist()
-        here = [epoch for batch in run for epoch, _ in batch]
-    assert here[: len(expected)] == expected
-    assert here[len(expected) :] == expected[: len(here) - len(expected)]
+        received = [epoch for batch in run for epoch, _ in batch]
+    assert received[: len(expected)] == expected
+    assert received[len(expected) :] == expected[: len(received) - len(expected)]
     assert {epoch & (2**40 - 1) for epoch in expected} == {5}
     assert 0 < max(expected) >> 40 < order.num_passes
     for workers in (2, "2 threads"):
-        with loader(4, files=TREE, sampler=sampler, batch_size=7, tail="pad", **beside(workers)) as run:
+        with loader(4, files=TREE, sampler=sampler, batch_size=7, tail="pad", **with_workers(workers)) as run:
             run.set_epoch(5)
-            assert [epoch for batch in run for epoch, _ in batch] == here
+            assert [epoch for batch in run for epoch, _ in batch] == received
 
 
 @pytest.mark.parametrize("name", ["passes_at", "epochs_at"])
@@ -86,7 +86,7 @@ def test_what_repeats_is_in_an_epoch_of_its_own_each_time():
 
 
 class Both:
-    """Wants both: it is given passes, then epochs."""
+    """Wants both: passes come first, then epochs."""
 
     wants_passes = wants_epochs = True
 
@@ -128,7 +128,7 @@ class Passes:
         return len(LAYOUT)
 
     def __getitem__(self, index):
-        raise AssertionError("a pass cannot be told here")
+        raise AssertionError("a single sample has no pass")
 
     def __getitems__(self, ids, passes):
         assert ids.dtype == passes.dtype == np.int64
@@ -150,15 +150,15 @@ class PassesOfFew(Passes):
 class Present(Passes):
     """Leaves out sample 7 by itself."""
 
-    class There(list):
+    class PresentSamples(list):
         stand_in = None
         missing = ()
 
     def read_present(self, ids, passes):
-        there = [place for place in range(len(ids)) if ids[place] != 7]
-        found = self.There(self.__getitems__(ids[there], passes[there]))
-        found.missing = [(place, "", "left out") for place in range(len(ids)) if ids[place] == 7]
-        return found
+        places = [place for place in range(len(ids)) if ids[place] != 7]
+        samples = self.PresentSamples(self.__getitems__(ids[places], passes[places]))
+        samples.missing = [(place, "", "left out") for place in range(len(ids)) if ids[place] == 7]
+        return samples
 
 
 def read_all(dataset, sampler=None, **options):

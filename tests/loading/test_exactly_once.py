@@ -25,13 +25,6 @@ def loader(size, mode, num_samples, offset, tail, ranks, batch, rank):
     return sk.Loader(MODES[mode](size), sampler, batch_size=batch, tail=tail, world=world)
 
 
-def steps_of(run):
-    """The delivered ids of each step of one rank, and its pads, apart."""
-    for step in range(run.steps_left):
-        ids, pads = run.ids(step), run.pads(step)
-        yield ids[~pads].tolist(), int(pads.sum())
-
-
 @cache
 def read(setting, ranks, batch, saved=None):
     """What all ranks read in each step, and together; and the state before each step and at the end."""
@@ -40,10 +33,11 @@ def read(setting, ranks, batch, saved=None):
     for run in runs:
         if saved is not None:
             run.load_state_dict(json.loads(saved))
-        for step, (ids, repeats) in enumerate(steps_of(run)):
+        for step in range(run.steps_left):
+            is_pad = run.pads(step)
             delivered += [Counter()] if step == len(delivered) else []
-            delivered[step].update(ids)
-            pads += repeats
+            delivered[step].update(run.ids(step)[~is_pad].tolist())
+            pads += int(is_pad.sum())
     steps = range(len(delivered) + 1)
     (same_on_every_rank,) = {tuple(json.dumps(run.state_dict(step=step)) for step in steps) for run in runs}
     return delivered, total(delivered), pads, same_on_every_rank
@@ -75,7 +69,7 @@ def test_nothing_is_lost_or_repeated_by_any_cut_and_any_resize(mode, tail, sizes
         setting = (size, mode, num_samples, offset, tail)
         for ranks, batch in RANKS_AND_BATCHES:
             delivered, _, pads, states = read(setting, ranks, batch)
-            wanted = expected(setting, ranks)
+            full_epoch = expected(setting, ranks)
             pads_seen += pads
             for cut, state in enumerate(states[:-1]):
                 before = total(delivered[:cut])
@@ -85,11 +79,11 @@ def test_nothing_is_lost_or_repeated_by_any_cut_and_any_resize(mode, tail, sizes
                     cases += 1
                     pads_seen += more_pads
                     if tail == "drop":
-                        missing = wanted - both
-                        assert not both - wanted, (setting, ranks, batch, cut, new_ranks, new_batch)
+                        missing = full_epoch - both
+                        assert not both - full_epoch, (setting, ranks, batch, cut, new_ranks, new_batch)
                         assert missing.total() < new_ranks * new_batch
                     else:
-                        assert both == wanted, (setting, ranks, batch, cut, new_ranks, new_batch)
+                        assert both == full_epoch, (setting, ranks, batch, cut, new_ranks, new_batch)
                     if new_ranks * new_batch == ranks * batch:
                         assert after == delivered[cut:]
     print(f"{mode}, {tail}: {cases} cases, lost 0, repeated 0, pads {pads_seen}")

@@ -1,4 +1,4 @@
-"""A dataset that wants to know what comes next is told, in the process that reads."""
+"""`expect` of a dataset gets the ids that its process will read next."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import samplerkit as sk
 
 
 class Expecting:
-    """Sample i is (i, what this process still expected when it was read, and how often it was told)."""
+    """Sample i is (i, how many batches this process still expected, and the calls of `expect` so far)."""
 
     layout = sk.Layout([8] * 5)
-    times_told = 0
+    calls = 0
 
     def __len__(self):
         return 40
 
     def expect(self, upcoming):
-        self.times_told += 1
+        self.calls += 1
         self._upcoming = [ids.tolist() for ids in upcoming]
 
     def __getitems__(self, ids):
         assert self._upcoming.pop(0) == ids.tolist()
-        return [(index, len(self._upcoming), self.times_told) for index in ids.tolist()]
+        return [(index, len(self._upcoming), self.calls) for index in ids.tolist()]
 
 
 @pytest.mark.parametrize(
@@ -38,22 +38,22 @@ class Expecting:
     ],
     ids=str,
 )
-def test_each_process_is_told_once_an_epoch_all_that_it_will_read(workers, shuffle, options):
+def test_expect_gets_all_ids_of_a_process_once_an_epoch(workers, shuffle, options):
     sampler = sk.DistributedSampler(2, 1, shuffle=shuffle, partial_size=6, seed=3)
     loader = sk.Loader(Expecting(), sampler, batch_size=3, num_workers=workers, collate_fn=list, **options)
     with loader:
         for epoch in range(3):
             received = [sample for batch in loader for sample in batch]
             assert [index for index, *_ in received] == np.asarray(sampler.order(Expecting(), epoch)).tolist()
-            # A worker that is new in each epoch has never been told before.
+            # A worker that is new in each epoch has had no call before.
             is_new = workers and not ("persistent_workers" in options or "run_ahead" in options)
-            assert {told for *_, told in received} == {1 if is_new else epoch + 1}
-            still = [left for _, left, _ in received]
-            assert still.count(0) >= max(1, workers)  # each worker's last batch was its last expected one
+            assert {calls for *_, calls in received} == {1 if is_new else epoch + 1}
+            remaining = [count for _, count, _ in received]
+            assert remaining.count(0) >= max(1, workers)  # each worker's last batch was its last expected one
 
 
 @pytest.mark.parametrize("options", [{}, {"num_workers": 2, "persistent_workers": True}], ids=str)
-def test_a_resume_tells_only_the_rest(options):
+def test_expect_gets_only_the_rest_after_a_resume(options):
     with sk.Loader(Expecting(), sk.RandomSampler(), batch_size=4, **options) as loader:
         batches = iter(loader)
         for _ in range(3):
@@ -67,7 +67,7 @@ def test_a_resume_tells_only_the_rest(options):
 @pytest.mark.parametrize(
     "options", [{}, {"num_workers": 1}, {"num_workers": 2}, {"num_workers": 2, "file_affinity": True}]
 )
-def test_each_process_is_told_what_it_will_read_after_an_edit(options):
+def test_expect_gets_the_edited_ids(options):
     ledger = sk.Ledger(sk.RandomSampler(seed=3))
     with sk.Loader(Expecting(), ledger, batch_size=2, collate_fn=list, **options) as loader:
         received = []

@@ -51,7 +51,7 @@ def test_a_resumed_loader_counts_in_steps_of_the_whole_epoch():
 
 
 def test_shares_and_efficiency_are_of_the_latest_steps():
-    """Short samples first, then long ones beside short ones, which are padded."""
+    """Short samples first, then long ones together with short ones, which are padded."""
     lengths = [4] * 200 + [1, 4] * 100
     recipe = sk.BucketBatches([4], 2, lengths=lengths)
     read = sk.Loader(range(400), sk.SequentialSampler(), batches=recipe, world=sk.World(1, 0))
@@ -75,16 +75,16 @@ class TestProgress:
         batches = list(with_bar(read, Console(file=text, force_terminal=True, width=120)))
         return batches, text.getvalue()
 
-    def test_it_hands_out_what_the_loader_does_and_shows_what_it_did(self):
-        whole = [batch.tolist() for batch in loader(world=sk.World(1, 0))]
+    def test_it_hands_out_the_batches_of_the_loader_and_shows_the_progress(self):
+        expected = [batch.tolist() for batch in loader(world=sk.World(1, 0))]
         batches, text = self.drawn(loader(world=sk.World(1, 0)))
-        assert [batch.tolist() for batch in batches] == whole
+        assert [batch.tolist() for batch in batches] == expected
         assert "epoch 0" in text
         assert "20/20" in text
         assert "ids/s" in text
         assert "waiting" in text
 
-    def test_any_loader_has_it_in_a_device_loader(self):
+    def test_any_loader_has_a_bar_in_a_device_loader(self):
         plain = DataLoader(range(6), batch_size=2)
         assert len(self.drawn(sk.DeviceLoader(plain, "cpu"))[0]) == 3
         assert len(list(sk.DeviceLoader(loader(), "cpu").progress())) == 10
@@ -128,30 +128,30 @@ def test_what_workers_read_is_added_up_over_workers_and_epochs(files, workers, o
             assert sorted(i for batch in loader for i in batch["x"].tolist()) == list(range(FILES * SAMPLES))
             figures = loader.stats.dataset
             # A file of ten samples is two batches of five: with two workers each of them reads every file.
-            # Workers that live on find files of the last epoch in memory.
-            kept = 2 * workers * (epoch - 1) if "persistent_workers" in options else 0
-            assert epoch * FILES * workers - kept <= figures.files_read <= epoch * FILES * workers
+            # Persistent workers have files of the last epoch in memory.
+            cached = 2 * workers * (epoch - 1) if "persistent_workers" in options else 0
+            assert epoch * FILES * workers - cached <= figures.files_read <= epoch * FILES * workers
             assert figures.hits + figures.waits >= figures.files_read
             assert 1 <= figures.peak_files <= 2
             assert loader.stats.to_dict()["dataset/files_read"] == figures.files_read
             assert loader.stats.to_dict()["dataset/bytes_read"] > 0
 
 
-def test_the_dataset_itself_tells_what_its_workers_read(files):
+def test_the_stats_of_the_dataset_include_its_workers(files):
     with loader_over(files, 2) as loader:
         assert loader.dataset.stats.files_read == 0
         for epoch in (1, 2):
             assert len(list(loader)) == 12
-            counted_here = {"files_counted": loader.dataset.stats.files_counted}
-            assert loader.dataset.stats == replace(loader.stats.dataset, **counted_here)
+            own_count = {"files_counted": loader.dataset.stats.files_counted}
+            assert loader.dataset.stats == replace(loader.stats.dataset, **own_count)
             assert loader.dataset.stats.files_read >= FILES * epoch
-        of_workers = loader.dataset.stats.files_read
+        worker_files = loader.dataset.stats.files_read
         loader.dataset[0]
-        assert loader.dataset.stats.files_read == of_workers + 1
-        # Another loader of the same dataset: all are added up, also when they are gone.
+        assert loader.dataset.stats.files_read == worker_files + 1
+        # Another loader of the same dataset: all are added up, also after they are deleted.
         with sk.Loader(loader.dataset, sk.SequentialSampler(), batch_size=30, num_workers=1) as second:
             list(second)
             read = second.stats.dataset.files_read
         del second
-        assert loader.dataset.stats.files_read == of_workers + 1 + read
-        assert loader.stats.dataset.files_read == of_workers
+        assert loader.dataset.stats.files_read == worker_files + 1 + read
+        assert loader.stats.dataset.files_read == worker_files

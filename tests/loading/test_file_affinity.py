@@ -1,4 +1,4 @@
-"""With `file_affinity` each file is one worker's; batches, states and errors stay what they are."""
+"""With `file_affinity` each file is read by one worker; batches, states and errors stay the same."""
 
 from __future__ import annotations
 
@@ -84,40 +84,40 @@ class DamagedColumns(Damaged):
 
 
 class Gapped(Damaged):
-    """Leaves these samples out by itself; where all of a batch is missing, sample 0 stands in."""
+    """Leaves these samples out by itself; if all of a batch are missing, sample 0 stands in."""
 
     def read_present(self, ids: np.ndarray) -> Any:
-        class Found(list):
+        class PresentSamples(list):
             missing: list[tuple[int, str, str]]
             stand_in: int | None = None
 
-        found = Found(self[index] for index in ids.tolist() if index not in self.bad)
-        found.missing = [
+        samples = PresentSamples(self[index] for index in ids.tolist() if index not in self.bad)
+        samples.missing = [
             (place, "a", "gone") for place, index in enumerate(ids.tolist()) if index in self.bad
         ]
-        if not found:
-            found.append(Lists()[0])
-            found.stand_in = 0
-        return found
+        if not samples:
+            samples.append(Lists()[0])
+            samples.stand_in = 0
+        return samples
 
 
-def by(mode: str, seed: int = 3) -> sk.RandomSampler | sk.SequentialSampler:
+def sampler_of(mode: str, seed: int = 3) -> sk.RandomSampler | sk.SequentialSampler:
     if mode == "false":
         return sk.SequentialSampler()
     return sk.RandomSampler(shuffle=mode, seed=seed, **({"partial_size": 20} if mode == "partial" else {}))
 
 
 def plain(value: Any) -> Any:
-    """What is in a batch, as lists."""
+    """The contents of a batch, as lists."""
     if isinstance(value, dict):
-        return {name: plain(below) for name, below in value.items()}
+        return {name: plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(below) for below in value]
+        return [plain(item) for item in value]
     return value.tolist() if hasattr(value, "tolist") else value
 
 
 def read(loader: sk.Loader) -> tuple[list[Any], list[Any], list[Any]]:
-    """The batches of an epoch, the ids of each as the loader tells them, and what was left out."""
+    """The batches of an epoch, the ids and pads of each, and the skipped samples."""
     batches, ids = [], []
     for batch in loader:
         batches.append(plain(batch))
@@ -128,8 +128,8 @@ def read(loader: sk.Loader) -> tuple[list[Any], list[Any], list[Any]]:
 @pytest.mark.parametrize("mode", MODES)
 def test_each_file_is_read_by_one_worker_and_the_draws_stay(mode):
     workers, options = 3, {"batch_size": 5, "collate_fn": list}
-    alone = sk.Loader(Files(), by(mode), **options)
-    with sk.Loader(Files(), by(mode), num_workers=workers, file_affinity=True, **options) as loader:
+    alone = sk.Loader(Files(), sampler_of(mode), **options)
+    with sk.Loader(Files(), sampler_of(mode), num_workers=workers, file_affinity=True, **options) as loader:
         readers = defaultdict(set)
         for batch, expected in zip(loader, alone, strict=True):
             assert [sample[:2] for sample in batch] == [sample[:2] for sample in expected]
@@ -141,20 +141,20 @@ def test_each_file_is_read_by_one_worker_and_the_draws_stay(mode):
 
 
 @pytest.mark.parametrize("dataset", [Columns(), Rows(), DamagedColumns({4}), Gapped({4, 7, 30})])
-def test_batches_and_what_comes_with_them_are_those_without_it_also_after_a_resume(dataset):
+def test_batches_ids_and_skips_are_those_without_file_affinity_also_after_a_resume(dataset):
     options: dict[str, Any] = {"batch_size": 6, "bad_samples": "skip"}
-    expected = read(sk.Loader(dataset, by("partial"), **options))
+    expected = read(sk.Loader(dataset, sampler_of("partial"), **options))
     options |= {"num_workers": 2, "file_affinity": True}
-    with sk.Loader(dataset, by("partial"), persistent_workers=True, **options) as loader:
+    with sk.Loader(dataset, sampler_of("partial"), persistent_workers=True, **options) as loader:
         for _ in loader:  # left early, by workers that live on
             if loader.step == 3:
                 state = loader.state_dict()
                 break
         assert read(loader)[:2] == expected[:2]
-    resumed = sk.Loader(dataset, by("partial"), **options)
-    rest = sk.Loader(dataset, by("partial"), batch_size=6, bad_samples="skip")
-    for each in (resumed, rest):
-        each.load_state_dict(state)
+    resumed = sk.Loader(dataset, sampler_of("partial"), **options)
+    rest = sk.Loader(dataset, sampler_of("partial"), batch_size=6, bad_samples="skip")
+    for loader in (resumed, rest):
+        loader.load_state_dict(state)
     with resumed:
         assert read(resumed) == read(rest)
 
@@ -170,11 +170,11 @@ def test_batches_and_what_comes_with_them_are_those_without_it_also_after_a_resu
 )
 @example([5, 5, 5], MODES[-1], 9, 2, 0, {3, 7, 12}, Damaged)
 @settings(max_examples=40, deadline=None)
-def test_shares_put_together_are_the_batch(sizes, mode, batch_size, workers, steps, bad, kind):
-    """No process is started: what each worker would read is read here."""
+def test_joined_shares_are_the_batch(sizes, mode, batch_size, workers, steps, bad, kind):
+    """No process is started: the shares of all workers are read here."""
     dataset = kind(bad) if issubclass(kind, Damaged) else kind()
     dataset.layout = sk.Layout(sizes)
-    loader = sk.Loader(dataset, by(mode), batch_size=batch_size, bad_samples="skip")
+    loader = sk.Loader(dataset, sampler_of(mode), batch_size=batch_size, bad_samples="skip")
     loader.load_state_dict(loader.state_dict(step=min(steps, len(loader))))
     reading = loader._reading
     maker = BatchMaker(SampleReader(dataset, ReaderOptions(0, skips=True)), batch_of)
@@ -187,9 +187,9 @@ def test_shares_put_together_are_the_batch(sizes, mode, batch_size, workers, ste
             for file in set(dataset.layout.file_of(part.ids).tolist()):
                 assert owners.setdefault(file, part.worker) == part.worker
         outcomes = []
-        for whole in (True, False):
+        for at_once in (True, False):
             try:
-                if whole or len(parts) == 1:
+                if at_once or len(parts) == 1:
                     samples = maker.reader.read(request)
                 else:
                     samples = joined(parts, [maker.reader.read(part) for part in parts])
@@ -218,23 +218,23 @@ def test_a_file_goes_to_the_worker_with_the_fewest_samples():
 def test_batches_of_a_recipe_are_cut_too(recipe, collate):
     dataset, options = Parts(), {"batches": recipe, "collate_fn": collate}
     dataset.layout = sk.Layout([30, 50, 40])
-    with sk.Loader(dataset, by("global"), num_workers=2, file_affinity=True, **options) as loader:
-        assert read(loader) == read(sk.Loader(dataset, by("global"), **options))
+    with sk.Loader(dataset, sampler_of("global"), num_workers=2, file_affinity=True, **options) as loader:
+        assert read(loader) == read(sk.Loader(dataset, sampler_of("global"), **options))
 
 
 class Unsent(Files):
-    """Gives what can be collated, and cannot be sent."""
+    """Returns samples that can be collated, and cannot be sent."""
 
     def __getitem__(self, index: int) -> Any:
         return lambda: index
 
 
-def called(samples: list[Any]) -> list[int]:
+def call_each(samples: list[Any]) -> list[int]:
     return [sample() for sample in samples]
 
 
 class Tables(Files):
-    """Gives batches of which nobody knows how to put them together."""
+    """Returns batches of a type that cannot be joined."""
 
     def __getitems__(self, ids: np.ndarray) -> Any:
         return frozenset(ids.tolist())
@@ -255,7 +255,7 @@ def test_what_cannot_be_shared_is_refused_and_nothing_hangs(dataset, problem):
         batch_size=12,
         num_workers=2,
         file_affinity=True,
-        collate_fn=called if isinstance(dataset, Unsent) else list,
+        collate_fn=call_each if isinstance(dataset, Unsent) else list,
     )
     with loader, pytest.raises(sk.DatasetError, match=problem):
         list(loader)

@@ -1,4 +1,4 @@
-"""Ids that come from code of the user's: the same on all ranks and after a resume, or an error."""
+"""Ids that come from user code: the same on all ranks and after a resume, or an error."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SIZE = 24
 
 
 class Shuffled:
-    """An iterable that shuffles by a generator of the process, or one that it holds."""
+    """An iterable that shuffles by a generator of the process, or one of its own."""
 
     def __init__(self, shuffle):
         self.shuffle = shuffle
@@ -29,8 +29,8 @@ class Shuffled:
         return iter(ids)
 
 
-class Holding(Shuffled):
-    """One that holds a generator, which nobody has seeded."""
+class WithGenerator(Shuffled):
+    """One with a generator of its own, which nobody has seeded."""
 
     def __init__(self):
         self.generator = np.random.default_rng()
@@ -38,20 +38,20 @@ class Holding(Shuffled):
 
 
 def unseeded():
-    """A generator that each process has seeded in its own way: those of torch begin alike."""
+    """A generator that each process has seeded in its own way: those of torch start with the same seed."""
     generator = torch.Generator()
     generator.seed()
     return generator
 
 
-class Around(torch.utils.data.Sampler):
-    """torch's, within another one."""
+class Wrapping(torch.utils.data.Sampler):
+    """torch's sampler, wrapped in another one."""
 
     def __init__(self):
-        self.within = torch.utils.data.RandomSampler(range(SIZE), generator=unseeded())
+        self.inner = torch.utils.data.RandomSampler(range(SIZE), generator=unseeded())
 
     def __iter__(self):
-        return iter(self.within)
+        return iter(self.inner)
 
 
 class OwnSampler(sk.Sampler):
@@ -61,8 +61,8 @@ class OwnSampler(sk.Sampler):
         return iter(np.random.permutation(self.dataset_size).tolist())  # noqa: NPY002  # what people write
 
 
-class OfTheSystem(sk.Sampler):
-    """What nothing can seed."""
+class SystemRandom(sk.Sampler):
+    """Random numbers of the system, which nothing can seed."""
 
     def __iter__(self):
         return iter(sorted(range(self.dataset_size), key=lambda _: os.urandom(8)))
@@ -73,13 +73,13 @@ SAMPLERS = {
     "torch's, with a generator": lambda: sk.IterSampler(
         torch.utils.data.RandomSampler(range(SIZE), generator=unseeded())
     ),
-    "torch's, in another one": lambda: sk.IterSampler(Around()),
+    "torch's, in another one": lambda: sk.IterSampler(Wrapping()),
     "torch's WeightedRandomSampler": lambda: sk.IterSampler(
         torch.utils.data.WeightedRandomSampler([1.0] * SIZE, SIZE)
     ),
     "numpy's generator": lambda: sk.IterSampler(Shuffled(np.random.shuffle)),
     "Python's generator": lambda: sk.IterSampler(Shuffled(random.shuffle)),
-    "a generator of its own": lambda: sk.IterSampler(Holding()),
+    "a generator of its own": lambda: sk.IterSampler(WithGenerator()),
     "MindSpore's IterSampler": lambda: mindspore.IterSampler(Shuffled(random.shuffle)),
     "a sampler of one's own": OwnSampler,
     "below another one": lambda: under(sk.DistributedSampler(shuffle=True, seed=5), OwnSampler()),
@@ -109,7 +109,7 @@ def ids_of(loader, steps=None):
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
-def test_ranks_that_are_seeded_otherwise_share_the_ids_and_a_resume_reads_the_rest(name):
+def test_ranks_with_different_seeds_share_the_ids_and_a_resume_reads_the_rest(name):
     order = [*loader(name, 0).order]
     assert order != sorted(order)
     ranks = [loader(name, rank) for rank in range(2)]
@@ -121,13 +121,13 @@ def test_ranks_that_are_seeded_otherwise_share_the_ids_and_a_resume_reads_the_re
     assert sorted(shares[0] + shares[1] + ids_of(resumed)) == sorted(order)
 
 
-def test_epochs_differ_and_the_generators_of_the_process_are_left_as_they_were():
+def test_epochs_differ_and_the_generators_of_the_process_are_unchanged():
     torch.manual_seed(1)
     expected = torch.rand(2)
     torch.manual_seed(1)
-    of_torch = torch.utils.data.RandomSampler(range(SIZE))
-    orders = [[*sk.IterSampler(of_torch).order(SIZE, epoch=epoch)] for epoch in (0, 1, 0)]
-    orders.append([*sk.IterSampler(of_torch, seed=1).order(SIZE)])
+    sampler = torch.utils.data.RandomSampler(range(SIZE))
+    orders = [[*sk.IterSampler(sampler).order(SIZE, epoch=epoch)] for epoch in (0, 1, 0)]
+    orders.append([*sk.IterSampler(sampler, seed=1).order(SIZE)])
     assert torch.rand(2).equal(expected)
     assert orders[0] == orders[2]
     assert len({tuple(order) for order in orders}) == 3
@@ -155,15 +155,15 @@ READERS = {
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_a_state_behind_ids_that_nothing_can_repeat_is_refused(name):
-    first = READERS[name](OfTheSystem(), sk.World(1, 0))
+def test_a_state_after_ids_that_nothing_can_repeat_is_refused(name):
+    first = READERS[name](SystemRandom(), sk.World(1, 0))
     iterator = iter(first)
     next(iterator)
     state = first.state_dict()
-    other = READERS[name](OfTheSystem(), sk.World(1, 0))
+    other = READERS[name](SystemRandom(), sk.World(1, 0))
     with pytest.raises(sk.StateError, match="others than when the state was saved") as caught:
         other.load_state_dict(state)
     assert caught.value.field == "ids"
     # At the beginning of an epoch nothing of it was read.
-    other.load_state_dict(READERS[name](OfTheSystem(), sk.World(1, 0)).state_dict())
+    other.load_state_dict(READERS[name](SystemRandom(), sk.World(1, 0)).state_dict())
     iterator.close()

@@ -1,6 +1,6 @@
-"""What a run has read, as an order; what it cannot say, it does not say.
+"""What a run has read, as an order; and what is an error because it is not known.
 
-That it is what the loops received is asked of random jobs in tests/campaigns/test_random_ledgers.py.
+That it is what the loops received is tested with random jobs in tests/campaigns/test_random_ledgers.py.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PARTS = {"web": 12, "code": 8, "books": 4}
 TREE = Numbers(sk.Layout.tree(PARTS))
 
 
-def test_a_history_of_forty_epochs_of_a_trillion_samples_is_asked_in_small_memory():
+def test_a_history_of_forty_epochs_of_a_trillion_samples_needs_little_memory():
     loader = sk.Loader(range(10**12), sk.RandomSampler(seed=7), batch_size=4)
     history = sk.History(loader.history().run, Past((EpochsRead(0, 40, 0, -1), EpochsRead(40, 1, 0, 1000))))
     tracemalloc.start()
@@ -49,7 +49,7 @@ def test_a_history_of_batches_finds_each_id_where_it_was_read():
 # What a state holds.
 
 
-def test_more_than_64_stretches_are_summed_up_and_the_answer_is_said_to_be_a_bound():
+def test_more_than_64_stretches_are_summed_up_and_the_history_is_incomplete():
     loader = sk.Loader(range(1000), sk.RandomSampler(seed=1), batch_size=100)
     for epoch in [5, 0] * MAX_STRETCHES:
         loader.set_epoch(epoch)
@@ -62,7 +62,7 @@ def test_more_than_64_stretches_are_summed_up_and_the_answer_is_said_to_be_a_bou
         history.unread()
 
 
-def test_what_was_read_by_another_order_is_known_no_more_and_the_answer_is_said_to_be_a_bound():
+def test_samples_read_by_another_order_are_forgotten_and_the_history_is_incomplete():
     before = sk.Loader(range(10), sk.RandomSampler(seed=1), batch_size=5)
     for _ in before:
         pass
@@ -74,19 +74,7 @@ def test_what_was_read_by_another_order_is_known_no_more_and_the_answer_is_said_
     assert not after.history().is_complete
 
 
-def test_an_edit_cannot_change_an_epoch_that_was_read_before_the_run_went_back():
-    loader = sk.Loader(range(10), sk.Ledger(sk.RandomSampler(seed=1)), batch_size=5)
-    loader.set_epoch(3)
-    next(iter(loader))
-    loader.set_epoch(0)
-    next(iter(loader))
-    resumed = sk.Loader(range(10), sk.Ledger(sk.RandomSampler(seed=1)), batch_size=5)
-    resumed.load_state_dict(loader.state_dict())
-    with pytest.raises(sk.ArgumentRangeError, match="up to which samples were requested"):
-        resumed.edit(at=20, skip=5)
-
-
-# What can be asked.
+# Queries.
 
 
 @pytest.fixture
@@ -100,8 +88,8 @@ def read_loader():
 
 def test_the_history_counts_the_samples_of_each_part(read_loader):
     history = read_loader.history()
-    counted = TREE.layout.part_starts.searchsorted(history[:], side="right") - 1
-    assert history.by_source() == {name: int((counted == at).sum()) for at, name in enumerate(PARTS)}
+    parts = TREE.layout.part_starts.searchsorted(history[:], side="right") - 1
+    assert history.by_source() == {name: int((parts == at).sum()) for at, name in enumerate(PARTS)}
     assert history.unread()[:].tolist() == sorted({*range(24)} - {*history})
     for count in (0, 7):
         assert history.up_to(count)[:].tolist() == history[:count].tolist()
@@ -121,7 +109,7 @@ def test_a_config_says_what_a_state_has_read():
     assert history[:].tolist() == loader.order[:42].tolist()
 
 
-def test_windows_of_another_length_carry_what_was_read_over(tmp_path):
+def test_the_history_carries_over_to_windows_of_another_length(tmp_path):
     tokens = np.arange(960, dtype=np.uint16)
     np.save(tmp_path / "tokens.npy", tokens)
 
@@ -142,7 +130,7 @@ def test_windows_of_another_length_carry_what_was_read_over(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("ask", "error"),
+    ("query", "error"),
     [
         (lambda history: history[99], sk.OutOfDatasetError),
         (lambda history: history.up_to(21), sk.OutOfDatasetError),
@@ -150,13 +138,13 @@ def test_windows_of_another_length_carry_what_was_read_over(tmp_path):
         (lambda history: history.index(next(iter({*range(24)} - {*history}))), sk.ArgumentValueError),
     ],
 )
-def test_what_cannot_be_answered_is_a_typed_error(read_loader, ask, error):
+def test_a_query_without_an_answer_is_a_typed_error(read_loader, query, error):
     with pytest.raises(error):
-        ask(read_loader.history())
+        query(read_loader.history())
 
 
 @pytest.mark.parametrize(
-    "said",
+    "fields",
     [
         {"stretches": [[0, 1, 0, 24]]},
         {"stretches": [[5, 1, 0, 10]]},
@@ -172,14 +160,14 @@ def test_what_cannot_be_answered_is_a_typed_error(read_loader, ask, error):
     ],
     ids=str,
 )
-def test_a_state_of_a_past_that_is_not_in_this_one_is_refused(read_loader, said):
-    state = forged_section(read_loader.state_dict(), "read", **said)
+def test_a_state_with_another_past_is_refused(read_loader, fields):
+    state = forged_section(read_loader.state_dict(), "read", **fields)
     with pytest.raises(sk.StateError):
         read_loader.history().since(state)
 
 
 @pytest.mark.parametrize("stretch", [[0, 1, 0, 25], [0, 1, 25, -1]], ids=str)
-def test_a_stretch_behind_the_end_of_its_epoch_is_refused(read_loader, stretch):
+def test_a_stretch_past_the_end_of_its_epoch_is_refused(read_loader, stretch):
     state = forged_section(read_loader.state_dict(), "read", stretches=[stretch])
     with pytest.raises(sk.StateError, match="holds a stretch that no run reads"):
         len(read_loader.history(state))

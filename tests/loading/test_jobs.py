@@ -1,6 +1,6 @@
-"""Jobs that read samples, batches and windows of tokens are killed and go on with other numbers of ranks.
+"""Jobs that read samples, batches and windows of tokens are killed and resume on other numbers of ranks.
 
-Windows are read over threads, and have another length then. Checkpoints are JSON, and those of batches are
+Windows are read by threads, and then have another length. Checkpoints are JSON, and those of batches are
 torch's, saved and loaded by all ranks.
 
 One of a campaign runs under torchrun, which is a start of torch for each rank; the others are forked.
@@ -32,13 +32,13 @@ def forked(ranks, *arguments):
     return job(ranks, "tests.loading.job", *arguments, seconds=120)
 
 
-def started(start, folder, run, ranks, kill="nobody:0", epochs=EPOCHS):
+def run_job(start, folder, run, ranks, kill="nobody:0", epochs=EPOCHS):
     """Runs the job to its end; gives its exit code and what it printed."""
     code, printed, errors = start(ranks, folder, run, "--epochs", epochs, "--kill", kill)
     return code, printed + errors
 
 
-def require_the_others_once(folder, runs, epochs):
+def require_tokens_and_windows_once(folder, runs, epochs):
     """The same job reads by batches within a budget of tokens, and windows of tokens, too."""
     for name, size in (("tokens", SAMPLES), ("windows", TOKENS)):
         ledger = verify(folder, size, epochs, [f"{run}-{name}" for run in runs])
@@ -56,26 +56,26 @@ def require_the_others_once(folder, runs, epochs):
         pytest.param(forked, 3, "worker:6", 1, marks=pytest.mark.campaign),
     ],
 )
-def test_a_killed_job_goes_on_with_other_ranks_and_loses_and_repeats_nothing(
+def test_a_killed_job_resumes_on_other_ranks_and_loses_and_repeats_nothing(
     tmp_path, start, ranks, kill, new_ranks
 ):
-    code, printed = started(start, tmp_path, "first", ranks, kill)
+    code, printed = run_job(start, tmp_path, "first", ranks, kill)
     assert code != 0
     if kill.startswith("worker"):
         assert "WorkerError" in printed
-    code, printed = started(start, tmp_path, "second", new_ranks)
+    code, printed = run_job(start, tmp_path, "second", new_ranks)
     assert code == 0, printed
     ledger = verify(tmp_path, SAMPLES, EPOCHS, ["first", "second"])
     print(f"{ranks} to {new_ranks} ranks, {kill} killed: {ledger}")
     assert ledger["delivered"] == SAMPLES * EPOCHS
     assert (ledger["lost"], ledger["repeated"]) == (0, 0)
     assert 0 < ledger["replayed"] < 24 * 4
-    require_the_others_once(tmp_path, ["first", "second"], EPOCHS)
+    require_tokens_and_windows_once(tmp_path, ["first", "second"], EPOCHS)
     # The control: a checkpoint that was a step off would show.
     saved = tmp_path / "first.saved"
-    right = int(saved.read_text())
+    saved_steps = int(saved.read_text())
     for steps, wrong in ((-1, "lost"), (1, "repeated")):
-        saved.write_text(str(right + steps))
+        saved.write_text(str(saved_steps + steps))
         assert verify(tmp_path, SAMPLES, EPOCHS, ["first", "second"])[wrong] == 24
 
 
@@ -83,21 +83,21 @@ def test_a_killed_job_goes_on_with_other_ranks_and_loses_and_repeats_nothing(
 def test_a_job_that_is_killed_again_and_again_loses_and_repeats_nothing(tmp_path):
     """8 kills in a row; SAMPLERKIT_KILLS says how many."""
     kills = int(os.environ.get("SAMPLERKIT_KILLS", "8"))
-    drawn, epochs, runs = random.Random(2026), kills, []
+    rng, epochs, runs = random.Random(2026), kills, []
     for number in range(kills):
-        ranks = drawn.choice([1, 2, 3, 4])
-        kill = f"{drawn.choice(['rank', 'worker', 'job'])}:{drawn.randint(1, 20)}"
+        ranks = rng.choice([1, 2, 3, 4])
+        kill = f"{rng.choice(['rank', 'worker', 'job'])}:{rng.randint(1, 20)}"
         runs.append(f"run-{number:04}")
-        code, printed = started(forked, tmp_path, runs[-1], ranks, kill, epochs)
+        code, printed = run_job(forked, tmp_path, runs[-1], ranks, kill, epochs)
         assert code != 0, printed
     runs.append("last")
-    code, printed = started(forked, tmp_path, runs[-1], 2, epochs=epochs)
+    code, printed = run_job(forked, tmp_path, runs[-1], 2, epochs=epochs)
     assert code == 0, printed
     ledger = verify(tmp_path, SAMPLES, epochs, runs)
     print(f"{kills} kills: {ledger}")
     assert ledger["delivered"] == SAMPLES * epochs
     assert (ledger["lost"], ledger["repeated"]) == (0, 0)
-    require_the_others_once(tmp_path, runs, epochs)
+    require_tokens_and_windows_once(tmp_path, runs, epochs)
 
 
 def test_the_verifier_finds_what_is_lost_and_what_is_repeated(tmp_path):

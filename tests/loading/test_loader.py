@@ -1,4 +1,4 @@
-"""What a loader hands out, and what it says of itself."""
+"""What a loader hands out, and its attributes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import torch
 
 import samplerkit as sk
 from tests.chains import under
-from tests.loading.numbers import Numbers, ids_of, numbers_loader, whole
-from tests.loading.worker_kinds import beside, over_threads_too
+from tests.loading.numbers import Numbers, epoch_ids, ids_of, numbers_loader
+from tests.loading.worker_kinds import with_threads_too, with_workers
 from tests.numbers import Made
 
 
@@ -21,29 +21,29 @@ from tests.numbers import Made
 )
 def test_any_number_of_workers_gives_the_order_of_the_sampler(workers, size, tail, sizes):
     """Its batches are those of one process, and as many as `len` says; its dataset knows the epoch."""
-    with numbers_loader(size, batch_size=16, tail=tail, **beside(workers)) as loader:
+    with numbers_loader(size, batch_size=16, tail=tail, **with_workers(workers)) as loader:
         for epoch in range(2):
             batches = list(loader)
             assert [len(batch) for batch in batches] == sizes
             assert len(loader) == len(batches)
-            assert sum(batches, []) == [(index, epoch) for index in whole(size, epoch)[: sum(sizes)]]
+            assert sum(batches, []) == [(index, epoch) for index in epoch_ids(size, epoch)[: sum(sizes)]]
 
 
 @pytest.mark.parametrize("workers", [0, 2, "2 threads"])
 def test_the_order_of_an_epoch_is_drawn_once(workers):
-    drawn = []
+    epochs = []
 
     class Counted(sk.Sampler):
         def draw(self, layout, context):
-            drawn.append(context.epoch)
+            epochs.append(context.epoch)
             return sk.RandomSampler(seed=3).draw(layout, context)
 
-    with numbers_loader(sampler=Counted(), **beside(workers)) as loader:
+    with numbers_loader(sampler=Counted(), **with_workers(workers)) as loader:
         for _ in range(2):
             for step, batch in enumerate(loader):
                 assert [index for index, _ in batch] == loader.ids(step).tolist()
                 assert len(loader.order) == 10
-    assert drawn == [0, 1]
+    assert epochs == [0, 1]
 
 
 def test_lightning_finds_set_epoch_at_the_sampler_of_the_batch_sampler():
@@ -54,10 +54,10 @@ def test_lightning_finds_set_epoch_at_the_sampler_of_the_batch_sampler():
 
 
 def epoch_of(epoch):
-    return [whole(10, epoch)[first : first + 3] for first in range(0, 10, 3)]
+    return [epoch_ids(10, epoch)[first : first + 3] for first in range(0, 10, 3)]
 
 
-@over_threads_too
+@with_threads_too
 @pytest.mark.parametrize("options", [{}, {"run_ahead": True}, {"after_break": "continue"}], ids=str)
 @pytest.mark.parametrize("batches", [1, 4])
 @pytest.mark.parametrize("ended_by", ["its end", "a break", "a second iterator", "close"])
@@ -74,13 +74,13 @@ def test_an_epoch_set_during_an_iteration_is_read_next_however_that_ends(ended_b
             iteration.close()
         elif ended_by == "close":
             loader.close()
-        goes_on = epoch == 0 and batches < 4 and "after_break" in options and ended_by != "its end"
-        assert ids_of(loader) == epoch_of(epoch)[batches if goes_on else 0 :]
+        continues = epoch == 0 and batches < 4 and "after_break" in options and ended_by != "its end"
+        assert ids_of(loader) == epoch_of(epoch)[batches if continues else 0 :]
         assert ids_of(loader) == epoch_of(epoch + 1)
         assert loader.epoch == epoch + 2
 
 
-@over_threads_too
+@with_threads_too
 @pytest.mark.parametrize("tail", ["pad", "drop", "ragged"])
 @pytest.mark.parametrize("size", [0, 3, 7, 24])
 def test_a_progress_bar_is_the_same_after_a_resume(size, tail):
@@ -98,13 +98,13 @@ def test_a_progress_bar_is_the_same_after_a_resume(size, tail):
             assert (loader.epoch_step, loader.remaining) == (0, len(loader))
         return shown
 
-    whole = of_all_ranks()
-    for rank, bar in enumerate(whole):
+    expected = of_all_ranks()
+    for rank, bar in enumerate(expected):
         steps = len(numbers_loader(size, world=sk.World(3, rank), batch_size=2, tail=tail))
         assert bar == [(step, steps - step, steps) for step in range(1, steps + 1)]
-    for step in range(max(map(len, whole))):
+    for step in range(max(map(len, expected))):
         state = numbers_loader(size, world=sk.World(3, 0), batch_size=2, tail=tail).state_dict(step=step)
-        assert of_all_ranks(state) == [bar[step:] for bar in whole]
+        assert of_all_ranks(state) == [bar[step:] for bar in expected]
 
 
 def test_a_stream_is_refused():
@@ -150,26 +150,26 @@ def test_the_longest_wait_is_that_of_one_batch_and_not_of_the_first():
 
 
 def test_the_fingerprint_names_the_order_and_nothing_of_the_job():
-    named = numbers_loader(world=sk.World(2, 1)).fingerprint
-    assert numbers_loader(world=sk.World(2, 0), batch_size=7).fingerprint == named
-    assert numbers_loader(sampler=sk.RandomSampler(seed=4), world=sk.World(2, 1)).fingerprint != named
-    assert numbers_loader(11, world=sk.World(2, 1)).fingerprint != named
+    fingerprint = numbers_loader(world=sk.World(2, 1)).fingerprint
+    assert numbers_loader(world=sk.World(2, 0), batch_size=7).fingerprint == fingerprint
+    assert numbers_loader(sampler=sk.RandomSampler(seed=4), world=sk.World(2, 1)).fingerprint != fingerprint
+    assert numbers_loader(11, world=sk.World(2, 1)).fingerprint != fingerprint
 
 
 @pytest.mark.parametrize("step", ["1", 1.0, None, True])
-@pytest.mark.parametrize("asked", ["ids", "pads", "tokens"])
-def test_a_step_that_is_no_integer_is_refused(asked, step):
+@pytest.mark.parametrize("method", ["ids", "pads", "tokens"])
+def test_a_step_that_is_no_integer_is_refused(method, step):
     with pytest.raises(sk.ArgumentTypeError, match="step: must be an integer"):
-        getattr(numbers_loader(), asked)(step)
+        getattr(numbers_loader(), method)(step)
 
 
 @pytest.mark.parametrize("workers", [1, "1 threads"])
 def test_a_timeout_may_be_as_long_as_one_likes(workers):
-    with numbers_loader(timeout=1e15, **beside(workers)) as loader:
-        assert sum(ids_of(loader), []) == whole(10)
+    with numbers_loader(timeout=1e15, **with_workers(workers)) as loader:
+        assert sum(ids_of(loader), []) == epoch_ids(10)
 
 
-@over_threads_too
+@with_threads_too
 def test_drop_last_means_drop():
     assert numbers_loader(drop_last=True).tail == "drop"
     assert [len(batch) for batch in numbers_loader(drop_last=True)] == [3, 3, 3]
@@ -186,9 +186,9 @@ def test_an_argument_that_would_change_nothing_cannot_be_set(name, value):
     loader = numbers_loader()
     with pytest.raises(sk.ArgumentValueError, match=f"^{name}: cannot be set once the loader is made"):
         setattr(loader, name, value)
-    loader.mine = 1  # attributes of a user's own can, and again
-    loader.mine = 2
-    assert (loader.mine, loader.batch_size) == (2, 3)
+    loader.note = 1  # attributes of a user's own can, and again
+    loader.note = 2
+    assert (loader.note, loader.batch_size) == (2, 3)
 
 
 def test_torch_warns_of_more_processes_than_processors_but_not_of_threads():

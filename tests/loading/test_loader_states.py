@@ -17,7 +17,7 @@ from tests.loading import batch_loaders, token_loaders
 from tests.loading.forged_states import MISSING, forged, forged_section
 from tests.loading.numbers import Numbers, numbers_loader
 from tests.loading.saved_states import KINDS
-from tests.loading.worker_kinds import over_threads_too
+from tests.loading.worker_kinds import with_threads_too
 
 
 def test_a_loader_that_could_not_start_can_still_load_a_state():
@@ -36,8 +36,8 @@ def test_a_loader_that_could_not_start_can_still_load_a_state():
 
 
 def test_a_chain_described_in_more_than_1200_characters_is_cut_and_has_a_digest():
-    def described(letters):
-        sampler = sk.PKSampler(1, class_column="x" * letters, labels=[0, 1])
+    def described(count):
+        sampler = sk.PKSampler(1, class_column="x" * count, labels=[0, 1])
         return sk.Loader(Numbers(2), sampler, batch_size=2).state_dict()["sampler"]
 
     rest = len(described(1)) - 1
@@ -45,9 +45,9 @@ def test_a_chain_described_in_more_than_1200_characters_is_cut_and_has_a_digest(
     assert len(longest) == 1200
     assert "x" * (1200 - rest) in longest
     assert len(described(1201 - rest)) < 1200
-    cut, another = described(9000), described(9001)
-    assert cut[:1160] == another[:1160]
-    assert cut != another
+    cut, other = described(9000), described(9001)
+    assert cut[:1160] == other[:1160]
+    assert cut != other
 
 
 OTHERS = {
@@ -129,21 +129,21 @@ SECTIONS = {
 }
 BOUNDS = [("tokens", "windows_per_block", 0), ("tokens", "tokens", -1), ("ledger", "past", -1)]
 BOUNDS += [("batches", "abreast", 0), ("batches", "abreast", 1 << 40), ("batches", "window", [-1, 0])]
-# Another window, one behind the position, and one behind the end.
+# Another window, one after the position, and one past the end.
 BOUNDS += [("batches", "window", wrong) for wrong in ([1, 3], [4, 4000], [99, 0])]
 BOUNDS += [("read", "older", -1)]
 
 
 @pytest.mark.parametrize("name", SECTIONS)
-def test_wrong_values_in_a_section_are_refused_by_field_and_the_run_is_as_it_was(name):
+def test_wrong_values_in_a_section_are_refused_by_field_and_the_run_is_unchanged(name):
     run = SECTIONS[name]()
     # In other lanes: a run that has changed would show it.
     state, before = forged(run.state_dict(step=run.steps_left - 1), lanes=2), run.state_dict()
     any_field = [(field, {field, name}, wrong) for field, wrong in product(state["sections"][name], WRONG)]
     any_field += [("more", {name}, wrong) for wrong in WRONG]
     any_field += [(field, {name}, MISSING) for field in state["sections"][name]]
-    beyond = [(field, {field}, wrong) for section, field, wrong in BOUNDS if section == name]
-    for field, named, wrong in any_field + beyond:
+    out_of_bounds = [(field, {field}, wrong) for section, field, wrong in BOUNDS if section == name]
+    for field, named, wrong in any_field + out_of_bounds:
         if wrong is None and field in {"pool", "seq_len", "block_len", "tokens"}:
             continue
         if type(wrong) is list and field == "stretches" and not wrong:
@@ -185,7 +185,7 @@ def test_a_step_that_the_epoch_does_not_have_has_no_state(step):
             loader.state_dict(step=step)
 
 
-@over_threads_too
+@with_threads_too
 def test_a_state_cannot_be_loaded_while_an_iteration_is_under_way():
     loader = numbers_loader()
     state = loader.state_dict()
@@ -195,19 +195,19 @@ def test_a_state_cannot_be_loaded_while_an_iteration_is_under_way():
         loader.load_state_dict(state)
 
 
-def test_an_order_that_was_read_before_a_state_was_loaded_does_not_outlive_it():
+def test_loading_a_state_replaces_an_order_that_was_read_before():
     def files_loader(ranks):
         sampler = sk.DistributedSampler(shuffle="files", seed=5)
         return sk.Loader(sk.Layout([7, 5, 9]), sampler, batch_size=3, world=sk.World(ranks, 0))
 
-    one, two = files_loader(1), files_loader(2)
-    assert list(one.order) != list(two.order)  # one lane, two lanes
-    two.load_state_dict(one.state_dict(step=2))
-    assert list(two.order) == list(one.order)
+    first, second = files_loader(1), files_loader(2)
+    assert list(first.order) != list(second.order)  # one lane, two lanes
+    second.load_state_dict(first.state_dict(step=2))
+    assert list(second.order) == list(first.order)
 
 
 @pytest.mark.parametrize("byte", ["", "0", "}", "-", "and no more"], ids=lambda byte: byte or "removed")
-def test_a_text_that_ends_or_has_another_byte_anywhere_is_refused_or_says_the_same(byte):
+def test_a_state_text_that_is_cut_or_changed_anywhere_is_refused_or_means_the_same(byte):
     state, refusals = numbers_loader().state_dict(step=3), Counter()
     text = json.dumps(state)
     for place in range(len(text)):
@@ -217,7 +217,7 @@ def test_a_text_that_ends_or_has_another_byte_anywhere_is_refused_or_says_the_sa
             resumed.load_state_dict(json.loads(damaged))
         except (json.JSONDecodeError, sk.StateError) as error:
             refusals[type(error)] += 1
-        else:  # a blank between two fields is gone, or the byte was this one
+        else:  # a blank between two fields is missing, or the byte was the same
             assert resumed.state_dict() == state
     assert refusals[sk.StateError] > 100 or byte == "and no more"
     assert refusals.total() > 0.9 * len(text)

@@ -1,4 +1,4 @@
-"""The workers of a loader: what they draw, how they fail and end; what the loop receives knows none of it."""
+"""The workers of a loader: what they draw, how they fail and end; the batches do not depend on it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import pytest
 import torch
 
 import samplerkit as sk
-from tests.loading.numbers import Numbers, ids_of, numbers_loader, whole
-from tests.loading.worker_kinds import THREADS, beside
+from tests.loading.numbers import Numbers, epoch_ids, ids_of, numbers_loader
+from tests.loading.worker_kinds import THREADS, with_workers
 from tests.numbers import Made
 from tests.numbers import Numbers as InFiles
 from tests.own_seconds import OwnSeconds
@@ -30,7 +30,7 @@ class Drawn(Numbers):
 
 
 @pytest.mark.parametrize("persistent", [False, True])
-def test_workers_draw_differently_and_alike_after_a_restart(persistent):
+def test_workers_draw_different_numbers_and_repeat_them_after_a_restart(persistent):
     """A dataset of one file is read by all workers, too."""
 
     def drawn(rank):
@@ -42,9 +42,9 @@ def test_workers_draw_differently_and_alike_after_a_restart(persistent):
         assert len({pid for *_, pid in samples}) == (2 if persistent else 4)
         return [values for *values, _ in samples]
 
-    once, again, other = drawn(0), drawn(0), drawn(1)
-    assert once == again
-    assert len({value for values in once + other for value in values}) == 3 * 16
+    first, again, other = drawn(0), drawn(0), drawn(1)
+    assert first == again
+    assert len({value for values in first + other for value in values}) == 3 * 16
 
 
 def test_no_worker_starts_before_an_iteration_however_many_are_allowed():
@@ -55,7 +55,7 @@ def test_no_worker_starts_before_an_iteration_however_many_are_allowed():
 @pytest.mark.parametrize("persistent", [False, True])
 @pytest.mark.parametrize("end", ["close", "break"])
 def test_closing_and_breaking_end_the_workers(workers, persistent, end):
-    loader = numbers_loader(60, persistent_workers=persistent, **beside(workers))
+    loader = numbers_loader(60, persistent_workers=persistent, **with_workers(workers))
     batches = iter(loader)
     next(batches)
     pids, threads = loader.worker_pids, threads_of_loaders()
@@ -77,15 +77,15 @@ def test_closing_and_breaking_end_the_workers(workers, persistent, end):
 
 
 class Stuck(Numbers):
-    """From the fifth on, samples come when they are let go."""
+    """Samples from the fifth on wait until they are released."""
 
     def __init__(self, size):
         super().__init__(size)
-        self.let_go = threading.Event()
+        self.released = threading.Event()
 
     def __getitem__(self, index):
         if index >= 4:
-            self.let_go.wait()
+            self.released.wait()
         return index
 
 
@@ -112,7 +112,7 @@ def test_a_break_waits_no_longer_than_two_seconds_for_a_sample_that_hangs(option
         break
     assert own.seconds < 2
     assert alive(pids) == []
-    loader.dataset.let_go.set()
+    loader.dataset.released.set()
     wait_until(lambda: not threads_of_loaders())
     assert [i for batch in loader for i in batch.tolist()] == list(range(20))
     loader.close()
@@ -121,14 +121,14 @@ def test_a_break_waits_no_longer_than_two_seconds_for_a_sample_that_hangs(option
 @pytest.mark.parametrize("workers", [2, "2 threads"])
 @pytest.mark.usefixtures("no_hang")
 def test_a_batch_that_does_not_come_in_time_is_a_typed_error(workers):
-    loader, received = stuck_loader(timeout=50, **beside(workers)), []
+    loader, received = stuck_loader(timeout=50, **with_workers(workers)), []
     with pytest.raises(sk.WorkerError, match=r"timeout: is over, .* got 0\.2"):
         for batch in loader:
             received += batch.tolist()
             if len(received) == 4:  # to begin may take workers long
                 loader._workers._open.workers.timeout = 0.2
     assert received == [0, 1, 2, 3]
-    loader.dataset.let_go.set()
+    loader.dataset.released.set()
 
 
 SIZE, BATCH_SIZE, CUT = 60, 3, 7
@@ -142,14 +142,15 @@ def uneven(index):
 
 
 def loader(workers):
-    return sk.Loader(Made(SIZE, uneven), sk.RandomSampler(seed=3), batch_size=BATCH_SIZE, **beside(workers))
+    options = with_workers(workers)
+    return sk.Loader(Made(SIZE, uneven), sk.RandomSampler(seed=3), batch_size=BATCH_SIZE, **options)
 
 
 @pytest.mark.parametrize(
     ("workers", "new_workers"),
     [(0, 3), (2, 1), (2, "2 threads"), ("3 threads", 2), ("2 threads", 0)],
 )
-def test_a_resume_with_other_workers_goes_on_in_the_same_order(workers, new_workers):
+def test_a_resume_with_other_workers_continues_in_the_same_order(workers, new_workers):
     received = []
     with loader(workers) as first:
         for batch in first:
@@ -165,20 +166,20 @@ def test_a_resume_with_other_workers_goes_on_in_the_same_order(workers, new_work
     epochs[0] = received + epochs[0]
     # Of the later epochs nothing is left out.
     for epoch, batches in enumerate(epochs):
-        assert sum(batches, []) == whole(SIZE, epoch)
+        assert sum(batches, []) == epoch_ids(SIZE, epoch)
 
 
 def exhausted(index):
-    """Asks an iterator that is at its end."""
+    """Calls next of an iterator that is at its end."""
     return index if index < 4 else next(iter(()))
 
 
 @pytest.mark.parametrize("device", [None, "cpu"])
 @pytest.mark.parametrize("workers", [0, 1, "1 threads", "2 threads"])
-def test_a_stop_iteration_of_the_dataset_is_an_error_that_says_so_whoever_reads(workers, device):
+def test_a_stop_iteration_of_the_dataset_is_an_error_in_any_kind_of_worker(workers, device):
     received = []
     with (
-        sk.Loader(Made(8, exhausted), batch_size=2, device=device, **beside(workers)) as loader,
+        sk.Loader(Made(8, exhausted), batch_size=2, device=device, **with_workers(workers)) as loader,
         pytest.raises(RuntimeError, match="a dataset or its collate function raised StopIteration") as caught,
     ):
         for batch in loader:
@@ -198,7 +199,7 @@ def test_a_stop_iteration_of_the_dataset_is_an_error_that_says_so_whoever_reads(
     ],
     ids=str,
 )
-def test_worker_processes_end_with_their_loader_where_nobody_collects_garbage(options, ends):
+def test_worker_processes_end_with_their_loader_without_garbage_collection(options, ends):
     gc.disable()
     try:
         dataset = InFiles(sk.Layout([8, 8]))

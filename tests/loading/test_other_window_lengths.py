@@ -16,7 +16,7 @@ from tests.loading.rings import Rings
 from tests.loading.token_loaders import BLOCK, FILES, TREE, blocks, loader, mixture, tokens_of
 
 
-def test_within_a_pool_it_is_refused_and_the_step_that_is_named_is_taken():
+def test_another_length_within_a_pool_is_refused_and_the_suggested_step_is_accepted():
     run = loader(2, 2, batch_size=2)
     pool, total, cases = 2 * BLOCK, 336, 0
     for step in range(1, 336 // 8 + 1):
@@ -108,8 +108,8 @@ def test_batches_of_windows_are_refused_with_another_length():
 
 def test_the_steps_to_a_multiple_are_the_fewest():
     for position, of, step in itertools.product(range(30), range(1, 13), range(1, 9)):
-        found = [n for n in range(of) if (position + n * step) % of == 0]
-        assert steps_to_a_multiple(position, of, step) == (found[0] if found else None)
+        matches = [n for n in range(of) if (position + n * step) % of == 0]
+        assert steps_to_a_multiple(position, of, step) == (matches[0] if matches else None)
 
 
 def edited(*edits):
@@ -119,14 +119,14 @@ def edited(*edits):
 WEIGHTS = {"at": 8, "weights": {"web": 0.1, "code": 0.9}}
 
 
-def test_a_state_behind_other_edits_of_blocks_is_refused():
+def test_a_state_after_other_edits_of_blocks_is_refused():
     state = loader(2, files=TREE, sampler=edited(WEIGHTS)).state_dict(step=8 * 6)
-    behind = loader(2, files=TREE, sampler=edited(WEIGHTS)).state_dict(step=8 * 6 + 1)
+    after = loader(2, files=TREE, sampler=edited(WEIGHTS)).state_dict(step=8 * 6 + 1)
     free = loader(4, files=TREE, sampler=edited())
     free.load_state_dict(state)
     assert free.fingerprint != loader(4, files=TREE, sampler=edited(WEIGHTS)).fingerprint
     with pytest.raises(sk.StateError, match="ledger: edit 1 of the saved run is missing"):
-        loader(2, files=TREE, sampler=edited()).load_state_dict(behind)
+        loader(2, files=TREE, sampler=edited()).load_state_dict(after)
     late = loader(2, files=TREE, sampler=edited()).state_dict(step=8 * 6 + 1)
     with pytest.raises(sk.StateError, match="ledger: was saved at position 10, before which this run"):
         loader(2, files=TREE, sampler=edited(WEIGHTS)).load_state_dict(late)
@@ -158,7 +158,7 @@ def test_within_a_pool_a_ledger_is_neither_put_below_the_blocks_nor_taken_away(e
         return loader(4, files=TREE, sampler=of(ledger))
 
     pool, cases = 2 * BLOCK // 4, 0
-    whole = {ledger: tokens_of(make(ledger)) for ledger in (True, False)}
+    all_tokens = {ledger: tokens_of(make(ledger)) for ledger in (True, False)}
     for before, after in [(True, False), (False, True)]:
         for step in range(1, 3 * pool):
             state, other = make(before).state_dict(step=step), make(after)
@@ -168,11 +168,11 @@ def test_within_a_pool_a_ledger_is_neither_put_below_the_blocks_nor_taken_away(e
                 cases += 1
             else:
                 other.load_state_dict(state)
-                begun = tokens_of(make(before), step)
-                assert Counter(begun + tokens_of(other)) == Counter(whole[after])
+                first_tokens = tokens_of(make(before), step)
+                assert Counter(first_tokens + tokens_of(other)) == Counter(all_tokens[after])
             same = make(before)
             same.load_state_dict(state)
-            assert tokens_of(same) == whole[before][step * 4 :]
+            assert tokens_of(same) == all_tokens[before][step * 4 :]
     assert cases == 2 * 3 * (pool - 1)
 
 
@@ -190,19 +190,19 @@ def test_random_runs_lose_and_repeat_no_token(runs):
         pool, seed = int(random.integers(1, 4)), int(random.integers(9))
         child = [None, sk.SequentialSampler(), sk.RandomSampler(shuffle="partial", partial_size=2)][seed % 3]
 
-        def made(seq_len, ranks, rank, files=files, block=block, pool=pool, seed=seed, child=child):
+        def make_loader(seq_len, ranks, rank, files=files, block=block, pool=pool, seed=seed, child=child):
             data, world = Rings(files, seq_len, block, seed), sk.World(ranks, rank)
             size = max(1, block // seq_len // 2)
             return sk.Loader(
                 data, blocks(pool, child, seed), batch_size=size, world=world, tail="ragged", collate_fn=list
             )
 
-        state, told = None, Counter()
+        state, counts = None, Counter()
         seq_len = 0
         while state is None or state["epoch"] < 6:
             before, seq_len = seq_len, int(random.choice(lengths))
             ranks = int(random.integers(1, 9))
-            runs_of_ranks = [made(seq_len, ranks, rank) for rank in range(ranks)]
+            runs_of_ranks = [make_loader(seq_len, ranks, rank) for rank in range(ranks)]
             for run in runs_of_ranks:
                 if state is not None:
                     run.load_state_dict(state)
@@ -216,12 +216,12 @@ def test_random_runs_lose_and_repeat_no_token(runs):
             for run in runs_of_ranks:
                 seen = tokens_of(run, steps)
                 windows += len(seen) // seq_len
-                told.update(seen)
+                counts.update(seen)
             state = json.loads(json.dumps(runs_of_ranks[0].state_dict()))
         epochs += state["epoch"]
-        assert {*told.values()} == {1}
-        an_epoch = sum(count // block * block for count in files)
-        assert len(told) == state["epoch"] * an_epoch + state["position"] * seq_len
+        assert {*counts.values()} == {1}
+        epoch_tokens = sum(count // block * block for count in files)
+        assert len(counts) == state["epoch"] * epoch_tokens + state["position"] * seq_len
     print(
         f"{epochs} epochs, {windows} windows, {changes} changes of length within an epoch: lost 0, repeated 0"
     )

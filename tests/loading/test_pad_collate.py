@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import samplerkit as sk
-from tests.loading.worker_kinds import beside
+from tests.loading.worker_kinds import with_workers
 
 Pair = namedtuple("Pair", ["source", "label"])
 
@@ -22,15 +22,15 @@ Pair = namedtuple("Pair", ["source", "label"])
     st.sampled_from([list, np.array, torch.tensor]),
     st.integers(1, 5),
 )
-def test_what_the_mask_keeps_is_what_came_in(samples, made, multiple):
+def test_the_masked_values_are_the_samples(samples, make, multiple):
     collate = sk.PadCollate(length_multiple=multiple, value=-1)
-    values, mask = collate([made(sample) for sample in samples])
+    values, mask = collate([make(sample) for sample in samples])
     assert [row[keep].tolist() for row, keep in zip(values, mask, strict=True)] == samples
     assert (values[~mask] == -1).all()
     longest = max(map(len, samples))
     assert values.shape == mask.shape == (len(samples), -(-longest // multiple) * multiple)
     assert mask.dtype == torch.bool
-    # Padding is behind.
+    # Padding comes last.
     assert (mask.int().diff(dim=1) <= 0).all()
 
 
@@ -74,11 +74,11 @@ def test_tensors_of_several_types_lose_nothing():
 
 
 @pytest.mark.parametrize("value", [-100, 1.5, float("nan"), 1 << 70])
-@pytest.mark.parametrize("made", [lambda size: np.ones(size, np.uint8), lambda size: torch.ones(size).byte()])
-def test_a_number_that_a_field_cannot_hold_is_refused_and_another_one_is_not_there(made, value):
+@pytest.mark.parametrize("make", [lambda size: np.ones(size, np.uint8), lambda size: torch.ones(size).byte()])
+def test_a_number_that_a_field_cannot_hold_is_refused_and_others_are_used(make, value):
     with pytest.raises(sk.ArgumentValueError, match=r"value: is no .*uint8, as field 'labels' is"):
-        sk.PadCollate(value={"labels": value})([{"labels": made(size)} for size in (1, 2)])
-    assert sk.PadCollate(value=255)([made(1), made(2)]).values.tolist() == [[1, 255], [1, 1]]
+        sk.PadCollate(value={"labels": value})([{"labels": make(size)} for size in (1, 2)])
+    assert sk.PadCollate(value=255)([make(1), make(2)]).values.tolist() == [[1, 255], [1, 1]]
 
 
 LENGTHS = np.random.default_rng(3).integers(1, 60, 400)
@@ -109,31 +109,31 @@ def test_a_batch_has_the_shape_that_the_plan_says(recipe):
 
 
 @pytest.mark.parametrize(
-    ("recipe", "most"),
+    ("recipe", "limit"),
     [(TOKENS, 240), (replace(TOKENS, window=64), 240), (BUCKETS, 256)],
     ids=["tokens", "windows", "buckets"],
 )
-def test_where_lengths_lied_the_samples_are_named(recipe, most):
+def test_samples_with_wrong_lengths_are_named(recipe, limit):
     plan = plan_of(recipe)
     collate = sk.PadCollate().measured_by(plan.measure)
     ids = max(plan, key=len)
-    true = [torch.ones(int(length)) for length in LENGTHS[ids]]
-    collate.collated(true, ids)
-    liar = int(ids[1])
-    true[1] = torch.ones(61)
-    with pytest.raises(sk.DatasetError, match=f"{liar}: '61, not {LENGTHS[liar]}'") as caught:
-        collate.collated(true, ids)
+    samples = [torch.ones(int(length)) for length in LENGTHS[ids]]
+    collate.collated(samples, ids)
+    wrong = int(ids[1])
+    samples[1] = torch.ones(61)
+    with pytest.raises(sk.DatasetError, match=f"{wrong}: '61, not {LENGTHS[wrong]}'") as caught:
+        collate.collated(samples, ids)
     assert caught.value.place == "lengths"
-    assert list(caught.value.value) == [liar]
+    assert list(caught.value.value) == [wrong]
     assert f"a batch of {ids.size}x61" in caught.value.problem
     assert "count them" in caught.value.hint
-    # A plain DataLoader says no ids: places are named.
+    # A plain DataLoader has no ids: places are named.
     with pytest.raises(sk.DatasetError, match="'place 1': '61'"):
-        collate(true)
-    assert ids.size * 61 > most
+        collate(samples)
+    assert ids.size * 61 > limit
 
 
-def test_a_multiple_of_its_own_that_breaks_the_limit_is_named_in_place_of_samples():
+def test_a_length_multiple_that_breaks_the_limit_is_named_instead_of_samples():
     plan = plan_of(TOKENS)
     collate = sk.PadCollate(length_multiple=64).measured_by(plan.measure)
     ids = max(plan, key=len)
@@ -141,7 +141,7 @@ def test_a_multiple_of_its_own_that_breaks_the_limit_is_named_in_place_of_sample
         collate.collated([torch.ones(int(length)) for length in LENGTHS[ids]], ids)
 
 
-def test_pairs_are_held_against_the_limit_on_both_sides():
+def test_pairs_are_checked_against_the_limit_on_both_sides():
     pairs = np.stack([LENGTHS, LENGTHS[::-1]], axis=1)
     plan = sk.TokenBatches(400, lengths=pairs).plan(sk.RandomSampler(seed=7), LENGTHS.size)
     collate = sk.PadCollate(fields=["source", "target"]).measured_by(plan.measure)
@@ -172,7 +172,7 @@ def sequences(other=None, text=None):
 
 @pytest.mark.parametrize("workers", [0, 1, "2 threads"])
 def test_a_loader_pads_by_its_own_plan(workers):
-    with loader_of(sequences(), **beside(workers)) as loader:
+    with loader_of(sequences(), **with_workers(workers)) as loader:
         shapes, seen = set(), []
         for batch in loader:
             ids = batch["id"].tolist()
@@ -190,20 +190,20 @@ def test_batches_without_lengths_are_padded_to_their_longest():
     assert sk.PadCollate(plan=classes)(samples).values.shape == (2, max(map(len, samples)))
 
 
-def test_ids_are_those_of_the_samples_that_are_there_where_others_were_skipped():
+def test_ids_are_those_of_the_remaining_samples_if_others_were_skipped():
     plan = plan_of(BUCKETS)
-    liar, lacking = plan[int(plan.batch_of(17)[0])][[-1, 0]].tolist()
+    wrong, missing = plan[int(plan.batch_of(17)[0])][[-1, 0]].tolist()
 
     class Holes(list):
         def __getitem__(self, index):
-            if index == lacking:
+            if index == missing:
                 raise OSError("gone")
             return super().__getitem__(index)
 
-    named = f"than their given lengths, got {{{liar}: '99, not {LENGTHS[liar]}'}}"
+    message = f"than their given lengths, got {{{wrong}: '99, not {LENGTHS[wrong]}'}}"
     with (
-        loader_of(Holes(sequences(liar, torch.ones(99))), bad_samples="skip") as loader,
-        pytest.raises(sk.DatasetError, match=named),
+        loader_of(Holes(sequences(wrong, torch.ones(99))), bad_samples="skip") as loader,
+        pytest.raises(sk.DatasetError, match=message),
     ):
         list(loader)
 
@@ -217,7 +217,7 @@ def test_samples_of_another_structure_are_named_by_their_ids_without_batches_too
 
 
 class Columns(list):
-    """Lists that come together as a column, whatever is said of one of them."""
+    """Lists that a batch has as a column, whatever a single one is."""
 
     lost = 0
 

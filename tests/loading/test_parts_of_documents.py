@@ -30,7 +30,7 @@ def test_a_batch_keeps_documents_apart():
     assert batch["input_ids"].dtype == batch["position_ids"].dtype == torch.int64
 
 
-def test_fields_as_long_as_the_tokens_are_packed_beside_them():
+def test_fields_as_long_as_the_tokens_are_packed_with_them():
     def labelled(id: int) -> Any:
         tokens = document(id).numpy().astype(np.uint16)
         labels, boxes = -tokens.astype(np.int64), np.tile(tokens, (3, 1)).T
@@ -64,12 +64,12 @@ def test_a_split_document_is_read_once_a_pack_only_where_the_dataset_gives_no_pa
     assert parts.read == []
 
 
-class Noted(Parts):
-    """Notes what it is asked for, and draws once for each part."""
+class Recorded(Parts):
+    """Counts the requested parts, and draws once for each."""
 
     def __init__(self, first: int, end: int) -> None:
         super().__init__(SIZES[first:end])
-        self.first, self.asked = first, 0
+        self.first, self.requested = first, 0
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -78,14 +78,14 @@ class Noted(Parts):
         return super().__getitem__(self.first + id) * 1000 + int(sk.draw_rng(place).integers(0, 1000))
 
     def __getsegments__(self, segments: np.ndarray) -> list[torch.Tensor]:
-        self.asked += len(segments)
+        self.requested += len(segments)
         return [
             self.__getitem__(id, place)[start : start + length]
             for place, (id, start, length) in enumerate(segments.tolist())
         ]
 
 
-class WholeOnly(Noted):
+class WholeOnly(Recorded):
     __getsegments__ = None
 
 
@@ -95,16 +95,16 @@ def test_a_tree_gives_the_parts_of_its_datasets_and_reads_no_document_whole(seed
         options = {"batches": sk.PackBatches(16, packs=2), "seed_draws": seed_draws}
         return [tokens_of(batch) for batch in sk.Loader(dataset, sk.RandomSampler(seed=3), **options)]
 
-    parts = [Noted(0, 9), Noted(9, 20), Noted(20, SIZES.size)]
+    parts = [Recorded(0, 9), Recorded(9, 20), Recorded(20, SIZES.size)]
     tree = sk.TreeDataset({"a": parts[0], "rest": sk.TreeDataset({"b": parts[1], "c": parts[2]})})
-    alone = Noted(0, SIZES.size)
+    alone = Recorded(0, SIZES.size)
     assert read(tree) == read(alone)
-    assert sum(part.asked for part in parts) == alone.asked > SIZES.size
-    # One that cannot has all of them read whole.
+    assert sum(part.requested for part in parts) == alone.requested > SIZES.size
+    # With one dataset that gives no parts, all documents are read as a whole.
     mixed = sk.TreeDataset({"a": parts[0], "b": WholeOnly(9, SIZES.size)})
-    before = parts[0].asked
+    before = parts[0].requested
     assert read(mixed) == read(alone)
-    assert parts[0].asked == before
+    assert parts[0].requested == before
 
 
 def damaged(id: int) -> torch.Tensor:
@@ -122,7 +122,7 @@ class DamagedParts(Parts):
 
 
 @pytest.mark.parametrize("dataset", [Documents(give=damaged), DamagedParts()], ids=["whole", "parts"])
-def test_where_a_document_is_skipped_the_others_keep_all_their_tokens(dataset):
+def test_if_a_document_is_skipped_the_others_keep_all_their_tokens(dataset):
     options = {"batches": sk.PackBatches(64, packs=2), "bad_samples": "skip"}
     loader = sk.Loader(dataset, sk.RandomSampler(seed=3), **options)
     lost = Counter(torch.cat([document(3), document(39)]).tolist())
@@ -130,7 +130,7 @@ def test_where_a_document_is_skipped_the_others_keep_all_their_tokens(dataset):
     assert {skip.id for skip in loader.skipped} == {3, 39}
 
 
-class Short(Noted):
+class Short(Recorded):
     """Gives too few parts."""
 
     def __getsegments__(self, segments: np.ndarray) -> list[torch.Tensor]:
@@ -138,7 +138,7 @@ class Short(Noted):
 
 
 ONE_OF_70 = np.eye(SIZES.size, dtype=np.int64)[9] * 70
-SHORT_IN_A_TREE = sk.TreeDataset({"good": Noted(0, 9), "bad": Short(9, SIZES.size)})
+SHORT_IN_A_TREE = sk.TreeDataset({"good": Recorded(0, 9), "bad": Short(9, SIZES.size)})
 
 
 @pytest.mark.parametrize(
@@ -169,10 +169,10 @@ def test_documents_that_cannot_be_packed_are_named(dataset, recipe, message):
             pass
 
 
-def test_lengths_that_lie_are_an_error_that_names_the_documents_where_a_pack_is_above_its_limit():
-    lied = SIZES.copy()
-    lied[[3, 20]] = 1
-    loader = sk.Loader(Documents(lied), sk.RandomSampler(seed=3), batches=sk.PackBatches(64))
+def test_wrong_lengths_are_an_error_that_names_the_documents_if_a_pack_exceeds_its_limit():
+    wrong = SIZES.copy()
+    wrong[[3, 20]] = 1
+    loader = sk.Loader(Documents(wrong), sk.RandomSampler(seed=3), batches=sk.PackBatches(64))
     with pytest.raises(sk.DatasetError, match="above its limit of 64; samples, by id") as error:
         for _ in loader:
             pass
@@ -180,14 +180,14 @@ def test_lengths_that_lie_are_an_error_that_names_the_documents_where_a_pack_is_
     assert f"{SIZES[int(next(iter(error.value.value)))]}, not 1" in str(error.value)
 
 
-def test_no_token_is_lost_where_lengths_lie_within_the_limit():
-    said = np.minimum(SIZES + 2, 300) * (SIZES > 0)
+def test_no_token_is_lost_if_wrong_lengths_stay_within_the_limit():
+    wrong = np.minimum(SIZES + 2, 300) * (SIZES > 0)
     seen: Counter[int] = Counter()
-    for batch in sk.Loader(Documents(said), sk.RandomSampler(seed=3), batches=sk.PackBatches(400)):
+    for batch in sk.Loader(Documents(wrong), sk.RandomSampler(seed=3), batches=sk.PackBatches(400)):
         seen.update(tokens_of(batch))
     assert seen == EVERY_TOKEN
-    for said_of_one in (90, 110):
-        recipe = sk.PackBatches(64, lengths=[said_of_one])
+    for length in (90, 110):
+        recipe = sk.PackBatches(64, lengths=[length])
         parts = [tokens_of(batch) for batch in sk.Loader([list(range(100))], batches=recipe)]
         assert sorted(token for part in parts for token in part) == list(range(100))
 

@@ -13,8 +13,8 @@ import torch
 
 import samplerkit as sk
 from samplerkit.compat import megatron
-from tests.loading.numbers import ids_of, numbers_loader, whole
-from tests.loading.worker_kinds import beside
+from tests.loading.numbers import epoch_ids, ids_of, numbers_loader
+from tests.loading.worker_kinds import with_workers
 from tests.numbers import Made
 
 
@@ -34,12 +34,12 @@ def test_reading_another_loader_changes_neither_the_order_nor_the_random_states(
     """torch: a validation epoch changed in which order the training set was read next."""
     train, validation = (
         numbers_loader(20),
-        numbers_loader(9, sampler=sk.SequentialSampler(), **beside(workers)),
+        numbers_loader(9, sampler=sk.SequentialSampler(), **with_workers(workers)),
     )
     before = random_states()
     with validation:
         for epoch in range(2):
-            assert read(train) == whole(20, epoch)
+            assert read(train) == epoch_ids(20, epoch)
             assert read(validation) == list(range(9))
     assert random_states() == before
 
@@ -48,7 +48,7 @@ def test_reading_another_loader_changes_neither_the_order_nor_the_random_states(
 def test_epochs_with_more_workers_than_batches_end(persistent):
     """MosaicML Streaming: the second epoch hung, while some workers were done with the first."""
     with numbers_loader(7, num_workers=5, persistent_workers=persistent, timeout=60) as loader:
-        assert [read(loader)[:7] for _ in range(4)] == [whole(7, epoch) for epoch in range(4)]
+        assert [read(loader)[:7] for _ in range(4)] == [epoch_ids(7, epoch) for epoch in range(4)]
 
 
 @pytest.mark.parametrize(
@@ -67,20 +67,20 @@ def test_each_epoch_has_an_iterator_of_its_own():
     with numbers_loader(12, num_workers=2, persistent_workers=True) as loader:
         epochs = [iter(loader)]
         for epoch in range(3):
-            assert sum(epochs[-1], []) == [(index, epoch) for index in whole(12, epoch)]
+            assert sum(epochs[-1], []) == [(index, epoch) for index in epoch_ids(12, epoch)]
             assert next(epochs[-1], None) is None
             epochs.append(iter(loader))
-        assert len({id(one) for one in epochs}) == 4
+        assert len({id(iterator) for iterator in epochs}) == 4
 
 
 def test_a_resume_reads_nothing_that_was_read_before():
     """transformers: a resume read through all batches that it skipped, for hours."""
-    noted = []
-    dataset = Made(3000, lambda index: noted.append(index) or index)
+    read_ids = []
+    dataset = Made(3000, lambda index: read_ids.append(index) or index)
     first, resumed = (sk.Loader(dataset, sk.RandomSampler(seed=3), batch_size=3) for _ in range(2))
     resumed.load_state_dict(first.state_dict(step=990))
-    assert sum((batch.tolist() for batch in resumed), []) == whole(3000, 0)[2970:]
-    assert noted == whole(3000, 0)[2970:]
+    assert sum((batch.tolist() for batch in resumed), []) == epoch_ids(3000, 0)[2970:]
+    assert read_ids == epoch_ids(3000, 0)[2970:]
 
 
 @pytest.mark.parametrize("workers", [2, "2 threads"])
@@ -90,8 +90,8 @@ def test_workers_that_live_already_follow_a_state_that_is_loaded(workers):
     batches = iter(first)
     for _ in range(7):
         next(batches)
-    with numbers_loader(30, **beside(workers), persistent_workers=True) as resumed:
-        assert read(resumed) == whole(30, 0)
+    with numbers_loader(30, **with_workers(workers), persistent_workers=True) as resumed:
+        assert read(resumed) == epoch_ids(30, 0)
         resumed.load_state_dict(first.state_dict())
-        assert read(resumed) == whole(30, 0)[21:]
-        assert read(resumed) == whole(30, 1)
+        assert read(resumed) == epoch_ids(30, 0)[21:]
+        assert read(resumed) == epoch_ids(30, 1)

@@ -1,4 +1,4 @@
-"""Batches that grow while a run reads: steps of several sizes, dealt, found again and resumed."""
+"""Batches that grow while a run reads: steps of several sizes, dealt, located and resumed."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tests.loading.test_edits import ranks_of
 
 
 def counted_steps(total, start, size, ramp, tail):
-    """The positions of each step, one after another: each step is as large as is said where it begins."""
+    """The positions of each step, one after another: the place where a step begins decides its size."""
     steps, position = [], start
     while position < total:
-        here = next((changed for place, changed in reversed(ramp) if place <= position), size)
-        if tail == "drop" and position + here > total:
+        step_size = next((changed for place, changed in reversed(ramp) if place <= position), size)
+        if tail == "drop" and position + step_size > total:
             break
-        steps.append(list(range(position, min(total, position + here))))
-        position += here
+        steps.append(list(range(position, min(total, position + step_size))))
+        position += step_size
     return steps
 
 
@@ -42,29 +42,29 @@ def random_delivery(number):
     )
 
 
-def test_steps_of_several_sizes_are_what_counting_says_and_each_place_is_found_again():
+def test_steps_of_several_sizes_match_a_plain_count_and_each_place_is_located():
     cases = 400
     for number in range(cases):
         delivery = random_delivery(number)
         total, ranks = delivery.size, delivery.num_shards
-        wanted = counted_steps(
+        expected = counted_steps(
             total, delivery.start, ranks * delivery.batch_size, delivery.ramp, delivery.tail
         )
-        assert delivery.job_steps == len(wanted), number
-        ends = [delivery.start, *(step[-1] + 1 for step in wanted)]
+        assert delivery.job_steps == len(expected), number
+        ends = [delivery.start, *(step[-1] + 1 for step in expected)]
         assert [delivery.position_after(steps) for steps in range(len(ends))] == ends
         seen = {}
         for rank in range(ranks):
             steps = delivery.steps(rank)
-            assert [delivery.has(rank, step) for step in range(-1, len(wanted) + 1)] == [
-                0 <= step < steps for step in range(-1, len(wanted) + 1)
+            assert [delivery.has(rank, step) for step in range(-1, len(expected) + 1)] == [
+                0 <= step < steps for step in range(-1, len(expected) + 1)
             ]
             for step in range(steps):
                 for place, position in enumerate(delivery.positions(rank, step).tolist()):
                     seen[position] = (rank, step, place)
-        for step, positions in enumerate(wanted):
+        for step, positions in enumerate(expected):
             assert {seen[position][1] for position in positions} == {step}, number
-        pads = set(seen) - {position for step in wanted for position in step}
+        pads = set(seen) - {position for step in expected for position in step}
         assert len(pads) == (-(total - delivery.start) % ranks if delivery.tail == "pad" else 0)
         times = occurrences_of(0, delivery, np.arange(total))
         assert {time.position: (time.rank, time.step, time.place) for time in times} == seen, number
@@ -77,7 +77,7 @@ RAMP = [sk.Edit(at=16, global_batch=8), sk.Edit(at=50, global_batch=24), sk.Edit
 def test_a_run_whose_batches_grow_is_resumed_on_other_ranks_with_the_same_steps():
     chain = sk.RandomSampler(seed=5)
     order = np.concatenate([chain.order(100, epoch) for epoch in range(2)]).tolist()
-    whole = [
+    expected = [
         sorted(order[100 * epoch + position] for position in step)
         for epoch, ramp in enumerate([((16, 8), (50, 24)), ((0, 24), (30, 4))])
         for step in counted_steps(100, 0, 4, ramp, "ragged")
@@ -87,17 +87,17 @@ def test_a_run_whose_batches_grow_is_resumed_on_other_ranks_with_the_same_steps(
         loaders = ranks_of(
             range(100), sk.Ledger(chain, RAMP), ranks, state, batch_size=4 // ranks, tail="ragged"
         )
-        while count and len(steps) < len(whole):
+        while count and len(steps) < len(expected):
             for batches in zip_longest(*map(iter, loaders)):
                 steps.append(sorted(id for batch in batches if batch is not None for id in batch.tolist()))
                 count -= 1
                 if not count:
                     break
         state = loaders[0].state_dict()
-    assert steps == whole
+    assert steps == expected
 
 
-def test_a_number_that_the_ranks_do_not_divide_is_refused_when_it_is_made_and_when_it_is_loaded():
+def test_a_global_batch_that_the_ranks_do_not_divide_is_refused_when_edited_and_when_loaded():
     edits = [sk.Edit(at=10, global_batch=6), sk.Edit(at=60, global_batch=8)]
     two = sk.Loader(range(100), sk.Ledger(sk.RandomSampler(), edits), batch_size=5, world=sk.World(2, 0))
     with pytest.raises(sk.ArgumentValueError, match="edit at 70: says a global_batch that 2 ranks do not"):

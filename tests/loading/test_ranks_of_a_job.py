@@ -1,4 +1,4 @@
-"""Ranks of a job that read what does not go together get an error that names them; others read all shards."""
+"""Ranks of a job whose orders do not fit together get an error that names them; others read all shards."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RANKS = 4
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory):
+def reports(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ranks")
     code, _, errors = job(RANKS, "tests.loading.disagreeing_ranks", folder, seconds=240)
     assert code == 0, errors
@@ -29,48 +29,48 @@ def told(tmp_path_factory):
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_ranks_that_leave_shards_unread_are_told_whatever_reads_them(told, reader):
+def test_ranks_that_leave_shards_unread_get_an_error_with_any_reader(reports, reader):
     unread = {"a fixed shard": range(1, RANKS), "twice the ranks": range(RANKS, 2 * RANKS)}
     for numbers, shards in unread.items():
         named = f"no rank reads shards {', '.join(map(str, shards))} of"
-        for outcomes in told:
-            assert named in outcomes[f"{reader}, {numbers}"].get("error", "it went on"), numbers
+        for outcomes in reports:
+            assert named in outcomes[f"{reader}, {numbers}"].get("error", "no error"), numbers
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_ranks_that_read_all_shards_go_on_also_where_some_share_one(told, reader):
+def test_ranks_that_read_all_shards_continue_even_if_some_share_one(reports, reader):
     for numbers, each in {"the job's": 1, "the ranks backwards": 1, "two ranks a shard": 2}.items():
-        read = [outcomes[f"{reader}, {numbers}"] for outcomes in told]
+        read = [outcomes[f"{reader}, {numbers}"] for outcomes in reports]
         counts = Counter(sample for outcome in read for sample in outcome["samples"])
         assert counts == dict.fromkeys(range(SAMPLES), each), numbers
 
 
 @pytest.mark.parametrize("field", [name for name in RESUMED if name != "same"])
-def test_a_rank_that_loads_something_else_is_named_to_every_rank_when_iteration_begins(told, field):
-    last = len(told) - 1
-    for rank, outcomes in enumerate(told):
-        message = outcomes[field].get("error", "it went on")
+def test_a_rank_that_loads_another_state_is_named_on_every_rank_when_iteration_begins(reports, field):
+    last = len(reports) - 1
+    for rank, outcomes in enumerate(reports):
+        message = outcomes[field].get("error", "no error")
         assert f"rank {rank} reads by {{'{field}': " in message
         assert f"rank {last} by {{'{field}': " in message or rank == last
 
 
-def test_ranks_that_make_different_edits_are_refused_by_name_before_the_step(told):
-    for rank, outcomes in enumerate(told):
+def test_ranks_that_make_different_edits_are_refused_by_name_before_the_step(reports):
+    for rank, outcomes in enumerate(reports):
         outcome = outcomes["edits"]
         assert len(outcome["samples"]) == 2
         assert f"rank {rank} reads by" in outcome["error"]
         assert f"skip={1 + rank}" in outcome["error"]
 
 
-def test_ranks_that_load_the_same_go_on_exactly_once(told):
-    received = Counter(sample for outcomes in told for sample in outcomes["same"]["samples"])
+def test_ranks_that_load_the_same_state_read_the_rest_exactly_once(reports):
+    received = Counter(sample for outcomes in reports for sample in outcomes["same"]["samples"])
     assert received == Counter(sk.RandomSampler(seed=0).order(24)[8:].tolist())
 
 
-def test_ranks_of_a_job_share_what_torchs_sampler_draws_and_others_are_named(told):
-    shared = [sample for outcomes in told for sample in outcomes["torch's sampler"]["samples"]]
+def test_ranks_share_the_ids_of_torchs_sampler_and_unseeded_ids_are_an_error(reports):
+    shared = [sample for outcomes in reports for sample in outcomes["torch's sampler"]["samples"]]
     assert sorted(shared) == [*range(SAMPLES)]
-    assert all("ids" in outcomes["the system"]["error"] for outcomes in told)
+    assert all("ids" in outcomes["the system"]["error"] for outcomes in reports)
 
 
 KILLED = """

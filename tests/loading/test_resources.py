@@ -48,12 +48,12 @@ def test_fifty_epochs_with_64_descriptors_keep_memory_threads_and_descriptors_fl
         assert grown[name] <= margin, (name, grown)
 
 
-def test_a_leak_of_one_a_loop_would_show():
+def test_a_leak_of_one_per_epoch_would_show():
     grown = growth(fifty_epochs("leaks", num_workers=0))
     assert all(grown[leak] > 2 * MARGINS[leak] for leak in ("memory", "threads", "descriptors")), grown
 
 
-def test_a_leak_of_descriptors_beside_workers_would_meet_the_limit():
+def test_a_leak_of_descriptors_with_workers_would_hit_the_limit():
     done = fifty_epochs("leaks", num_workers=3, persistent_workers=True)
     assert done.returncode != 0
     assert "Too many open files" in done.stderr
@@ -80,8 +80,8 @@ def child(code, loader, batches):
     signal.alarm(100)  # ends a child that hangs
     exec(code, {**globals(), **locals()})
 
-def code_of(how, *arguments):
-    if how == "multiprocessing":
+def code_of(method, *arguments):
+    if method == "multiprocessing":
         process = multiprocessing.get_context("fork").Process(target=child, args=arguments)
         process.start()
         process.join()
@@ -92,15 +92,15 @@ def code_of(how, *arguments):
         os._exit(0)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
-def told(kind, how, code):
+def outcome(kind, method, code):
     loader = sk.Loader(range(200), sk.RandomSampler(seed=1), batch_size=4, num_workers=2, workers=kind)
     batches = iter(loader)
     received = [sample for _ in range(10) for sample in next(batches).tolist()]
-    ended = code_of(how, code, loader, batches)
+    ended = code_of(method, code, loader, batches)
     received += ids_of(batches)
     return [ended, received == list(sk.RandomSampler(seed=1).order(200)), loader.epoch]
 
-print(json.dumps([told(*case) for case in json.loads(sys.argv[1])]))
+print(json.dumps([outcome(*case) for case in json.loads(sys.argv[1])]))
 """
 
 
@@ -110,7 +110,7 @@ THREADS_OF_ITS_OWN = "read_own(num_workers=2, workers='threads')"
 OF_THE_PARENT = ("loader.close()", "loader.__dict__.clear()", "refused(batches)", "sys.exit()")
 HANGS = ("processes", "fork", "signal.alarm(1); time.sleep(600)")
 FORKS = [
-    *(("processes", how, code) for how in ("fork", "multiprocessing") for code in (IN_THE_LOOP, PROCESSES)),
+    *(("processes", by, code) for by in ("fork", "multiprocessing") for code in (IN_THE_LOOP, PROCESSES)),
     *(("threads", "fork", code) for code in (IN_THE_LOOP, PROCESSES, THREADS_OF_ITS_OWN)),
     *((kind, "fork", code) for kind in ("processes", "threads") for code in OF_THE_PARENT),
 ]
@@ -118,16 +118,16 @@ FORKS = [
 
 @pytest.fixture(scope="module")
 def forked():
-    """By whose workers they are, how the fork came and what the child does: the child's exit code, whether
-    the parent received its whole epoch, and the epoch that it is in."""
+    """By the kind of workers, the method of the fork and the code of the child: the exit code of the child,
+    whether the parent received its whole epoch, and the epoch of the parent."""
     done = run(["-c", FORKED, json.dumps([*FORKS, HANGS])])
     assert done.returncode == 0, done.stderr
     return dict(zip([*FORKS, HANGS], json.loads(done.stdout), strict=True))
 
 
 @pytest.mark.parametrize("case", FORKS, ids=str)
-def test_a_fork_in_mid_epoch_reads_a_loader_of_its_own_and_the_parent_goes_on(forked, case):
-    """Or ends that of its parent, whose workers live on; over processes and over threads."""
+def test_a_fork_in_mid_epoch_reads_a_loader_of_its_own_and_the_parent_continues(forked, case):
+    """Or closes that of its parent, whose workers survive; with processes and with threads."""
     assert forked[case] == [0, True, 1]
 
 

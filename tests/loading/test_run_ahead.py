@@ -1,12 +1,12 @@
-"""Reading over the border of an epoch, before the loop asks."""
+"""Reading past the end of an epoch, ahead of the loop."""
 
 from __future__ import annotations
 
 import pytest
 
 import samplerkit as sk
-from tests.loading.numbers import Numbers, numbers_loader, whole
-from tests.loading.worker_kinds import beside
+from tests.loading.numbers import Numbers, epoch_ids, numbers_loader
+from tests.loading.worker_kinds import with_workers
 from tests.waiting import wait_until
 
 
@@ -14,39 +14,39 @@ def loader(**options):
     return numbers_loader(12, sampler=sk.RandomSampler(seed=5), run_ahead=True, **options)
 
 
-def read(of):
-    return [sample for batch in of for sample in batch]
+def read(loader):
+    return [sample for batch in loader for sample in batch]
 
 
 def expected(epoch):
-    return [(index, epoch) for index in whole(12, epoch, seed=5)]
+    return [(index, epoch) for index in epoch_ids(12, epoch, seed=5)]
 
 
 @pytest.mark.parametrize("workers", [0, 1, 2, "2 threads"])
 def test_epochs_follow_one_another_with_the_same_workers(workers):
-    with loader(**beside(workers)) as running:
+    with loader(**with_workers(workers)) as running:
         pids = set()
         for epoch in range(4):
-            running.set_epoch(epoch)  # as trainers do; it says nothing new
+            running.set_epoch(epoch)  # as trainers do; it changes nothing
             assert read(running) == expected(epoch)
             assert running.state_dict()["epoch"] == epoch + 1
             pids |= set(running.worker_pids)
         assert len(pids) == (workers if isinstance(workers, int) else 0)
 
 
-def test_the_next_epoch_is_begun_while_the_loop_is_at_the_end_of_this_one():
-    begun = []
+def test_the_next_epoch_is_started_while_the_loop_is_at_the_end_of_this_one():
+    epochs_set = []
 
-    class Told(Numbers):
+    class Recording(Numbers):
         def set_epoch(self, epoch):
-            begun.append(epoch)
+            epochs_set.append(epoch)
 
-    running = sk.Loader(Told(12), sk.RandomSampler(seed=5), batch_size=3, collate_fn=list)
+    running = sk.Loader(Recording(12), sk.RandomSampler(seed=5), batch_size=3, collate_fn=list)
     with sk.DeviceLoader(running, "cpu", run_ahead=True) as ahead:
         for epoch in range(3):
             assert [index for index, _ in read(ahead)] == [index for index, _ in expected(epoch)]
-            wait_until(lambda: len(begun) == epoch + 2)  # noqa: B023  # called at once
-    assert begun == [0, 1, 2, 3]
+            wait_until(lambda: len(epochs_set) == epoch + 2)  # noqa: B023  # called at once
+    assert epochs_set == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("options", [{}, {"num_workers": 1}, {"device": "cpu"}], ids=str)
@@ -54,7 +54,7 @@ def test_the_next_epoch_is_begun_while_the_loop_is_at_the_end_of_this_one():
     ("tail", "ranks", "batch_size", "position"),
     [("drop", 1, 5, 8), ("ragged", 2, 4, 11), ("ragged", 4, 3, 10)],
 )
-def test_an_epoch_with_nothing_left_to_read_is_followed_by_whole_ones(
+def test_an_epoch_with_nothing_left_to_read_is_followed_by_full_ones(
     tail, ranks, batch_size, position, options
 ):
     def of_rank(**more):
@@ -74,7 +74,7 @@ def test_an_epoch_with_nothing_left_to_read_is_followed_by_whole_ones(
             assert running.epoch == epoch + 1
 
 
-def test_an_epoch_of_no_steps_among_others_is_passed():
+def test_an_epoch_without_steps_among_others_is_passed_over():
     class Growing:
         """Yields 6, 2, 2, 6, 2, 2, ... ids."""
 

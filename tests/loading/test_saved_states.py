@@ -1,4 +1,4 @@
-"""States that were saved once load for ever, and continue with the very ids that followed then."""
+"""States that were saved once load for ever, and continue with the ids that followed then."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from tests.loading.saved_states import FILE, KINDS, goes_on_with
+from tests.loading.saved_states import FILE, KINDS, continue_from
 
 CASES = json.loads(FILE.read_text())
 
@@ -33,5 +33,5 @@ def test_a_state_that_was_saved_once_continues_with_the_same_ids(kind, tmp_path)
         "after the end",
     ]
     for case in cases:
-        ids = goes_on_with(partial(KINDS[kind], tmp_path), case["state"])
+        ids = continue_from(partial(KINDS[kind], tmp_path), case["state"])
         assert ids == case["goes on with"], case["when"]

@@ -1,4 +1,4 @@
-"""Batches that cannot travel from a worker process: an error at its place that names samples, or a skip."""
+"""Batches that cannot be sent from a worker process: an error at its place that names samples, or a skip."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 import samplerkit as sk
 from tests.loading.test_bad_samples import require_skips
-from tests.loading.worker_kinds import beside
+from tests.loading.worker_kinds import with_workers
 from tests.numbers import Damaged, Made
 
 pytestmark = pytest.mark.usefixtures("no_hang")
@@ -39,7 +39,7 @@ class Unloadable:
 
 
 class Some:
-    """Sample i is i; some are of another kind."""
+    """Sample i is i; bad ones are of another kind."""
 
     layout = sk.Layout([6, 6, 6, 6])
 
@@ -53,15 +53,7 @@ class Some:
         return self.kind(index) if index in self.bad else index
 
 
-def with_lock(_):
-    return {"lock": threading.Lock()}
-
-
-def as_stream(index):
-    return (number for number in range(index))
-
-
-WAYS = [{"num_workers": 1}, {"num_workers": 2, "device": "cpu"}]
+WORKERS = [{"num_workers": 1}, {"num_workers": 2, "device": "cpu"}]
 AFFINE = {"num_workers": 2, "file_affinity": True}
 
 
@@ -70,7 +62,7 @@ def loader_of(dataset, **options):
     return sk.Loader(dataset, sk.SequentialSampler(), **options)
 
 
-def unsent(batch):
+def with_lock_at_seven(batch):
     return [*batch, threading.Lock()] if 7 in batch else batch
 
 
@@ -83,16 +75,16 @@ def fails_at_seven(batch):
 class LocalErrors(Some):
     def __getitem__(self, index):
         class LocalError(Exception):
-            """Cannot be pickled, for nobody finds it by its name."""
+            """Cannot be pickled: a local class has no name to import."""
 
         if index == 7:
             raise LocalError("no sample 7")
         return index
 
 
-def start_in_vain(_):
+def fails_to_start(_):
     class LocalError(Exception):
-        """Likewise."""
+        """Cannot be pickled either."""
 
     raise LocalError("no start")
 
@@ -112,42 +104,43 @@ COLLATED = ("in a collate function", "collating the samples [6, 7, 8] of the bat
 READ = ("the file is damaged", "reading one of the samples [0, 1, 2] of the batch in step 0 of epoch 0")
 UNREAD = ("sample 7 is damaged", "sample 7, at place 1 of the batch in step 2 of epoch 0")
 TWO, LASTING = {"num_workers": 2}, {"num_workers": 2, "persistent_workers": True}
-ANYWHERE = [*map(beside, (0, 1, "2 threads")), AFFINE, {"device": "cpu"}]
+PLAIN = [*map(with_workers, (0, 1, "2 threads"))]
+ANYWHERE = [*PLAIN, AFFINE, {"device": "cpu"}]
 CASES = [
-    *((Some(10, 11), way, sk.DatasetError, NAMED, 9) for way in WAYS),
-    (Some(10, 11, kind=with_lock), LASTING, sk.DatasetError, NAMED, 9),
-    (Some(10, 11, kind=as_stream), TWO, sk.DatasetError, NAMED, 9),
-    (Some(), {**TWO, "collate_fn": unsent}, sk.DatasetError, BATCH, 6),
-    (Some(), {**TWO, "collate_fn": unsent, "bad_samples": "skip"}, sk.DatasetError, BATCH, 6),
-    *((Some(17, kind=Unloadable), way, ValueError, UNLOADED, 15) for way in WAYS),
+    *((Some(10, 11), kind, sk.DatasetError, NAMED, 9) for kind in WORKERS),
+    (Some(10, 11, kind=lambda _: {"lock": threading.Lock()}), LASTING, sk.DatasetError, NAMED, 9),
+    (Some(10, 11, kind=lambda index: (i for i in range(index))), TWO, sk.DatasetError, NAMED, 9),
+    (Some(), {**TWO, "collate_fn": with_lock_at_seven}, sk.DatasetError, BATCH, 6),
+    (Some(), {**TWO, "collate_fn": with_lock_at_seven, "bad_samples": "skip"}, sk.DatasetError, BATCH, 6),
+    *((Some(17, kind=Unloadable), kind, ValueError, UNLOADED, 15) for kind in WORKERS),
     (Some(17, kind=Unloadable), {"num_workers": 3, "prefetch_factor": 4}, ValueError, UNLOADED, 15),
     (LocalErrors(), TWO, sk.DatasetError, ("LocalError: no sample 7", ""), 6),
     (
         LocalErrors(),
-        {**TWO, "worker_init_fn": start_in_vain},
+        {**TWO, "worker_init_fn": fails_to_start},
         sk.DatasetError,
         ("LocalError: no start", ""),
         0,
     ),
-    *((Some(), {**way, "collate_fn": fails_at_seven}, ZeroDivisionError, COLLATED, 6) for way in ANYWHERE),
-    *((InBatches(), beside(workers), OSError, READ, 0) for workers in (0, 1, "2 threads")),
-    *((Damaged(sk.Layout(24), {7}), way, OSError, UNREAD, 6) for way in map(beside, (0, 1, "2 threads"))),
+    *((Some(), {**kind, "collate_fn": fails_at_seven}, ZeroDivisionError, COLLATED, 6) for kind in ANYWHERE),
+    *((InBatches(), kind, OSError, READ, 0) for kind in PLAIN),
+    *((Damaged(sk.Layout(24), {7}), kind, OSError, UNREAD, 6) for kind in PLAIN),
 ]
-"""A dataset, options, the error, its message and the text or note that names samples, what came before."""
+"""A dataset, options, the error, its message and the note that names samples, how many samples precede."""
 
 
-@pytest.mark.parametrize(("dataset", "options", "error", "said", "before"), CASES)
-def test_what_cannot_be_sent_or_made_is_an_error_at_its_place_that_names_its_samples(
-    dataset, options, error, said, before
+@pytest.mark.parametrize(("dataset", "options", "error", "texts", "before"), CASES)
+def test_a_batch_that_cannot_be_made_or_sent_is_an_error_at_its_place_with_its_samples(
+    dataset, options, error, texts, before
 ):
     received = []
     with loader_of(dataset, **options) as loader:
-        with pytest.raises(error, match=said[0]) as caught:
+        with pytest.raises(error, match=texts[0]) as caught:
             for batch in loader:
                 received += batch
         assert received == [*range(before)]
         assert loader.state_dict()["position"] == before
-    assert said[1] in "".join([str(caught.value), *getattr(caught.value, "__notes__", ())])
+    assert texts[1] in "".join([str(caught.value), *getattr(caught.value, "__notes__", ())])
 
 
 class Torn(Some):
@@ -159,21 +152,21 @@ class Torn(Some):
         return super().__getitem__(index)
 
 
-@pytest.mark.parametrize("way", [*WAYS, AFFINE])
-def test_what_cannot_be_read_and_what_cannot_be_sent_are_skipped_together_and_the_steps_stay(way, caplog):
-    loader = loader_of(Torn(4, 7, 9), bad_samples="skip", **way)
+@pytest.mark.parametrize("workers", [*WORKERS, AFFINE])
+def test_samples_that_cannot_be_read_or_sent_are_skipped_and_the_steps_stay(workers, caplog):
+    loader = loader_of(Torn(4, 7, 9), bad_samples="skip", **workers)
     reason = "cannot be sent from a worker: OSError: image file 7 is truncated"
     require_skips(loader, 24, {3, 4, 7, 9}, reason, caplog)
 
 
 def counts_descriptors(index):
-    """A sample says how many descriptors its worker has open; each fourth cannot be pickled."""
+    """A sample is the number of descriptors that its worker has open; each fourth cannot be pickled."""
     other = threading.Lock() if index % 4 == 3 else None
     return len([*Path("/proc/self/fd").iterdir()]), torch.zeros(100_000), other
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="descriptors are counted in /proc")
-def test_what_was_shared_for_a_batch_that_cannot_be_sent_is_closed():
+def test_shared_memory_of_a_batch_that_cannot_be_sent_is_closed():
     loader = sk.Loader(
         Made(800, counts_descriptors),
         sk.SequentialSampler(),
@@ -183,18 +176,15 @@ def test_what_was_shared_for_a_batch_that_cannot_be_sent_is_closed():
         collate_fn=list,
     )
     with loader:
-        open_ones = [sample[0] for batch in loader for sample in batch]
+        descriptors = [sample[0] for batch in loader for sample in batch]
         assert len(loader.skipped) == 200
-    assert len(open_ones) == 600
-    assert max(open_ones) < 200  # it was eight more with each batch
+    assert len(descriptors) == 600
+    assert max(descriptors) < 200  # it was eight more with each batch
 
 
-def large(index):
-    return torch.full((200_000,), float(index))
-
-
-def test_shared_memory_is_given_back_with_the_batch_that_it_holds():
-    with loader_of(Made(24, large), collate_fn=None, num_workers=1) as loader:
+def test_shared_memory_is_freed_with_its_batch():
+    large = Made(24, lambda index: torch.full((200_000,), float(index)))
+    with loader_of(large, collate_fn=None, num_workers=1) as loader:
         for batch in loader:
             assert batch.is_shared()
             assert shared_memory()

@@ -1,4 +1,4 @@
-"""Signals at any moment, and processes forked in the middle: no batch is lost, and nothing is left."""
+"""Signals at any moment, and processes forked in the middle: no batch is lost, and nothing remains."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.programs import Program
 from tests.waiting import alive
 
 OWN_SECONDS = 30
-"""Five times what these jobs take; one that hangs is noticed then."""
+"""Five times what these jobs take; one that takes longer hangs."""
 
 
 ANY_CALL = {"call", "c_return"}
-"""Python runs the handler of a signal where a function begins, and behind a call of one in C."""
+"""Python runs the handler of a signal where a function begins, and after a call of one in C."""
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # while a generator is closed
@@ -36,7 +36,7 @@ ANY_CALL = {"call", "c_return"}
     ],
     ids=["a loader", "threads", "a device loader"],
 )
-def test_an_interrupt_at_any_call_takes_no_batch_away(make, interrupted, stride):
+def test_an_interrupt_at_any_call_loses_no_batch(make, interrupted, stride):
     wrong, own = [], sys._getframe().f_code
     for number in range(1, 100_000, stride):
         loader, received, calls = make(), [], 0
@@ -112,7 +112,7 @@ except SystemExit:
     print(multiprocessing.active_children() == [], loader.state_dict()["position"], flush=True)
 """
 
-GOES_ON = """
+CONTINUED = """
 for batch in loader:  # the next iteration has workers of its own
     received += batch.tolist()
 print(received == list(range(200)), set(workers).isdisjoint(loader.worker_pids))
@@ -121,14 +121,14 @@ print(received == list(range(200)), set(workers).isdisjoint(loader.worker_pids))
 
 @pytest.mark.parametrize(("when", "position"), [(IN_A_STEP, 12), (AT_THE_START, 0)], ids=["step", "start"])
 def test_a_signal_handler_that_raises_in_the_middle_of_a_request_hangs_nothing(when, position):
-    code, printed, errors = ended("-c", INTERRUPTED + when + GOES_ON, own_seconds=OWN_SECONDS)
+    code, printed, errors = ended("-c", INTERRUPTED + when + CONTINUED, own_seconds=OWN_SECONDS)
     assert (code, printed) == (0, f"True {position}\nTrue True\n"), errors
 
 
 REQUEUED = """
 import os, signal, time, samplerkit as sk
-asked = []
-signal.signal(signal.SIGTERM, lambda *_: asked.append(True))
+signals = []
+signal.signal(signal.SIGTERM, lambda *_: signals.append(True))
 class Slow:
     def __len__(self): return 1000
     def __getitem__(self, index):
@@ -137,9 +137,9 @@ class Slow:
 with sk.Loader(Slow(), sk.SequentialSampler(), batch_size=2, num_workers=2) as loader:
     for batch in loader:
         print("step", flush=True)
-        if asked:
-            asked.append(True)
-        if len(asked) > 6:  # more steps than there were batches on their way
+        if signals:
+            signals.append(True)
+        if len(signals) > 6:  # more steps than there were batches on their way
             print("saved", loader.state_dict()["position"] == 2 * loader.step, flush=True)
             break
 """
@@ -153,34 +153,34 @@ def test_a_sigterm_to_all_processes_of_the_job_lets_the_loop_finish_its_step_and
         assert process.stdout.read().splitlines()[-1:] == ["saved True"], process.stderr.read()[-300:]
 
 
-DEAF = """
+BLOCKED = """
 import ctypes, os, sys, time, samplerkit as sk
 
-are_deaf, is_deaf = os.pipe()
+readable, writable = os.pipe()
 
-class Deaf:
+class Blocking:
     def __len__(self):
         return 100
     def __getitem__(self, index):
         if index == 8:
-            os.write(is_deaf, b"%d\\n" % os.getpid())
+            os.write(writable, b"%d\\n" % os.getpid())
             ctypes.PyDLL(None).sleep(300)  # with Python's lock, as some decoders of images do
         return index
 
-batches = [iter(sk.Loader(Deaf(), sk.SequentialSampler(), batch_size=4, num_workers=1)) for _ in range(2)]
+batches = [iter(sk.Loader(Blocking(), sk.SequentialSampler(), batch_size=4, num_workers=1)) for _ in range(2)]
 for loader in batches:
     next(loader)
 pids = b""
 while pids.count(b"\\n") < 2:  # a pipe takes each number whole; lines of print may mix
-    pids += os.read(are_deaf, 100)
+    pids += os.read(readable, 100)
 print(pids.decode(), end="", flush=True)
 time.sleep(0.2)
 """
 
 
 def test_a_job_ends_though_its_workers_are_in_the_middle_of_a_call_to_c():
-    """They would be waited for until the call returns, since they do not hear that they are to end."""
-    code, printed, errors = ended("-c", DEAF, own_seconds=OWN_SECONDS)
+    """They do not react to the request to end before the call returns."""
+    code, printed, errors = ended("-c", BLOCKED, own_seconds=OWN_SECONDS)
     assert code == 0, errors
     pids = printed.split()
     assert len(set(pids)) == 2
@@ -188,7 +188,7 @@ def test_a_job_ends_though_its_workers_are_in_the_middle_of_a_call_to_c():
 
 
 class Garbage:
-    """Refers to itself, and notes in which process it ends."""
+    """Refers to itself, and writes down in which process it is finalized."""
 
     def __init__(self, path):
         self.path, self.myself = path, self
@@ -199,12 +199,12 @@ class Garbage:
 
 
 def collecting(index):
-    """To read a sample collects garbage."""
+    """Reading a sample collects garbage."""
     gc.collect()
     return index
 
 
-def test_a_worker_does_not_end_what_its_parent_has_left_to_the_collector(tmp_path):
+def test_a_worker_does_not_finalize_garbage_of_its_parent(tmp_path):
     gc.disable()
     try:
         Garbage(tmp_path / "ended")
@@ -230,6 +230,6 @@ print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 """
 
 
-def test_a_process_that_is_forked_as_a_thread_makes_a_request_reads_all():
+def test_a_process_that_is_forked_while_a_thread_makes_a_request_reads_all():
     _, printed, errors = ended("-c", HELD, own_seconds=OWN_SECONDS)
     assert printed == "20\n", errors

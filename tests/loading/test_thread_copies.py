@@ -1,4 +1,4 @@
-"""What threads share, and of what each has a copy: datasets, figures, and files in memory."""
+"""What threads share, and what each has a copy of: datasets, statistics, and files in memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Reads:
 
 
 class Table:
-    """Rows of a database, whose connection serves the thread alone that opened it."""
+    """Rows of a database, whose connection can be used only by the thread that opened it."""
 
     def __init__(self, path, copies):
         self.path, self.copies, self.is_closed, self.stats = path, copies, False, Reads()
@@ -33,9 +33,9 @@ class Table:
         return 24
 
     def copy_for_thread(self):
-        made = Table(self.path, self.copies)
-        self.copies.append(made)
-        return made
+        copy = Table(self.path, self.copies)
+        self.copies.append(copy)
+        return copy
 
     def __getitem__(self, index):
         assert not self.is_closed
@@ -70,7 +70,7 @@ WRAPPERS = {
 
 
 @pytest.mark.parametrize("wrapper", WRAPPERS)
-def test_each_thread_reads_a_copy_of_a_dataset_that_asks_for_it_wherever_that_lies(table, wrapper):
+def test_each_thread_reads_its_copy_of_a_dataset_that_needs_one_at_any_depth(table, wrapper):
     dataset = WRAPPERS[wrapper](table)
     alone = sk.Loader(dataset, sk.RandomSampler(seed=1), batch_size=3, collate_fn=list)
     expected = list(alone)
@@ -78,18 +78,18 @@ def test_each_thread_reads_a_copy_of_a_dataset_that_asks_for_it_wherever_that_li
     with sk.Loader(dataset, sk.RandomSampler(seed=1), batch_size=3, collate_fn=list, **THREADS) as loader:
         assert list(loader) == expected
     assert table.stats == Reads(24)  # of the loop alone
-    assert sum(made.stats.number for made in table.copies) == 24
-    assert all(made.is_closed for made in table.copies if made.stats.number)
+    assert sum(copy.stats.number for copy in table.copies) == 24
+    assert all(copy.is_closed for copy in table.copies if copy.stats.number)
 
 
-def test_the_figures_of_copies_are_added_up_and_lasting_threads_keep_theirs(table):
+def test_the_stats_of_copies_are_summed_and_persistent_threads_keep_theirs(table):
     options = {**THREADS, "persistent_workers": True}
     with sk.Loader(table, sk.RandomSampler(seed=1), batch_size=3, collate_fn=list, **options) as loader:
         for epoch in (1, 2, 3):
             assert sum(map(len, loader)) == 24
             assert loader.stats.dataset == Reads(24 * epoch)
         assert len(table.copies) <= 2
-        assert not any(made.is_closed for made in table.copies)
+        assert not any(copy.is_closed for copy in table.copies)
     with sk.Loader(table, sk.RandomSampler(seed=1), batch_size=3, collate_fn=list, **THREADS) as loader:
         for epoch in (1, 2):
             assert sum(map(len, loader)) == 24

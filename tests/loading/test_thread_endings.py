@@ -20,7 +20,7 @@ from tests.waiting import threads_of_loaders, wait_until
 
 
 class OddError(Exception):
-    """Cannot be made anew from its message, as another process would have to."""
+    """Cannot be made again from its message, as another process would have to."""
 
     def __init__(self, code, *, place):
         super().__init__(f"{code} at {place}")
@@ -33,7 +33,9 @@ class OddError(Exception):
     ids=repr,
 )
 @pytest.mark.parametrize("by", ["threads", "threads for a device", "the loop in place of threads"])
-def test_what_the_dataset_raises_is_raised_itself_at_its_place_and_the_rest_follows(monkeypatch, error, by):
+def test_an_error_of_the_dataset_is_raised_unchanged_at_its_place_and_the_rest_follows(
+    monkeypatch, error, by
+):
     is_loop = by.startswith("the loop")
     if is_loop:
         monkeypatch.setattr(loader_workers, "ThreadSchedule", LoopSchedule)
@@ -71,7 +73,7 @@ def test_a_handler_that_closes_the_loader_while_it_waits_ends_the_wait():
         for batch in loader:
             received += batch.tolist()
     assert received == [0, 1, 2, 3]
-    loader.dataset.let_go.set()
+    loader.dataset.released.set()
     closing.join()
 
 
@@ -105,7 +107,6 @@ options = {options}
 loader = sk.Loader(Slow(), sk.SequentialSampler(), batch_size=2, num_workers=2, workers="threads", **options)
 kept = iter(loader)
 next(kept)
-begun = time.monotonic()
 {end}
 """
 
@@ -122,8 +123,8 @@ def test_a_script_ends_though_its_threads_are_in_the_middle_of_a_sample(end, opt
     assert own.seconds < 20  # a sample alone takes sixty
 
 
-BEGINS = "_start_joinable_thread" if hasattr(threading, "_start_joinable_thread") else "_start_new_thread"
-"""By what `Thread.start` begins one, from Python 3.13 on and before."""
+START = "_start_joinable_thread" if hasattr(threading, "_start_joinable_thread") else "_start_new_thread"
+"""The function that `Thread.start` calls, since Python 3.13 and before."""
 
 
 class LeftByHandlerError(Exception):
@@ -131,27 +132,27 @@ class LeftByHandlerError(Exception):
 
 
 @pytest.mark.parametrize("options", [{"num_workers": 2, "workers": "threads"}, {"device": "cpu"}], ids=str)
-def test_what_a_handler_raises_while_a_thread_is_started_is_raised_itself(options, monkeypatch):
-    begin = getattr(threading, BEGINS)
+def test_an_error_of_a_signal_handler_while_a_thread_starts_is_raised_unchanged(options, monkeypatch):
+    start = getattr(threading, START)
 
     def interrupted(target, *arguments, **named):
-        begin(target, *arguments, **named)
-        target.__self__._started.wait()  # from then on the thread is no longer among those that begin
+        start(target, *arguments, **named)
+        target.__self__._started.wait()  # from then on the thread is not among the starting ones
         raise LeftByHandlerError
 
     with sk.Loader(range(8), sk.SequentialSampler(), batch_size=2, **options) as loader:
         with monkeypatch.context() as patch:
-            patch.setattr(threading, BEGINS, interrupted)
+            patch.setattr(threading, START, interrupted)
             with pytest.raises(LeftByHandlerError):
                 next(iter(loader))
         assert [batch.tolist() for batch in loader] == [[0, 1], [2, 3], [4, 5], [6, 7]]
 
 
-def test_a_thread_that_cannot_be_started_says_so_whatever_is_being_handled(monkeypatch):
+def test_a_thread_that_cannot_be_started_is_an_error_whatever_is_being_handled(monkeypatch):
     def refused(*_, **__):
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(threading, BEGINS, refused)
+    monkeypatch.setattr(threading, START, refused)
     for handled in (None, OSError("before")):
         with suppress(OSError):
             try:

@@ -61,9 +61,9 @@ def test_a_sampler_counts_samples_or_batches_and_never_both():
     with pytest.raises(sk.StateError) as caught:
         batches.load_state_dict({**samples})
     assert caught.value.field in ("tail", "unit")
-    for ask in (sampler.__len__, lambda: sampler.order, lambda: next(iter(sampler))):
+    for use in (sampler.__len__, lambda: sampler.order, lambda: next(iter(sampler))):
         with pytest.raises(sk.CompositionError):
-            ask()
+            use()
 
 
 @pytest.mark.parametrize("kind", SAMPLERS)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from tests.loading.worker_kinds import beside
+from tests.loading.worker_kinds import with_workers
 from tests.storage.files.folders import write_npz
 
 FILES = [10, 14, 9, 12, 11, 8]
@@ -42,17 +42,13 @@ def ids_in(path):
         return arrays["id"].tolist()
 
 
-def as_array(samples):
-    return np.array(samples)
-
-
 @pytest.fixture(name="tree")
 def fixture_tree(tmp_path):
     with sk.TarWriter(f"{tmp_path}/%02d.tar", samples_per_shard=EACH) as writer:
         for sample in range(SHARDS * EACH):
             writer.write({"__key__": f"{sample:06}", "cls": sample})
-    told = {"lengths": [EACH] * SHARDS, "cache": tmp_path / "cache", "progress": False}  # opened one by one
-    shards = sk.TarDataset(f"{tmp_path}/{{00..{SHARDS - 1:02}}}.tar", **told).decode().map(number)
+    options = {"lengths": [EACH] * SHARDS, "cache": tmp_path / "cache", "progress": False}
+    shards = sk.TarDataset(f"{tmp_path}/{{00..{SHARDS - 1:02}}}.tar", **options).decode().map(number)
     files = sk.FileDataset(write_npz(tmp_path / "npz", FILES), ids_in, FILES)
     with sk.TreeDataset({"web": shards, "more": sk.TreeDataset({"books": files, "texts": Texts()})}) as tree:
         yield tree
@@ -67,7 +63,7 @@ def expected(tree, ids):
 
 def loader_of(tree, mode, world, batch_size=7, **options):
     sampler = sk.RandomSampler(shuffle=mode, partial_size=20, seed=5)
-    return sk.Loader(tree, sampler, batch_size=batch_size, world=world, collate_fn=as_array, **options)
+    return sk.Loader(tree, sampler, batch_size=batch_size, world=world, collate_fn=np.array, **options)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +82,7 @@ def test_a_tree_is_resumed_at_other_ranks_and_workers(tree, ranks, workers, mode
     for loader in first:
         loader.close()
     for rank in range(ranks):
-        loader = loader_of(tree, mode, sk.World(ranks, rank), batch_size=5, **beside(workers))
+        loader = loader_of(tree, mode, sk.World(ranks, rank), batch_size=5, **with_workers(workers))
         loader.load_state_dict(state)
         with loader:
             steps = [(loader.ids(step), loader.pads(step)) for step in range(loader.remaining)]
@@ -106,7 +102,7 @@ CORPUS = sk.Layout.tree(
 
 
 @pytest.mark.parametrize("ranks", [2, 4, 8])
-def test_a_rank_meets_few_files_of_each_source(ranks):
+def test_a_rank_reads_few_files_of_each_source(ranks):
     web, books, code = (sk.RandomSampler(shuffle="files", seed=seed) for seed in (3, 4, 6))
     text = sk.MixtureSampler({"web": web, "books": books}, seed=5)
     mixture = sk.MixtureSampler({"text": text, "code": code}, seed=7)
@@ -116,6 +112,6 @@ def test_a_rank_meets_few_files_of_each_source(ranks):
         ids = np.concatenate([loader.ids(step) for step in range(len(loader))])
         files = np.unique(CORPUS.file_of(ids))
         for name, number in FILES_OF.items():
-            met = ((files >= first[name]) & (files < first[name] + number)).sum()
-            print(f"{ranks} ranks, rank {rank}: {met} files of {name}")
-            assert 0 < met <= math.ceil(number / ranks) + 1
+            files_read = ((files >= first[name]) & (files < first[name] + number)).sum()
+            print(f"{ranks} ranks, rank {rank}: {files_read} files of {name}")
+            assert 0 < files_read <= math.ceil(number / ranks) + 1

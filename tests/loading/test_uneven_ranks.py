@@ -1,4 +1,4 @@
-"""Samples that do not divide by the ranks: who gets how many steps, and what metrics count."""
+"""Samples that the ranks do not divide: the steps of each rank, and what metrics count."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 
 import samplerkit as sk
 from tests.loading import numbers
-from tests.loading.worker_kinds import beside, over_threads_too
+from tests.loading.test_edits import ranks_of
+from tests.loading.worker_kinds import with_threads_too, with_workers
 from tests.numbers import Numbers
 
 TAILS = ["pad", "drop", "ragged"]
@@ -19,18 +20,8 @@ def job(ranks, layout, tail, batch_size, **options):
     """The loaders of all ranks."""
     layout = sk.Layout(layout)
     sampler = sk.DistributedSampler(shuffle="files" if layout.has_files else "global", seed=3)
-    return [
-        sk.Loader(
-            Numbers(layout),
-            sampler,
-            batch_size=batch_size,
-            tail=tail,
-            world=sk.World(ranks, rank),
-            collate_fn=list,
-            **{**numbers.BESIDE, **options},
-        )
-        for rank in range(ranks)
-    ]
+    options = {"batch_size": batch_size, "tail": tail, "collate_fn": list, **numbers.WORKERS, **options}
+    return ranks_of(Numbers(layout), sampler, ranks, **options)
 
 
 @pytest.mark.parametrize("tail", TAILS)
@@ -63,11 +54,11 @@ def test_ranks_have_equal_steps_or_differ_by_one_as_the_tail_says(as_layout, tai
     ids=str,
 )
 def test_fewer_samples_or_files_than_ranks_end_with_a_pad_each_or_empty(layout, tail, samples, workers):
-    loaders = job(5, layout, tail, 3, **beside(workers))
+    loaders = job(5, layout, tail, 3, **with_workers(workers))
     for _ in range(2):  # the second epoch begins where the first one ended
         assert [sum(len(batch) for batch in loader) for loader in loaders] == samples
-    kept = sum(int((~loader.pads(step)).sum()) for loader in loaders for step in range(loader.steps_left))
-    assert kept == (0 if tail == "drop" else 2)
+    real = sum(int((~loader.pads(step)).sum()) for loader in loaders for step in range(loader.steps_left))
+    assert real == (0 if tail == "drop" else 2)
 
 
 @pytest.mark.parametrize("tail", TAILS)
@@ -78,7 +69,7 @@ def test_an_empty_dataset_is_an_empty_epoch(tail):
 
 
 @pytest.mark.parametrize(("ranks", "batch_size"), [(4, 2), (3, 4), (7, 3)])
-@over_threads_too
+@with_threads_too
 def test_a_metric_without_the_pads_is_that_of_one_process_and_one_with_them_is_not(ranks, batch_size):
     size = 10
     masked, unmasked = Counter(), Counter()

@@ -1,4 +1,4 @@
-"""Threads as workers: they read at the same time, in order; a dataset is told once for all."""
+"""Threads as workers: they read at the same time, in order; a dataset gets one call for all."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import torch
 import samplerkit as sk
 from samplerkit.loading.run.run import Run
 from tests.loading.numbers import Numbers, numbers_loader
-from tests.loading.worker_kinds import THREADS, beside
+from tests.loading.worker_kinds import THREADS, with_workers
 from tests.numbers import Made
 from tests.storage.crowd import all_done
 from tests.waiting import begun_since, wait_until
@@ -40,19 +40,19 @@ def test_two_threads_read_at_the_same_time_and_the_batches_come_in_order():
 
 
 @dataclass
-class Told:
-    """What a dataset was told, and whether it was read meanwhile."""
+class Calls:
+    """The calls of `set_epoch` and `expect`, and the reads that they overlapped."""
 
     epochs: list[int]
     expected: list[list[int]]
     broken: list[str]
 
 
-class Telling:
-    """Knows what it was told; while it is told an epoch, nobody may read."""
+class Recording:
+    """Records its calls; nobody may read during a `set_epoch`."""
 
     def __init__(self, while_read=lambda: time.sleep(0.002)):
-        self.told = Told([], [], [])
+        self.calls = Calls([], [], [])
         self.while_read = while_read
         self._lock = threading.Lock()
         self._reading = 0
@@ -62,57 +62,59 @@ class Telling:
 
     def set_epoch(self, epoch):
         with self._lock:
-            self.told.broken += ["read while an epoch began"] if self._reading else []
-        self.told.epochs.append(epoch)
+            if self._reading:
+                self.calls.broken.append("read while an epoch began")
+        self.calls.epochs.append(epoch)
 
     def expect(self, upcoming):
-        self.told.expected.append([index for ids in upcoming for index in ids.tolist()])
+        self.calls.expected.append([index for ids in upcoming for index in ids.tolist()])
 
     def __getitems__(self, ids):
-        epoch = self.told.epochs[-1]
+        epoch = self.calls.epochs[-1]
         with self._lock:
             self._reading += 1
         self.while_read()
         with self._lock:
             self._reading -= 1
-            self.told.broken += [] if self.told.epochs[-1] == epoch else ["an epoch began while it was read"]
+            if self.calls.epochs[-1] != epoch:
+                self.calls.broken.append("an epoch began while it was read")
         return [(index, epoch) for index in ids.tolist()]
 
 
 @pytest.mark.parametrize("options", [{}, {"persistent_workers": True}, {"run_ahead": True}], ids=str)
-def test_a_dataset_is_told_once_for_all_threads_and_never_while_it_is_read(options):
-    dataset, sampler, options = Telling(), sk.RandomSampler(seed=5), {**beside("3 threads"), **options}
+def test_set_epoch_is_called_once_for_all_threads_and_never_during_a_read(options):
+    dataset, sampler, options = Recording(), sk.RandomSampler(seed=5), with_workers("3 threads") | options
     with sk.Loader(dataset, sampler, batch_size=1, collate_fn=list, **options) as loader:
         for epoch in range(4):
             expected = [(index, epoch) for index in sampler.order(12, epoch)[:].tolist()]
             assert [sample for batch in loader for sample in batch] == expected
-    told = dataset.told
-    assert told.broken == []
-    assert told.epochs[:4] == [0, 1, 2, 3]
-    assert told.expected[:4] == [sampler.order(12, epoch)[:].tolist() for epoch in range(4)]
+    calls = dataset.calls
+    assert calls.broken == []
+    assert calls.epochs[:4] == [0, 1, 2, 3]
+    assert calls.expected[:4] == [sampler.order(12, epoch)[:].tolist() for epoch in range(4)]
 
 
 def test_a_dataset_that_is_read_while_an_epoch_begins_would_be_noticed():
-    is_told = threading.Event()
-    dataset = Telling(is_told.wait)
+    epoch_is_set = threading.Event()
+    dataset = Recording(epoch_is_set.wait)
     dataset.set_epoch(0)
     reader = threading.Thread(target=dataset.__getitems__, args=(np.arange(2),))
     reader.start()
     wait_until(lambda: dataset._reading)
     dataset.set_epoch(1)
-    is_told.set()
+    epoch_is_set.set()
     reader.join()
-    assert dataset.told.broken == ["read while an epoch began", "an epoch began while it was read"]
+    assert dataset.calls.broken == ["read while an epoch began", "an epoch began while it was read"]
 
 
 def test_the_function_of_a_worker_is_called_in_each_thread_and_its_error_is_raised_in_the_loop():
     class Named(Meeting):
         def __getitem__(self, index):
             super().__getitem__(index)
-            return here.number
+            return local.number
 
-    here = threading.local()
-    options = {**THREADS, "worker_init_fn": lambda number: setattr(here, "number", number)}
+    local = threading.local()
+    options = {**THREADS, "worker_init_fn": lambda number: setattr(local, "number", number)}
     with sk.Loader(Named(8), sk.SequentialSampler(), batch_size=1, **options) as loader:
         assert {int(batch) for batch in loader} == {0, 1}
 
@@ -123,10 +125,10 @@ def test_the_function_of_a_worker_is_called_in_each_thread_and_its_error_is_rais
         list(numbers_loader(**{**THREADS, "worker_init_fn": fails}))
 
 
-def test_batches_that_the_loop_has_not_asked_for_are_bounded():
+def test_batches_ahead_of_the_loop_are_bounded():
     read = []
-    noting = Made(100, lambda index: read.append(index) or index)
-    loader = sk.Loader(noting, sk.SequentialSampler(), batch_size=1, prefetch_factor=3, **THREADS)
+    dataset = Made(100, lambda index: read.append(index) or index)
+    loader = sk.Loader(dataset, sk.SequentialSampler(), batch_size=1, prefetch_factor=3, **THREADS)
     with loader:
         for _ in loader:
             if loader.step == 5:
@@ -135,20 +137,20 @@ def test_batches_that_the_loop_has_not_asked_for_are_bounded():
                 break
 
 
-def test_threads_that_ask_for_the_orders_of_different_epochs_at_once_get_each_its_own():
+def test_threads_that_request_different_epochs_at_once_each_get_their_own_order():
     sampler = sk.RandomSampler(seed=3)
     run = Run.of(sampler, range(8), sk.World(1, 0))
 
-    def ask(epoch):
-        wanted = sampler.undealt_order(range(8), epoch, constants=run.constants).recipe
+    def read_order(epoch):
+        expected = sampler.undealt_order(range(8), epoch, constants=run.constants).recipe
         for _ in range(10_000):
-            assert run.undealt(epoch).recipe == wanted
+            assert run.undealt(epoch).recipe == expected
 
-    all_done(lambda: ask(0), lambda: ask(1))
+    all_done(lambda: read_order(0), lambda: read_order(1))
 
 
 @pytest.fixture(autouse=True)
-def _no_thread_is_left():
+def _no_thread_remains():
     before = set(threading.enumerate())
     yield
     wait_until(lambda: not begun_since(before))

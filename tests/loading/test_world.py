@@ -1,4 +1,4 @@
-"""Which rank of how many: what is asked, in which order, and what contradicts itself."""
+"""Which rank of how many: what is searched, in which order, and which settings contradict each other."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def process_group(tmp_path):
         ({"PMI_RANK": "1"}, sk.World()),  # some launchers set no number of ranks
     ],
 )
-def test_the_environment_is_asked_for_torchrun_first_then_mpi_then_slurm(environment, world):
+def test_the_environment_is_searched_for_torchrun_first_then_mpi_then_slurm(environment, world):
     assert detect_world(environment) == world
 
 
-def test_a_process_outside_of_a_slurm_step_is_warned_once_however_many_loaders_ask(monkeypatch, caplog):
+def test_a_process_outside_of_a_slurm_step_is_warned_once_for_any_number_of_loaders(monkeypatch, caplog):
     for name, value in {"SLURM_PROCID": "5", "SLURM_NTASKS": "19"}.items():
         monkeypatch.setenv(name, value)
     for name in ("RANK", "WORLD_SIZE", "SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS"):
@@ -69,7 +69,7 @@ def test_a_mesh_gives_the_ranks_of_its_data_dimension():
         sk.World.from_mesh(mesh, "pp")
 
 
-def test_the_job_is_asked_at_first_use_and_not_at_construction(monkeypatch):
+def test_the_job_is_detected_at_first_use_and_not_at_construction(monkeypatch):
     sampler = sk.DistributedSampler(shuffle=False)
     bridge = sk.TorchSampler(sampler, 8)
     loader = sk.Loader(range(8), sampler, batch_size=1)
@@ -89,9 +89,7 @@ def test_explicit_numbers_come_before_the_job_and_must_not_be_contradicted(monke
 
 
 @pytest.mark.parametrize("kind", readers(None, None))
-def test_who_was_asked_for_a_length_before_the_process_group_does_not_read_for_another_job(
-    kind, monkeypatch, request
-):
+def test_a_reader_with_a_length_from_before_the_process_group_refuses_another_job(kind, monkeypatch, request):
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
     reader, fresh = (readers(None, None)[kind]() for _ in range(2))

@@ -1,4 +1,4 @@
-"""Loaders of windows of tokens, of which each tells the tokens that are its inputs."""
+"""Loaders of windows of tokens, each of which lists the tokens that are its inputs."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ def loader(seq_len, ranks=1, rank=0, *, batch_size=1, files=FILES, sampler=None,
 
 def tokens_of(run, steps=None):
     """The tokens that are inputs of the batches of a loader, each with the epoch of its source."""
-    told = []
+    tokens = []
     for batch in itertools.islice(run, steps):
-        told += [(epoch, *token) for epoch, inputs in batch for token in inputs]
-    return told
+        tokens += [(epoch, *token) for epoch, inputs in batch for token in inputs]
+    return tokens
 
 
 def read(seq_len, ranks, state=None, steps=None, **options):
     """What all ranks read, the next state, and whether it is the end of the epoch."""
-    told, after = [], None
+    tokens, after = [], None
     for rank in range(ranks):
         with loader(seq_len, ranks, rank, **options) as run:
             if state is not None:
                 run.load_state_dict(state)
-            told += tokens_of(run, steps)
+            tokens += tokens_of(run, steps)
             after = run.state_dict() if steps is None or after is None else after
-    return Counter(told), json.loads(json.dumps(after))
+    return Counter(tokens), json.loads(json.dumps(after))

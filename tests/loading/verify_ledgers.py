@@ -12,18 +12,18 @@ def verify(folder, samples, epochs, runs):
     counted, replayed = Counter(), 0
     for run in runs:
         saved = folder / f"{run}.saved"
-        kept = int(saved.read_text()) if saved.exists() else 0
+        steps = int(saved.read_text()) if saved.exists() else 0
         for ledger in sorted(folder.glob(f"{run}.*.jsonl")):
             for number, line in enumerate(ledger.read_text().splitlines()):
                 batch = json.loads(line)
-                if run == runs[-1] or number < kept:
+                if run == runs[-1] or number < steps:
                     counted.update((batch["epoch"], sample) for sample in batch["ids"])
                 else:
                     replayed += len(batch["ids"])
-    wanted = Counter((epoch, sample) for epoch in range(epochs) for sample in range(samples))
+    expected = Counter((epoch, sample) for epoch in range(epochs) for sample in range(samples))
     return {
         "delivered": counted.total(),
-        "lost": (wanted - counted).total(),
-        "repeated": (counted - wanted).total(),
+        "lost": (expected - counted).total(),
+        "repeated": (counted - expected).total(),
         "replayed": replayed,
     }

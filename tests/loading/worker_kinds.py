@@ -1,6 +1,6 @@
 """How tests write the workers of a loader: processes by their number, threads as in "2 threads".
 
-And who makes the batches of threads, as a test decides: the loop, both at random, or by given seconds.
+And schedules of who makes batches if there are threads: the loop, both at random, or by given seconds.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from samplerkit.loading.workers.thread_pool import ThreadSchedule
 
 THREADS: dict[str, Any] = {"num_workers": 2, "workers": "threads"}
 
-over_threads_too = pytest.mark.usefixtures("beside_or_not")
-"""Of a test whose loaders of numbers are told no workers: it runs in the loop, over threads, over both."""
+with_threads_too = pytest.mark.usefixtures("each_worker_kind")
+"""For tests whose loaders of numbers set no workers: they run in the loop, in threads, and in both."""
 
 
-def beside(workers: int | str) -> dict[str, Any]:
+def with_workers(workers: int | str) -> dict[str, Any]:
     """The options of a loader with these workers."""
     if isinstance(workers, int):
         return {"num_workers": workers}
@@ -56,6 +56,6 @@ class GivenSeconds(ThreadSchedule):  # type: ignore[misc]
 
 
 class LoopSchedule(ThreadSchedule):  # type: ignore[misc]
-    """Lets the loop make whatever it may."""
+    """Lets the loop make every batch that it may."""
 
     loop_makes = True

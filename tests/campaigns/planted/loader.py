@@ -23,7 +23,7 @@ BUGS = [
         "joined",
         "share.place(one.place)",
         "one.place",
-        f"{AFFINITY}::test_shares_put_together_are_the_batch",
+        f"{AFFINITY}::test_joined_shares_are_the_batch",
     ),
     Bug(
         "a second iterator forgets the epoch that was set",
@@ -51,7 +51,7 @@ BUGS = [
         "Loader.state_dict",
         "self._cursor.state(step)",
         "self._cursor.state(step or self._cursor.current.taken + 2 * self.num_workers)",
-        "tests/loading/test_loader_workers.py::test_a_resume_with_other_workers_goes_on_in_the_same_order",
+        "tests/loading/test_loader_workers.py::test_a_resume_with_other_workers_continues_in_the_same_order",
     ),
     Bug(
         "a loaded state starts over",

@@ -31,7 +31,7 @@ BUGS = [
         "answer = self._receive()",
         # Two and two: each worker hands over its own batches in order, or the loop would wait for ever.
         "self._tasks.sort(key=lambda task: task.number ^ 1)\nanswer = self._receive()",
-        "tests/loading/test_loader_workers.py::test_a_resume_with_other_workers_goes_on_in_the_same_order",
+        "tests/loading/test_loader_workers.py::test_a_resume_with_other_workers_continues_in_the_same_order",
     ),
     Bug(
         "only the number of samples makes a dataset",
@@ -101,28 +101,28 @@ BUGS = [
         "SendingMaker._sent",
         "return pickled(answer)",
         "return answer",
-        f"{SENDING}::test_what_cannot_be_read_and_what_cannot_be_sent_are_skipped_together_and_the_steps_stay",
+        f"{SENDING}::test_samples_that_cannot_be_read_or_sent_are_skipped_and_the_steps_stay",
     ),
     Bug(
         "samples are skipped that can be pickled",
         "_unsendable",
         "zip(present, map(sending_error, samples.batch), strict=True)",
         "((place, 'x') for place in present)",
-        f"{SENDING}::test_what_cannot_be_read_and_what_cannot_be_sent_are_skipped_together_and_the_steps_stay",
+        f"{SENDING}::test_samples_that_cannot_be_read_or_sent_are_skipped_and_the_steps_stay",
     ),
     Bug(
         "an exception is sent whose class cannot be pickled",
         "sendable_errors",
         "not sending_error(type(error))",
         "True",
-        f"{SENDING}::test_what_cannot_be_sent_or_made_is_an_error_at_its_place_that_names_its_samples",
+        f"{SENDING}::test_a_batch_that_cannot_be_made_or_sent_is_an_error_at_its_place_with_its_samples",
     ),
     Bug(
         "the error of a batch that cannot be unpickled names no ids",
         "WorkerProcesses._answer",
         "note_once(error, f'samplerkit: while receiving {batch}, which came from a worker process')",
         "None",
-        f"{SENDING}::test_what_cannot_be_sent_or_made_is_an_error_at_its_place_that_names_its_samples",
+        f"{SENDING}::test_a_batch_that_cannot_be_made_or_sent_is_an_error_at_its_place_with_its_samples",
     ),
     Bug(
         "a batch of an iteration that was left is handed out",

@@ -1,4 +1,4 @@
-"""What each test of whole device loaders holds itself to."""
+"""What each test of device loaders checks at its end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.waiting import wait_until
 
 
 @pytest.fixture
-def no_thread_is_left():
+def no_thread_remains():
     yield
     gc.collect()
     wait_until(lambda: loading_threads() == [])

@@ -94,7 +94,7 @@ KINDS = {
 SHUFFLING = {name for name in KINDS if "samplerkit" in name}
 
 
-def made(kind, **options):
+def wrap(kind, **options):
     return DeviceLoader(KINDS[kind](), "cpu", **options)
 
 

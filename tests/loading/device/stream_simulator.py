@@ -2,8 +2,8 @@
 
 What is simulated: operations run when the schedule lets them, in order within a stream, in any order
 between streams but for events. Memory that is freed goes back to the stream on which it was allocated, at
-once, unless `record_stream` named another stream to the allocator: then when that stream has done what it had
-been given at that time. A copy reads its source when it runs, and garbage if the source is gone.
+once, unless `record_stream` named another stream to the allocator: then when that stream has done the work
+it had at that time. A copy reads its source when it runs, and garbage if the source is gone.
 
 What is real: the stage, the producer, the channel and the order of events. Loop and loading thread take turns
 in one thread: a call of either side to the driver may run a whole step of the other one in between. So a
@@ -65,10 +65,10 @@ class Device:
 
     def run_one(self):
         """Runs one operation of a stream that may continue; returns whether there was one."""
-        able = [stream for stream in self.streams if stream and stream[0][0]()]
-        if able:
-            self.chance.choice(able).popleft()[1]()
-        return bool(able)
+        ready = [stream for stream in self.streams if stream and stream[0][0]()]
+        if ready:
+            self.chance.choice(ready).popleft()[1]()
+        return bool(ready)
 
     def run_until(self, event):
         while not event.has_passed:
@@ -102,11 +102,11 @@ class Device:
         self.enqueue(stream, lambda: setattr(block, "content", buffer.content))
 
     def read(self, stream, block, expected):
-        def look():
+        def check():
             self.reads += 1
             self.wrong += block.content != expected
 
-        self.enqueue(stream, look)
+        self.enqueue(stream, check)
 
 
 class OnHost:
@@ -144,7 +144,7 @@ class OnDevice:
 
 
 class Wrapped:
-    """An object of somebody else that holds a tensor where nobody finds it."""
+    """An object of another library that holds a tensor where nobody finds it."""
 
     __slots__ = ("inner",)
 
@@ -160,7 +160,7 @@ class Wrapped:
 
 @dataclass
 class SimulatedStreams:
-    """The driver, right, or wrong in one of the ways that were found elsewhere."""
+    """The driver, correct, or wrong in one of the ways of other libraries."""
 
     device: Device
     waits: bool = True
@@ -270,9 +270,9 @@ class Schedule:
     def run(self):
         """Runs it to its end: `taken` batches, and what the device has counted, with memory in tensors."""
         while self.consumes:
-            able = [step for step in (self._produce, self._consume) if self._is_able(step)]
-            assert able, "loop and loading thread wait for one another"
-            self.chance.choice(able)()
+            ready = [step for step in (self._produce, self._consume) if self._can_run(step)]
+            assert ready, "loop and loading thread wait for one another"
+            self.chance.choice(ready)()
             self.device.advance()
         self.batch = None
         self.held.clear()
@@ -285,7 +285,7 @@ class Schedule:
             first = number * self.TENSORS
             yield {"a": OnHost(first), "b": [OnHost(first + 1), None, Wrapped(OnHost(first + 2))]}
 
-    def _is_able(self, step):
+    def _can_run(self, step):
         if step in self.inside:
             return False
         if step == self._produce:
@@ -296,7 +296,7 @@ class Schedule:
 
     def _other_side(self):
         for step in (self._produce, self._consume):
-            while self._is_able(step) and self.chance.random() < self.eagerness:
+            while self._can_run(step) and self.chance.random() < self.eagerness:
                 step()
 
     def _produce(self):

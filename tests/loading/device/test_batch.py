@@ -17,7 +17,7 @@ from samplerkit.loading.device.stage import DeviceStage
 from samplerkit.loading.device.streams import pinned
 
 META = torch.device("meta")
-"""A device that is there everywhere, and is not the cpu."""
+"""A device that exists everywhere, and is not the cpu."""
 
 
 class Point(NamedTuple):
@@ -58,12 +58,12 @@ class Tagged(list):
 
 
 class Located(tuple):
-    """A tuple whose constructor takes something else than its items, and keeps more than these."""
+    """A tuple whose constructor takes other arguments than its items, and which has an attribute."""
 
     def __new__(cls, item, tag):
-        made = super().__new__(cls, [item])
-        made.tag = tag
-        return made
+        items = super().__new__(cls, [item])
+        items.tag = tag
+        return items
 
 
 class Table(collections.UserDict):
@@ -160,16 +160,16 @@ def test_everything_else_passes_as_the_same_object(batch):
     assert moved(batch) is batch
 
 
-def test_on_the_cpu_a_batch_that_is_there_is_not_copied():
+def test_a_batch_that_is_on_the_cpu_is_not_copied_to_it():
     batch = {"x": [tensor(), Point(tensor(), None)]}
     assert next(DeviceStage(iter([batch]), torch.device("cpu"))) is batch
 
 
-def test_every_tensor_of_a_batch_is_found_for_the_allocator():
+def test_storages_finds_every_tensor_of_a_batch():
     one, two, three, four = (torch.tensor([n]) for n in range(4))
     batch = [one, {"x": Movable([two, {"y": three}])}, PackedSequence(four, torch.tensor([1])), None]
-    found = [storage for leaf in leaves(batch) for storage in storages(leaf)]
-    assert [found[k].item() for k in range(4)] == [0, 1, 2, 3]
+    tensors = [storage for leaf in leaves(batch) for storage in storages(leaf)]
+    assert [tensors[k].item() for k in range(4)] == [0, 1, 2, 3]
     # Others might hold tensors where nobody finds them.
     assert [is_opaque(leaf) for leaf in leaves(batch)] == [False, True, False]
 
@@ -178,20 +178,20 @@ class Pinnable:
     """A leaf that pins itself.
 
     Args:
-        given: what its method gives; None for another one of its kind.
+        result: what its method returns; None for another one of its kind.
     """
 
-    def __init__(self, given=None):
-        self.given = given
+    def __init__(self, result=None):
+        self.result = result
 
     def pin_memory(self):
-        return Pinnable() if self.given is None else self.given
+        return Pinnable() if self.result is None else self.result
 
     def to(self, device):
         return self
 
 
-def test_a_leaf_pins_itself_where_it_can_and_what_comes_of_it_can_be_moved():
+def test_a_leaf_pins_itself_if_the_result_can_be_moved():
     movable, lost = Pinnable(), Pinnable("what no device takes")
     assert pinned(movable) is not movable
     assert isinstance(pinned(movable), Pinnable)

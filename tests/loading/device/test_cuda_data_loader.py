@@ -18,13 +18,9 @@ from tests.waiting import wait_until
 LABELLED = Made(SIZE, lambda index: (torch.full((2,), index), index))
 
 
-def labelled(**options):
-    batches = DataLoader(LABELLED, 8, sampler=Shuffled(), **options)
-    return CudaDataLoader(batches, torch.device("cpu"), queue_size=3)
-
-
 def test_next_gives_batches_over_the_end_of_epochs():
-    with labelled() as loader:
+    batches = DataLoader(LABELLED, 8, sampler=Shuffled())
+    with CudaDataLoader(batches, torch.device("cpu"), queue_size=3) as loader:
         for epoch in (0, 1, 2, 9):
             loader.set_epoch(epoch)
             read = [next(loader)[1].tolist(), loader.next()[1].tolist(), next(loader)[1].tolist()]
@@ -47,16 +43,17 @@ class Doubling(CudaDataLoader):
 @pytest.mark.parametrize(
     "wrap", [DataLoader, StatefulDataLoader, lambda *a: sk.Loader(*a[:1], None, batch_size=8)]
 )
-def test_what_a_subclass_makes_of_a_batch_is_what_the_loop_gets(wrap):
+def test_the_loop_gets_the_batches_that_a_subclass_makes(wrap):
     batches = wrap(LABELLED, 8)
     with Doubling(batches, "cpu") as loader:
         assert loader.loader is batches
         assert len(loader) == 3
         for epoch in range(2):
-            got = list(loader)
-            assert sorted(n for batch in got for n in batch["numbers"]) == list(range(SIZE)), epoch
+            received = list(loader)
+            assert sorted(n for batch in received for n in batch["numbers"]) == list(range(SIZE)), epoch
             assert all(
-                batch["images"][:, 0].tolist() == [2 * number for number in batch["numbers"]] for batch in got
+                batch["images"][:, 0].tolist() == [2 * number for number in batch["numbers"]]
+                for batch in received
             )
         assert threading.current_thread().name not in loader.seen
         assert len(loader.seen) >= 6

@@ -21,22 +21,22 @@ from tests.loading.device.kinds import (
     SHUFFLING,
     SIZE,
     loading_threads,
-    made,
     ours,
     plain,
     read,
+    wrap,
 )
 from tests.numbers import Damaged, Numbers
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.usefixtures("no_thread_is_left")
+pytestmark = pytest.mark.usefixtures("no_thread_remains")
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("run_ahead", [False, True])
 def test_every_epoch_has_every_sample_once_in_the_loaders_own_order(kind, run_ahead):
     alone = KINDS[kind]()
-    with made(kind, run_ahead=run_ahead) as loader:
+    with wrap(kind, run_ahead=run_ahead) as loader:
         before = None
         for epoch in range(3):
             samples = read(loader)
@@ -56,8 +56,8 @@ def test_every_epoch_has_every_sample_once_in_the_loaders_own_order(kind, run_ah
 @pytest.mark.parametrize("kind", sorted(set(KINDS) - {"torchdata's loader over a stateful stream"}))
 @pytest.mark.parametrize("run_ahead", [False, True])
 def test_after_an_early_break_the_epoch_begins_again(kind, run_ahead):
-    with made(kind, run_ahead=run_ahead) as loader:
-        whole = read(made(kind))
+    with wrap(kind, run_ahead=run_ahead) as loader:
+        expected = read(wrap(kind))
         for taken in (1, 7):
             for number, _ in enumerate(loader, 1):
                 if number == taken:
@@ -66,12 +66,12 @@ def test_after_an_early_break_the_epoch_begins_again(kind, run_ahead):
             wait_until(
                 lambda: loading_threads() == [], 60 if kind == "torchdata's loader with workers" else 0
             )
-        assert read(loader) == whole
+        assert read(loader) == expected
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_iteration_is_ended_by_a_newer_one_or_by_close_and_the_loader_can_be_used_again(kind):
-    loader = made(kind)
+    loader = wrap(kind)
     first = iter(loader)
     next(first)
     second = iter(loader)
@@ -153,7 +153,7 @@ def test_an_endless_loader_is_read_for_as_long_as_one_likes():
             len(loader)
 
 
-def test_what_the_loader_has_can_be_read_here():
+def test_attributes_of_the_wrapped_loader_can_be_read():
     batches = plain(drop_last=True)
     loader = DeviceLoader(batches, "cpu")
     assert loader.dataset is batches.dataset

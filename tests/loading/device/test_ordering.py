@@ -27,22 +27,22 @@ def outcomes(count, **options):
     ]
 
 
-def test_no_schedule_reads_what_is_not_there_and_memory_is_bounded_by_the_window():
-    found = outcomes(SCHEDULES)
-    assert {outcome.taken for _, outcome in found} == {12}
-    assert sum(outcome.device.wrong for _, outcome in found) == 0
-    assert sum(outcome.device.reads for _, outcome in found) > 12_000
-    for depth, outcome in found:
+def test_no_schedule_reads_invalid_memory_and_memory_is_bounded_by_the_window():
+    runs = outcomes(SCHEDULES)
+    assert {outcome.taken for _, outcome in runs} == {12}
+    assert sum(outcome.device.wrong for _, outcome in runs) == 0
+    assert sum(outcome.device.reads for _, outcome in runs) > 12_000
+    for depth, outcome in runs:
         assert outcome.device.reserved <= (depth + 2) * Schedule.TENSORS
     # The bound is met: the test would see one batch more.
     for depth in DEPTHS:
-        assert max(o.device.reserved for d, o in found if d == depth) > (depth + 1) * Schedule.TENSORS
+        assert max(run.device.reserved for d, run in runs if d == depth) > (depth + 1) * Schedule.TENSORS
 
 
 @pytest.mark.parametrize("loop_streams", [(1, 2), (1, 1, 1, 2)])
 def test_a_loop_may_keep_batches_for_longer_and_change_its_stream(loop_streams):
-    found = outcomes(150, holds=True, loop_streams=loop_streams)
-    assert sum(outcome.device.wrong for _, outcome in found) == 0
+    runs = outcomes(150, holds=True, loop_streams=loop_streams)
+    assert sum(outcome.device.wrong for _, outcome in runs) == 0
 
 
 def test_memory_does_not_grow_with_the_length_of_the_run():
@@ -53,7 +53,7 @@ def test_memory_does_not_grow_with_the_length_of_the_run():
 
 
 @pytest.mark.parametrize("options", KNOWN_BAD.values(), ids=KNOWN_BAD.keys())
-def test_a_known_bad_design_reads_what_is_not_there(options):
+def test_a_known_bad_design_reads_invalid_memory(options):
     wrong = [outcome.device.wrong for _, outcome in outcomes(150, **options)]
     print(f"wrong in {sum(map(bool, wrong))} of {len(wrong)} schedules")
     assert sum(wrong) > 0

@@ -32,8 +32,8 @@ SIZES = st.one_of(
 def test_a_permutation_is_bit_for_bit_that_of_numpy(size, seed, epoch, random):
     key = Key(seed, epoch, 0, "global")
     positions = np.array([random.randrange(size) for _ in range(100)] + [0, size - 1])
-    there = device_order.permutation_on(torch.device("cpu"), size, key)
-    assert there(torch.from_numpy(positions)).tolist() == Permuted(size, key).ids_at(positions).tolist()
+    permutation = device_order.permutation_on(torch.device("cpu"), size, key)
+    assert permutation(torch.from_numpy(positions)).tolist() == Permuted(size, key).ids_at(positions).tolist()
 
 
 @settings(deadline=None, max_examples=60)
@@ -41,14 +41,14 @@ def test_a_permutation_is_bit_for_bit_that_of_numpy(size, seed, epoch, random):
 def test_each_slice_is_that_of_numpy(size, part, shards, data):
     shard = data.draw(st.integers(0, shards - 1))
     order = sk.DistributedSampler(shards, shard, seed=7).order(size)
-    there = sk.order_on(order, "cpu")
+    on_device = sk.order_on(order, "cpu")
     low = data.draw(st.integers(0, max(0, len(order) - 1000)))
     positions = range(low, min(len(order), low + 1000))[part]
     if positions and positions.step > 0:
         cut = slice(positions.start, positions.stop, positions.step)
-        assert np.array_equal(there[cut].numpy(), order[cut])
+        assert np.array_equal(on_device[cut].numpy(), order[cut])
     at = np.array(positions, dtype=np.int64)
-    assert np.array_equal(there[torch.from_numpy(at)].numpy(), order[at])
+    assert np.array_equal(on_device[torch.from_numpy(at)].numpy(), order[at])
 
 
 @settings(deadline=None, max_examples=60)
@@ -56,9 +56,9 @@ def test_each_slice_is_that_of_numpy(size, part, shards, data):
 def test_an_order_of_any_chain_is_that_of_numpy_or_is_refused(case):
     order = case.order(0)
     with suppress(sk.NotSupportedError):
-        there = sk.order_on(order, "cpu")
+        on_device = sk.order_on(order, "cpu")
         event("on the device")
-        assert np.array_equal(there[:].numpy(), order[:])
+        assert np.array_equal(on_device[:].numpy(), order[:])
 
 
 def test_rows_that_follow_one_another_begin_where_they_do():

@@ -94,7 +94,7 @@ for _ in range(3):
 
 IN_A_FORK = """
 import json, tempfile
-told = {}
+reports = {}
 for name, code in json.loads(sys.argv[1]).items():
     printed, errors = tempfile.TemporaryFile(), tempfile.TemporaryFile()
     child = os.fork()
@@ -105,9 +105,9 @@ for name, code in json.loads(sys.argv[1]).items():
         break  # and here its interpreter ends, as that of any program
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     texts = [os.pread(file.fileno(), 1 << 20, 0).decode() for file in (printed, errors)]
-    told[name] = [status, *texts]
+    reports[name] = [status, *texts]
 else:
-    print(json.dumps(told))
+    print(json.dumps(reports))
 """
 
 

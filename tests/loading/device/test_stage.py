@@ -25,7 +25,7 @@ def staged(source, **options):
 
 
 class Source:
-    """Counts what is pulled from it; raises at one place if asked to."""
+    """Counts what is pulled from it; may raise at one place."""
 
     def __init__(self, size=10, *, raises_at=None, error=None):
         self.size, self.raises_at, self.error = size, raises_at, error
@@ -87,7 +87,7 @@ def test_an_error_of_the_move_is_raised_at_its_position_and_never_ends_the_loop_
         next(stage)
 
 
-def test_close_wakes_a_loop_that_waits_in_another_thread_and_says_when_the_thread_still_loads():
+def test_close_wakes_a_waiting_loop_and_returns_whether_the_loading_thread_ended():
     loads, may_continue, raised = threading.Event(), threading.Event(), []
 
     def source():
@@ -139,7 +139,7 @@ def test_the_exit_of_python_ends_a_thread_that_waits_for_the_loop_at_once():
     assert loading_threads() == []
 
 
-def test_figures_hold_waits_loads_and_copies():
+def test_stats_hold_waits_loads_and_copies():
     def source():
         for _ in range(4):
             time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""What the state of a device loader says, over every kind of loader: what the loop received, and no more."""
+"""The state of a device loader, over every kind of loader, counts what the loop received, and no more."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.loading.device.loader import DeviceLoader
-from tests.loading.device.kinds import BATCH, BATCHES, KINDS, SHUFFLING, SIZE, epoch_order, made, plain, read
+from tests.loading.device.kinds import BATCH, BATCHES, KINDS, SHUFFLING, SIZE, epoch_order, plain, read, wrap
 
-pytestmark = pytest.mark.usefixtures("no_thread_is_left")
+pytestmark = pytest.mark.usefixtures("no_thread_remains")
 
-# After the last batch the states of these stand at the end of the epoch, and all others at the beginning of
+# After the last batch the states of these are at the end of the epoch, and all others at the beginning of
 # the next one: where a length says that it was the last batch, and where samplerkit's sampler does.
 AT_THE_END = {
     "a plain loader over a stream",
@@ -29,8 +29,8 @@ AT_THE_END = {
 @pytest.mark.parametrize(("run_ahead", "cut"), [(True, 0), (True, 7), (False, 8)])
 def test_a_state_counts_only_what_the_loop_received(kind, run_ahead, cut):
     """However much was loaded ahead, what comes after a restore is the rest: nothing twice, nothing lost."""
-    with made(kind, run_ahead=run_ahead, depth=3) as loader:
-        whole = read(made(kind))
+    with wrap(kind, run_ahead=run_ahead, depth=3) as loader:
+        expected = read(wrap(kind))
         first = []
         batches = iter(loader)
         for batch in itertools.islice(batches, cut):
@@ -38,14 +38,14 @@ def test_a_state_counts_only_what_the_loop_received(kind, run_ahead, cut):
         time.sleep(0.005)
         state = copy.deepcopy(loader.state_dict())
         batches.close()
-    with made(kind) as resumed:
+    with wrap(kind) as resumed:
         resumed.load_state_dict(pickle.loads(pickle.dumps(state)))  # noqa: S301  # ours
         second = read(resumed)
     if cut < BATCHES:
-        assert first + second == whole
+        assert first + second == expected
     else:
-        following = list(sk.RandomSampler(seed=5).order(SIZE, 1)) if kind in SHUFFLING else whole
-        assert (first, second) == (whole, [] if kind in AT_THE_END else following)
+        following = list(sk.RandomSampler(seed=5).order(SIZE, 1)) if kind in SHUFFLING else expected
+        assert (first, second) == (expected, [] if kind in AT_THE_END else following)
 
 
 def test_a_restored_state_is_that_state_and_outlasts_set_epoch():
@@ -80,7 +80,7 @@ def test_a_bad_state_is_refused_by_name(state, field):
 
 @pytest.mark.parametrize("kind", ["samplerkit's loader", "a plain loader", "torchdata's loader"])
 def test_a_state_is_not_loaded_in_the_middle_of_an_iteration(kind):
-    with made(kind) as loader:
+    with wrap(kind) as loader:
         state = loader.state_dict()
         batches = iter(loader)
         next(batches)
@@ -90,11 +90,11 @@ def test_a_state_is_not_loaded_in_the_middle_of_an_iteration(kind):
         loader.load_state_dict(state)
 
 
-def test_the_state_of_ours_and_of_torchdatas_loader_are_their_own():
+def test_loaders_with_a_state_keep_their_own_state():
     for kind in ("samplerkit's loader", "torchdata's loader"):
         alone = KINDS[kind]()
         batches = iter(alone)
-        with made(kind) as loader:
+        with wrap(kind) as loader:
             for _ in itertools.islice(loader, 3):
                 next(batches)
                 assert loader.state_dict() == alone.state_dict()

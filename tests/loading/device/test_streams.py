@@ -1,6 +1,6 @@
-"""What the driver of a device asks of torch's device module, and in which order.
+"""What the driver of a device calls in torch's device module, and in which order.
 
-The module here only notes the calls; tests/gpu runs the real one where there is a device.
+The module here only records the calls; tests/gpu runs the real one where there is a device.
 """
 
 from __future__ import annotations
@@ -88,10 +88,10 @@ class Leaf:
 
 @pytest.fixture
 def module(request, monkeypatch):
-    """What torch gives for a device."""
-    made = Module(takes_blocking=getattr(request, "param", True))
-    monkeypatch.setattr(torch, "get_device_module", lambda device: made)
-    return made
+    """The module that torch returns for a device."""
+    module = Module(takes_blocking=getattr(request, "param", True))
+    monkeypatch.setattr(torch, "get_device_module", lambda device: module)
+    return module
 
 
 @pytest.mark.parametrize("module", [True, False], ids=["as cuda", "as xpu"], indirect=True)
@@ -104,12 +104,12 @@ def test_a_batch_is_copied_on_the_side_and_the_loops_stream_waits_for_it(module)
     received = [("wait_event",), ("record_stream", "the loop's stream")]
     assert module.calls[:5] == [("set_device", "meta"), *sent, ("leave", "the side stream")]
     assert [call for call in module.calls if call in received] == received
-    # Its end records the fence of the batch in the loop's hands.
+    # Closing records the fence of the batch that the loop holds.
     assert ("record", "the loop's stream") in module.calls
     assert ("synchronize",) not in module.calls[: module.calls.index(("wait_event",))]
 
 
-def test_what_is_still_being_copied_at_the_end_of_the_source_is_waited_for(module):
+def test_copies_in_flight_at_the_end_of_the_source_are_waited_for(module):
     module.has_passed = False
     driver, leaves = DeviceStreams(torch.device("meta")), [Leaf(module.calls) for _ in range(3)]
     assert len(list(DeviceStage(iter(leaves), None, depth=4, pins=False, streams=driver))) == 3
@@ -120,11 +120,11 @@ def test_what_is_still_being_copied_at_the_end_of_the_source_is_waited_for(modul
 def test_the_side_stream_waits_for_a_loader_that_works_on_the_device(module):
     module.current = "the loading thread's stream"
     driver = DeviceStreams(torch.device("meta"))
-    there, elsewhere = torch.zeros(1, device="meta"), torch.zeros(1)
-    with driver.side([elsewhere, None]):
+    on_device, on_host = torch.zeros(1, device="meta"), torch.zeros(1)
+    with driver.side([on_host, None]):
         pass
     assert ("wait_stream", "the loading thread's stream") not in module.calls
-    with driver.side([there, elsewhere]):
+    with driver.side([on_device, on_host]):
         pass
     assert module.calls.count(("wait_stream", "the loading thread's stream")) == 1
 
@@ -142,11 +142,11 @@ def test_the_names_that_the_driver_uses_are_those_of_torch(name):
 
 
 @pytest.mark.parametrize("name", ["cpu", "cuda", "mps"])
-def test_a_torch_without_the_name_of_today_finds_the_same_device(monkeypatch, name):
-    there = current_device()
-    assert torch.device(torch._C._get_accelerator()) == there
+def test_a_torch_without_torch_accelerator_finds_the_same_device(monkeypatch, name):
+    device = current_device()
+    assert torch.device(torch._C._get_accelerator()) == device
     monkeypatch.delattr(torch, "accelerator", raising=False)
-    assert current_device() == there
+    assert current_device() == device
     monkeypatch.setattr(torch._C, "_get_accelerator", lambda: torch.device(name))
     assert current_device() == torch.device(name)
 

@@ -18,7 +18,7 @@ LISTED = Made(ROWS, lambda index: {name: rows[index] for name, rows in DATA.item
 
 SAMPLERS = {
     "global": lambda: sk.RandomSampler(seed=3),
-    "as they stand": lambda: None,
+    "in storage order": lambda: None,
     "lanes": lambda: sk.RandomSampler(seed=3, lanes=4),
     "partial, from the host": lambda: sk.RandomSampler(seed=3, shuffle="partial", partial_size=50),
     "with replacement, from the host": lambda: sk.RandomSampler(replacement=True, seed=3),
@@ -27,10 +27,10 @@ SAMPLERS = {
 
 
 def loaders(kind, data, sampler, tail, ranks, batch_size):
-    # On the cpu, numpy would be taken: what is tried here is what an accelerator does.
-    where = {"evaluate_on": "host" if "host" in sampler else "device"} if kind is sk.TensorLoader else {}
-    said = {"batch_size": batch_size, "tail": tail, **where}
-    return [kind(data, SAMPLERS[sampler](), world=sk.World(ranks, rank), **said) for rank in range(ranks)]
+    # On the cpu, numpy would be used: this is what an accelerator does.
+    place = {"evaluate_on": "host" if "host" in sampler else "device"} if kind is sk.TensorLoader else {}
+    options = {"batch_size": batch_size, "tail": tail, **place}
+    return [kind(data, SAMPLERS[sampler](), world=sk.World(ranks, rank), **options) for rank in range(ranks)]
 
 
 @pytest.mark.parametrize("tail", ["pad", "drop", "ragged"])
@@ -42,18 +42,18 @@ def test_each_batch_and_state_is_that_of_a_loader(sampler, ranks, tail):
         loaders(sk.Loader, LISTED, sampler, tail, ranks, 64),
         strict=True,
     )
-    for there, here in pairs:
-        assert there.evaluates_on == ("host" if "host" in sampler else "device")
+    for on_device, reference in pairs:
+        assert on_device.evaluates_on == ("host" if "host" in sampler else "device")
         for _ in range(2):
-            for ours, theirs in zip(there, here, strict=True):
-                assert torch.equal(ours["x"], theirs["x"])
-                assert ours["id"].tolist() == there.ids(there.step - 1).tolist()
-                assert there.state_dict() == here.state_dict()
-                assert (len(there), there.remaining) == (len(here), here.remaining)
-        assert there.epoch == 2
+            for batch, expected in zip(on_device, reference, strict=True):
+                assert torch.equal(batch["x"], expected["x"])
+                assert batch["id"].tolist() == on_device.ids(on_device.step - 1).tolist()
+                assert on_device.state_dict() == reference.state_dict()
+                assert (len(on_device), on_device.remaining) == (len(reference), reference.remaining)
+        assert on_device.epoch == 2
 
 
-def test_where_ids_are_computed_is_chosen_or_found():
+def test_the_place_where_ids_are_computed_is_given_or_chosen():
     order = {"batch_size": 10, "evaluate_on": "device"}
     partial = SAMPLERS["partial, from the host"]()
     with pytest.raises(sk.NotSupportedError, match=r"^order: holds BlockShuffle"):
@@ -64,13 +64,13 @@ def test_where_ids_are_computed_is_chosen_or_found():
         sk.TensorLoader(DATA, batch_size=10, evaluate_on="cuda")
 
 
-def test_an_epoch_asks_the_device_for_a_few_numbers_and_not_once_a_batch():
+def test_an_epoch_reads_few_numbers_from_the_device_and_not_one_per_batch():
     loader = sk.TensorLoader(
         torch.arange(1 << 16), sk.RandomSampler(seed=1), batch_size=64, evaluate_on="device"
     )
     assert loader.evaluates_on == "device"
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         steps = sum(1 for _ in loader)
-    asked = sum(event.count for event in profile.key_averages() if event.key == "aten::_local_scalar_dense")
+    reads = sum(event.count for event in profile.key_averages() if event.key == "aten::_local_scalar_dense")
     assert steps == 1024
-    assert 0 < asked < steps / 16
+    assert 0 < reads < steps / 16

@@ -1,4 +1,4 @@
-"""When a load in a thread is warned of: it draws from a random generator of the process."""
+"""When a load in a thread causes a warning: it draws from a random generator of the process."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.numbers import Made
 
 
 @pytest.fixture(autouse=True)
-def nothing_said():
+def fresh_warnings():
     generators.warn_once.cache_clear()
 
 
-def said(make, step=lambda: None, size=30, epochs=2, **options):
-    """What is said of some epochs of samples, for each of which something is done."""
+def warnings_of(make, step=lambda: None, size=30, epochs=2, **options):
+    """The warnings of some epochs of samples, for each of which something is done."""
 
     def read(index):
         make()
@@ -35,9 +35,9 @@ def said(make, step=lambda: None, size=30, epochs=2, **options):
         for _ in range(epochs):
             for _ in loader:
                 step()
-    found = [w for w in caught if issubclass(w.category, LoadingThreadWarning)]
-    assert all(w.filename.endswith("device/loader.py") or w.filename == __file__ for w in found)
-    return [str(w.message) for w in found]
+    relevant = [w for w in caught if issubclass(w.category, LoadingThreadWarning)]
+    assert all(w.filename.endswith("device/loader.py") or w.filename == __file__ for w in relevant)
+    return [str(w.message) for w in relevant]
 
 
 def draws():
@@ -71,7 +71,7 @@ FREE = {
 
 @pytest.mark.parametrize(("make", "step", "options"), FREE.values(), ids=FREE.keys())
 def test_there_is_no_false_alarm(make, step, options):
-    assert said(make, step, **options) == []
+    assert warnings_of(make, step, **options) == []
 
 
 @pytest.mark.parametrize(
@@ -82,6 +82,6 @@ def test_there_is_no_false_alarm(make, step, options):
         (random.random, "random"),
     ],
 )
-def test_drawing_from_a_process_wide_generator_in_the_thread_is_warned_of_once(draw, name):
-    (message,) = said(draw, shuffle=True)
+def test_drawing_from_a_process_wide_generator_in_the_thread_warns_once(draw, name):
+    (message,) = warnings_of(draw, shuffle=True)
     assert f"random generator of {name}," in message

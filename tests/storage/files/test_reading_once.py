@@ -14,7 +14,7 @@ import samplerkit as sk
 from samplerkit.storage.ahead import uses
 from samplerkit.storage.ahead.uses import MAX_MISTAKES, MAX_OVERTAKEN, NEVER, Uses
 from samplerkit.storage.files.dataset import FileDataset
-from tests.loading.worker_kinds import beside
+from tests.loading.worker_kinds import with_workers
 from tests.storage.crowd import all_done
 from tests.storage.files.folders import Watching, write_npz
 
@@ -267,7 +267,7 @@ def test_one_that_many_have_overtaken_is_taken_not_to_come():
 def test_threads_with_room_for_few_files_read_each_file_once_an_epoch(tmp_path):
     dataset = sk.FileDataset(write_npz(tmp_path, [10] * 20), "npz", max_files=5, progress=False)
     sampler = sk.RandomSampler(shuffle="partial", partial_size=15, seed=7)
-    with dataset, sk.Loader(dataset, sampler, batch_size=4, **beside("3 threads")) as loader:
+    with dataset, sk.Loader(dataset, sampler, batch_size=4, **with_workers("3 threads")) as loader:
         for epoch in (1, 2, 3):
             read = [index for batch in loader for index in batch["id"].tolist()]
             assert read == sampler.order(dataset, epoch - 1)[:].tolist()
