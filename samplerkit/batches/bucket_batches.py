@@ -35,7 +35,7 @@ from samplerkit.order.typing import Ids
 
 
 def number_keys(given: Any) -> tuple[tuple[Any, ...], SampleLengths]:
-    """Gives the keys that occur, and for each sample the number of its key.
+    """Returns the keys that occur, and for each sample the number of its key.
 
     Args:
         given: an array of shape (n,) or (n, k), or a list of hashable values.

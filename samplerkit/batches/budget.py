@@ -50,7 +50,7 @@ class Budget:
         return -(-lengths // self.length_multiple) * self.length_multiple
 
     def costs(self, lengths: Ids) -> np.ndarray[Any, Any]:
-        """Gives the cost of a sample of each length: in tokens, times Q if there is a quadratic part.
+        """Returns the cost of a sample of each length: in tokens, times Q if there is a quadratic part.
 
         Raises:
             ArgumentTypeError: a user's cost does not give one number for each length.
@@ -68,7 +68,7 @@ class Budget:
         return padded * self.quadratic + padded * padded
 
     def sizes(self, lengths: Ids, least: int = 0) -> Ids:
-        """Gives how many samples fit into a batch with each longest length; `least` if not even one fits."""
+        """Returns how many samples fit in a batch with each longest length; `least` if not even one fits."""
         costs = self.costs(lengths)
         budget = self.max_tokens * (self.quadratic or 1) if self.cost is None else self.max_tokens
         if costs.dtype.kind == "f":
@@ -83,7 +83,7 @@ class Budget:
         return result
 
     def longest(self) -> int:
-        """Gives the largest length of which one sample fits; 0 if none does."""
+        """Returns the largest length of which one sample fits; 0 if none does."""
         lengths = range(1, LONGEST + 1)
         return bisect_left(lengths, True, key=lambda length: self.sizes(np.array([length]))[0] == 0)
 
@@ -205,7 +205,7 @@ def buckets_of(histogram: Histogram, budget: Budget, waste: float, pool: int, lo
 
 
 def upper_of(uppers: Ids, lengths: Ids) -> Ids:
-    """Gives the upper end of the bucket of each length; a length above all of them is unchanged.
+    """Returns the upper end of the bucket of each length; a length above all of them is unchanged.
 
     Example:
         >>> upper_of(np.array([10, 100]), np.array([3, 11, 101]))

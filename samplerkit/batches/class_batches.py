@@ -173,14 +173,14 @@ class ClassPlan(BatchPlan):
         return which[due[exists]], numbers[exists]
 
     def _classes_at(self, draws: Ids) -> tuple[Ids, Ids]:
-        """Gives the round of each draw, and its class."""
+        """Returns the round of each draw, and its class."""
         numbers, places = np.divmod(draws, self._classes * self._per_class)
         turns, slots = np.divmod(numbers, self._per_round)
         seats = slots * self._classes + places // self._per_class
         return turns, self._permute_rounds(turns, seats)
 
     def _permute_rounds(self, turns: Ids, seats: Ids, *, inverse: bool = False) -> Ids:
-        """Gives the class in each seat of a round; or the seat of each class."""
+        """Returns the class in each seat of a round; or the seat of each class."""
         classes = np.empty_like(seats)
         for turn, at in groups(turns):
             block = self._class_blocks.block(turn, 0, self.counts.size)

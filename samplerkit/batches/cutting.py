@@ -65,14 +65,14 @@ class Cuts:
         self.placed = int((self._ends[:-1] - self._places[:-1])[np.diff(self._numbers) > 0].sum())
 
     def edges(self, batches: Ids) -> tuple[Ids, Ids]:
-        """Gives the first place of each batch, and the place after its last."""
+        """Returns the first place of each batch, and the place after its last."""
         bucket = interval_of(self._numbers, batches)
         size = self._sizes[bucket]
         begin = self._places[bucket] + (batches - self._numbers[bucket]) * size
         return begin, np.minimum(begin + size, self._ends[bucket])
 
     def batch_of(self, places: Ids) -> Ids:
-        """Gives the batch in which each place is, -1 for one in a short batch that was dropped."""
+        """Returns the batch in which each place is, -1 for one in a short batch that was dropped."""
         # If the previous batch used up a bucket, its piece is empty: take the last piece that begins here.
         piece = np.searchsorted(self._places[:-1], places, side="right") - 1
         batch = self._numbers[piece] + (places - self._places[piece]) // self._sizes[piece]
@@ -109,7 +109,7 @@ class Groups:
             self._short_at = abreast * int(scaled(key.words(1, index, 1), full + 1)[0])
 
     def forward(self, numbers: Ids) -> Ids:
-        """Gives the batch, counted from the longest, that comes at each number."""
+        """Returns the batch, counted from the longest, that comes at each number."""
         if self._groups is None:
             return numbers
         group, within = np.divmod(numbers, self._abreast)
@@ -120,7 +120,7 @@ class Groups:
         return np.where(is_full, batches, self._short_at + numbers - self._num_full)
 
     def backward(self, batches: Ids) -> Ids:
-        """Gives when batches, counted from the longest, come: the inverse of `forward`."""
+        """Returns when batches, counted from the longest, come: the inverse of `forward`."""
         if self._groups is None:
             return batches
         within_short = batches - self._short_at
@@ -259,7 +259,7 @@ def cut_again(
 
     Args:
         batches: int64 arrays of places, the longest samples first, in each and from one to the next.
-        sizes_at: gives how many samples fit into a batch that begins with each of some places; where they
+        sizes_at: returns how many samples fit into a batch that begins with each of some places; where they
             do not grow, since the places are not sorted, batches are halved.
         count: how many there shall be: a multiple of `abreast`, and fewer than `abreast` more than there are.
         abreast: batches in a group.

@@ -45,7 +45,7 @@ class Histogram:
 
 
 def short_digest(*contents: bytes) -> str:
-    """Gives a short digest of some bytes, one after another."""
+    """Returns a short digest of some bytes, one after another."""
     return hashlib.blake2b(b"".join(contents), digest_size=8, person=b"samplerkit").hexdigest()
 
 
@@ -111,12 +111,12 @@ class SampleLengths:
         self.digest: Final = self.histogram.digest
 
     def at(self, ids: Ids | slice) -> Ids:
-        """Gives the lengths of samples: int64 of shape (m,), or (m, 2) for pairs."""
+        """Returns the lengths of samples: int64 of shape (m,), or (m, 2) for pairs."""
         lengths: Ids = self._array[ids].astype(np.int64)
         return lengths
 
     def chunks(self, chosen: SampleSet | None = None) -> Iterator[tuple[Ids, Ids]]:
-        """Gives the ids and the lengths of a set, in arrays of int64; None for those of all samples."""
+        """Yields the ids and the lengths of a set, in arrays of int64; None for those of all samples."""
         size, ids = (self.size, None) if chosen is None else (chosen.size, chosen.ids)
         for start in range(0, size, CHUNK):
             end = min(size, start + CHUNK)
@@ -171,7 +171,7 @@ class SampleLengths:
         return Histogram(*counts, state.hexdigest())
 
     def _checked_chunks(self, state: Any) -> Iterator[Ids]:
-        """Gives the lengths in chunks, the longer one of a pair, checked and added to a digest."""
+        """Yields the lengths in chunks, the longer one of a pair, checked and added to a digest."""
         for ids, chunk in self.chunks():
             low, high = (int(chunk.min()), int(chunk.max())) if chunk.size else (0, 0)
             if low < 0 or high > LONGEST:

@@ -27,9 +27,9 @@ class Measure:
         lengths: of the samples; the numbers of their keys for batches by keys; None if unknown.
         padded: rounds lengths up to padded ones; None if they are not rounded.
         longest: the length to which longer samples are truncated; None if none are.
-        upper: gives the upper end of the bucket of a length; None where there are no buckets. A length
+        upper: returns the upper end of the bucket of a length; None where there are no buckets. A length
             above all of them is unchanged.
-        cap: gives how many samples a batch may hold whose longest is so long; None where nothing limits it.
+        cap: returns how many samples a batch may hold whose longest is so long; None where nothing limits it.
         keys: by their numbers, for batches by keys.
         labels: of the samples, for batches by classes.
         pack: the tokens of a pack; None where batches are no packs.
@@ -54,21 +54,21 @@ class Measure:
         return 1 + int(self.lengths.histogram.values.max(initial=0)) // self.pack
 
     def counted(self, ids: Ids) -> Ids:
-        """Gives the lengths of samples as they are counted: truncated ones as the rest of them."""
+        """Returns the lengths of samples as they are counted: truncated ones as the rest of them."""
         if self.lengths is None:
             return np.ones(ids.size, dtype=np.int64)
         lengths = self.lengths.at(ids)
         return lengths if self.longest is None else np.minimum(lengths, self.longest)
 
     def tokens(self, ids: Ids) -> Ids:
-        """Gives the tokens of each sample; 1 where no lengths are known."""
+        """Returns the tokens of each sample; 1 where no lengths are known."""
         if self.lengths is None or self.keys is not None:
             return np.ones(ids.size, dtype=np.int64)
         lengths = self.counted(ids)
         return lengths if lengths.ndim == 1 else lengths.sum(axis=1)
 
     def padded_tokens(self, ids: Ids, edges: Ids) -> Ids:
-        """Gives the padded tokens of batches, whose samples come batch after batch."""
+        """Returns the padded tokens of batches, whose samples come batch after batch."""
         counts = np.diff(edges)
         if not ids.size or self.lengths is None or self.keys is not None:
             return counts
@@ -76,7 +76,7 @@ class Measure:
         return counts * (longest if longest.ndim == 1 else longest.sum(axis=1))
 
     def shape(self, ids: Ids, *, of_bucket: bool = False) -> tuple[Any, ...]:
-        """Gives the number of samples of a batch, and what they are padded to, there or in its bucket."""
+        """Returns the number of samples of a batch, and what they are padded to, there or in its bucket."""
         if self.lengths is None:
             return (ids.size,)
         if self.keys is not None:
@@ -119,7 +119,7 @@ class BatchSamples:
     segments: Segments | None = None
 
     def batches(self) -> list[Any]:
-        """Gives each batch as an item of a plan: its ids, or its packs."""
+        """Returns each batch as an item of a plan: its ids, or its packs."""
         parts = [slice(a, b) for a, b in pairwise(self.edges.tolist())]
         if self.segments is None:
             return [self.ids[part] for part in parts]
@@ -160,7 +160,7 @@ class BatchPlan(ABC):
 
     @abstractmethod
     def samples(self, numbers: Ids) -> BatchSamples:
-        """Gives the samples of batches that are known to exist.
+        """Returns the samples of batches that are known to exist.
 
         Args:
             numbers: of the batches, int64 of shape (b,).
@@ -205,12 +205,12 @@ class BatchPlan(ABC):
         return None
 
     def window_of(self, number: int) -> tuple[int, int]:
-        """Gives the window of a batch and how many batches come before it: what a state carries."""
+        """Returns the window of a batch and how many batches come before it: what a state carries."""
         return 0, 0
 
     @final
     def __getitem__(self, number: int) -> Any:
-        """Gives the ids of a batch, int64 of shape (samples,); of packs their `Packs`.
+        """Returns the ids of a batch, int64 of shape (samples,); of packs their `Packs`.
 
         Raises:
             ArgumentTypeError: the number is no integer.
@@ -231,7 +231,7 @@ class BatchPlan(ABC):
 
     @final
     def batches(self, numbers: Any) -> list[Any]:
-        """Gives several batches at once, as one is given, which costs less a batch.
+        """Returns several batches at once, as one is given, which costs less a batch.
 
         Args:
             numbers: of the batches: a list or an array of integers.
@@ -244,7 +244,7 @@ class BatchPlan(ABC):
 
     @final
     def positions(self, number: int) -> Ids:
-        """Gives the draws of the samples of a batch, the keys of `draw_rng`.
+        """Returns the draws of the samples of a batch, the keys of `draw_rng`.
 
         Parts of one sample, in packs, are of one draw.
 
@@ -256,7 +256,7 @@ class BatchPlan(ABC):
 
     @final
     def shape(self, number: int, *, of_bucket: bool = False) -> tuple[Any, ...]:
-        """Gives what a batch is as an array: the number of samples, and the length that they are padded to.
+        """Returns what a batch is as an array: the number of samples, and the length that they are padded to.
 
         Two lengths for pairs, the key for batches by keys; the number alone where nothing is known. Of packs
         how many there are, and how long one is.
@@ -274,14 +274,14 @@ class BatchPlan(ABC):
 
     @final
     def shape_of(self, ids: Ids, segments: Segments | None, *, of_bucket: bool = False) -> tuple[Any, ...]:
-        """Gives what a batch of some samples, or of parts of them, is as an array."""
+        """Returns what a batch of some samples, or of parts of them, is as an array."""
         if segments is not None:
             return (int(segments.rows[-1]) + 1, self.measure.pack)
         return self.measure.shape(ids, of_bucket=of_bucket)
 
     @final
     def tokens(self, numbers: Any) -> Ids:
-        """Gives the number of tokens in each of some batches, padding not counted.
+        """Returns the number of tokens in each of some batches, padding not counted.
 
         Where there are no lengths, the number of samples. Arguments and errors are those of `batches`.
         """
@@ -289,19 +289,19 @@ class BatchPlan(ABC):
 
     @final
     def padded_tokens(self, numbers: Any) -> Ids:
-        """Gives the number of tokens in each of some batches, padding counted: samples times the longest."""
+        """Returns the number of tokens in each of some batches, with padding: samples times the longest."""
         return self.padded_tokens_in(self._samples_of(numbers))
 
     @final
     def tokens_in(self, found: BatchSamples) -> Ids:
-        """Gives the tokens of each of some batches of this plan that were looked up."""
+        """Returns the tokens of each of some batches of this plan that were looked up."""
         lengths = self.measure.tokens(found.ids) if found.segments is None else found.segments.lengths
         # reduceat gives an entry for an empty batch; there are none.
         return np.add.reduceat(lengths, found.edges[:-1]) if lengths.size else np.diff(found.edges)
 
     @final
     def padded_tokens_in(self, found: BatchSamples) -> Ids:
-        """Gives the padded tokens of each of some batches of this plan that were looked up."""
+        """Returns the padded tokens of each of some batches of this plan that were looked up."""
         if found.segments is None:
             return self.measure.padded_tokens(found.ids, found.edges)
         return (found.segments.rows[found.edges[1:] - 1] + 1) * (self.measure.pack or 0)
@@ -329,7 +329,7 @@ class BatchPlan(ABC):
 
     @final
     def efficiency(self) -> float:
-        """Gives the part of the padded tokens that are tokens.
+        """Returns the part of the padded tokens that are tokens.
 
         Of a plan of more than 16,384 batches, as many at even distances are looked at.
         """

@@ -189,7 +189,7 @@ class BatchRecipe(ABC):
         return False
 
     def arguments(self) -> dict[str, Any]:
-        """Gives the arguments that differ from their defaults; a state has lengths and `abreast` as well.
+        """Returns the arguments that differ from their defaults; a state has lengths and `abreast` as well.
 
         For a class that is not a dataclass these are its attributes with numbers, strings or arrays, except
         those whose names begin with an underscore.
@@ -219,7 +219,7 @@ class BatchRecipe(ABC):
         abreast: int | None = None,
         folder: str | os.PathLike[str] | None = None,
     ) -> Plans:
-        """Gives the plans of all epochs of a run.
+        """Returns the plans of all epochs of a run.
 
         Args:
             sampler: the outermost one of the chain.
@@ -244,7 +244,7 @@ class BatchRecipe(ABC):
     def plan(
         self, sampler: Sampler, dataset: Any, epoch: int = 0, *, constants: RunConstants | None = None
     ) -> BatchPlan:
-        """Gives the plan of one epoch: `over(sampler, dataset).plan(epoch)`.
+        """Returns the plan of one epoch: `over(sampler, dataset).plan(epoch)`.
 
         Args:
             sampler: the outermost one of the chain.
@@ -307,7 +307,7 @@ class Plans:
         return own if measure.keys is None else short_digest(f"{own} {measure.keys!r}".encode())
 
     def plan(self, epoch: int, known: tuple[int, int] = (0, 0)) -> BatchPlan:
-        """Gives the plan of an epoch.
+        """Returns the plan of an epoch.
 
         Args:
             epoch: from 0.
@@ -335,7 +335,7 @@ class Plans:
         )
 
     def read_by(self, sampler: Sampler) -> Plans:
-        """Gives the plans over another order of the same dataset: that of a ledger with one more edit."""
+        """Returns the plans over another order of the same dataset: that of a ledger with one more edit."""
         plans = copy.copy(self)
         plans.sampler = sampler
         return plans

@@ -34,7 +34,7 @@ class SampleSet:
 
 
 def seed_of(sampler: Sampler) -> int:
-    """Gives the seed of a chain, from which batches and draws of samples take theirs: the outermost, or 0.
+    """Returns the seed of a chain, from which batches and draws of samples take theirs: the outermost, or 0.
 
     A user's sampler may have a `seed` that is not a seed; it is ignored here.
 

@@ -29,7 +29,7 @@ class Segments:
     is_last: np.ndarray[Any, Any]
 
     def at(self, chosen: Any) -> Segments:
-        """Gives those at some places: a slice, or an array."""
+        """Returns those at some places: a slice, or an array."""
         return Segments(self.starts[chosen], self.lengths[chosen], self.rows[chosen], self.is_last[chosen])
 
     @staticmethod
@@ -39,21 +39,21 @@ class Segments:
         return Segments(*map(np.concatenate, columns))
 
     def without(self, places: Sequence[int]) -> Segments:
-        """Gives the others."""
+        """Returns the others."""
         # Nearly every batch has all of its parts, and is handed on without a copy.
         return self.at(np.delete(np.arange(len(self)), places)) if places else self
 
     def of_one_batch(self) -> Segments:
-        """Gives the same with packs that are counted from 0 on, where those before them are gone."""
+        """Returns the same with packs that are counted from 0 on, where those before them are gone."""
         rows = np.cumsum(np.diff(self.rows, prepend=self.rows[:1]) > 0, dtype=np.int64)
         return Segments(self.starts, self.lengths, rows, self.is_last)
 
     def table(self, ids: Ids) -> Ids:
-        """Gives the argument of `__getsegments__` of a dataset: id, start and length, shape (m, 3)."""
+        """Returns the argument of `__getsegments__` of a dataset: id, start and length, shape (m, 3)."""
         return np.stack([ids, self.starts, self.lengths], axis=1)
 
     def packs(self, ids: Ids) -> Packs:
-        """Gives a batch of packs, by the ids of the samples."""
+        """Returns a batch of packs, by the ids of the samples."""
         return Packs(ids, self.starts, self.lengths, self.rows)
 
     def __len__(self) -> int:

@@ -63,7 +63,7 @@ class SortedMembers:
             self._table = mapped.view(np.ndarray)
 
     def at(self, places: Ids) -> Ids:
-        """Gives the samples at some places of the table."""
+        """Returns the samples at some places of the table."""
         return self._table[places].astype(np.int64)
 
     def places_of(self, ids: Ids) -> tuple[Ids, Ids]:
@@ -193,7 +193,7 @@ class StaticPlan(SetPlan):
         return BatchSamples(self._ids_at(places, begin, end), places, edges)
 
     def _ids_at(self, places: Ids, begin: Ids, end: Ids) -> Ids:
-        """Gives the samples at places; those of small sets are kept, a bucket at a time."""
+        """Returns the samples at places; those of small sets are kept, a bucket at a time."""
         if self._cached_ids is None:
             return self._look_up(places, begin, end)
         touched = np.zeros(self._is_cached.size + 1, dtype=np.int64)
@@ -208,7 +208,7 @@ class StaticPlan(SetPlan):
         return self._cached_ids[places].astype(np.int64)
 
     def _look_up(self, places: Ids, begin: Ids, end: Ids) -> Ids:
-        """Gives the samples at places: those of a bucket together."""
+        """Returns the samples at places: those of a bucket together."""
         by_place = np.argsort(begin, kind="stable")
         sizes = end - begin
         at = numbers_in((np.cumsum(sizes) - sizes)[by_place], sizes[by_place])

@@ -32,7 +32,7 @@ class TableCache:
         self.folder: Final = user_cache_folder() / _FOLDER if folder is None else Path(folder)
 
     def arrays(self, name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """Gives the small arrays that were kept by a name; makes them if there are none."""
+        """Returns the small arrays that were kept by a name; makes them if there are none."""
         path = self.folder / f"{name}.npz"
         try:
             with np.load(path, allow_pickle=False) as saved:

@@ -41,7 +41,7 @@ class WindowContext:
     abreast: int
 
     def key(self, role: str) -> Key:
-        """Gives the key for a role, at most 16 ASCII characters; its words are `words(count, window)`."""
+        """Returns the key for a role, at most 16 ASCII characters; its words are `words(count, window)`."""
         return Key(self.seed, self.epoch, 0, role)
 
 
@@ -56,7 +56,7 @@ _GROUPS_IN_A_WINDOW, _LARGEST_WINDOW = 16, 1 << 20
 
 
 def window_size(abreast: int, samples: int, batches: int, smallest: int) -> int:
-    """Gives the size of a window that holds 16 groups, a power of two.
+    """Returns the size of a window that holds 16 groups, a power of two.
 
     Args:
         abreast: batches in a group.
@@ -167,7 +167,7 @@ class WindowPlan(BatchPlan):
         return self._window_of(number) is not None
 
     def window_of(self, number: int) -> tuple[int, int]:
-        """Gives the window of a batch and how many batches come before it; at the end, all of both."""
+        """Returns the window of a batch and how many batches come before it; at the end, all of both."""
         window = self._window_of(number)
         if window is None:
             return self._windows, self._last()[1]
@@ -250,7 +250,7 @@ class WindowPlan(BatchPlan):
         return self._first + bisect_right(windows, number, key=self._counts_before.__getitem__) - 1
 
     def _windows_at(self, numbers: Ids) -> Ids:
-        """Gives the windows of batches that are known to exist."""
+        """Returns the windows of batches that are known to exist."""
         first, last = self._window_of(int(numbers.min())), self._window_of(int(numbers.max()))
         assert first is not None and last is not None  # noqa: S101, PT018  # the caller asked `has`
         before = np.array([self._count_before(window) for window in range(first, last + 1)])

@@ -119,7 +119,7 @@ def read_for(loaders: frozenset[object]) -> None:
 
 
 def ended_iteration() -> StateError:
-    """Gives the error of a loop that asks on after another one began over its loader, or after `close()`."""
+    """Returns the error of a loop that reads on after another one began over its loader, or `close()`."""
     return StateError(
         "iteration", "was ended by a newer one or by close()", hint="make a loader for each loop"
     )
@@ -203,7 +203,7 @@ class Channel(Generic[ItemT, SlotT]):
                 self._items.get_nowait()
 
     def give_slot(self, slot: SlotT) -> None:
-        """Gives a slot back to the producer."""
+        """Returns a slot back to the producer."""
         self._slots.put(slot)
 
     def close(self) -> None:

@@ -107,7 +107,7 @@ class PadCollate(PlannedCollate):
         return self._padded(tree, self._lengths(fields, ids))
 
     def _tree(self, path: str, items: list[Any], ids: Ids | None, fields: dict[str, SequenceField]) -> Any:
-        """Gives the structure of a sample, with a `SequenceField` in place of each padded field."""
+        """Returns the structure of a sample, with a `SequenceField` in place of each padded field."""
         first, prefix = items[0], f"{path}." if path else ""
         if isinstance(first, Mapping):
             keys = first.keys()
@@ -127,7 +127,7 @@ class PadCollate(PlannedCollate):
         return collated_by_torch(path, items)
 
     def _lengths(self, fields: dict[str, SequenceField], ids: Ids | None) -> dict[str, int]:
-        """Gives the padded length of each field, and checks the batch against its limit."""
+        """Returns the padded length of each field, and checks the batch against its limit."""
         longest = {path: int(field.lengths.max()) for path, field in fields.items()}
         measure = self._measure
         if measure is None or measure.lengths is None or measure.keys is not None:
@@ -318,7 +318,7 @@ class PackCollate(PlannedCollate):
     def _fields(
         self, samples: list[Any], ids: Ids | None
     ) -> tuple[str, dict[str, SequenceField], dict[str, Any]]:
-        """Gives the key of the tokens, the fields that are packed in the same way, and the other fields."""
+        """Returns the key of the tokens, the fields that are packed in the same way, and the other fields."""
         first = samples[0]
         if not isinstance(first, Mapping):
             return "", {"": field_of("", samples, ids)}, {}

@@ -53,7 +53,7 @@ def compute_lengths(
 
     Args:
         dataset: a map-style dataset; each sample is read once, in the dataset's order.
-        function: gives the length of a sample, an integer, or a pair of them.
+        function: returns the length of a sample, an integer, or a pair of them.
         out: the path of the `.npy` file.
         num_workers: worker processes; the function then has to be picklable where they are spawned.
         progress: is called with what is done, how many samples are done, and how many there are.
@@ -62,7 +62,7 @@ def compute_lengths(
         The lengths, mapped from the file: int32 of shape (n,), or (n, 2) for pairs.
 
     Raises:
-        ArgumentTypeError: `function` cannot be called, or gives no integers.
+        ArgumentTypeError: `function` cannot be called, or returns no integers.
         ArgumentValueError: `out` is there already, does not end in `.npy`, cannot be written, or is being
             computed by another process.
         ArgumentRangeError: a length is negative or above 2^31 - 1.
@@ -120,7 +120,7 @@ class _MeasuringCollate(SampleCollate):
         """Returns the lengths of some samples: int64 of shape (m,), or (m, 2) for pairs.
 
         Raises:
-            ArgumentTypeError: the function gives no integers, or numbers and pairs.
+            ArgumentTypeError: the function returns no integers, or numbers and pairs.
             ArgumentRangeError: a length is out of range.
             DatasetError: the function fails.
         """

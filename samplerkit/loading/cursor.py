@@ -286,7 +286,7 @@ class FunctionCursor(Cursor):
     """The cursor of a reader that reads no run.
 
     Args:
-        reached: gives what the method of that name returns.
+        reached: returns what the method of that name returns.
         **choices: as for `Cursor`.
     """
 

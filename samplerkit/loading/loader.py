@@ -51,7 +51,7 @@ class Loader(MetricsMixin, Closing):
 
     Args:
         dataset: a map-style dataset. If it has `__getitems__`, it gets the ids of a batch as an int64 array,
-            and gives a list with a sample for each, an array with a row for each, or columns.
+            and returns a list with a sample for each, an array with a row for each, or columns.
         sampler: the recipe; None for the default order of the dataset: that of `.shuffle` on a tar dataset,
             or storage order.
         batch_size: samples a rank and step; or else:

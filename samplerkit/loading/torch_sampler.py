@@ -264,14 +264,14 @@ def _id_chunks(order: Order, size: int) -> Iterator[Ids]:
 
 @final
 class TorchBatchSampler(torch.utils.data.BatchSampler):
-    """Gives whole batches of indices to a torch `DataLoader`: several times as fast as single indices.
+    """Returns whole batches of indices to a torch `DataLoader`: several times as fast as single indices.
 
     As with `TorchSampler`, the resume of a plain DataLoader in mid-epoch is not exact.
 
     A dataset with `__getitems__` gets each batch as an int64 array, any other one as a list of integers.
 
     Args:
-        sampler: gives the order.
+        sampler: returns the order.
         batch_size: samples in a batch; or else `batches`.
         drop_last: whether a last, smaller batch is left out; with `batches` it means `tail="drop"`.
         batches: a recipe for batches of samples of different lengths, one a rank and step. The sampler then

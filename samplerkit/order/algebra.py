@@ -58,7 +58,7 @@ class Composed(Order):
 
     @staticmethod
     def _repeats(parts: tuple[Order, ...], positions: Ids) -> tuple[Ids, Ids]:
-        """Gives the repeats of positions in some orders, and what these orders hold there."""
+        """Returns the repeats of positions in some orders, and what these orders hold there."""
         repeats = np.zeros_like(positions)
         for part in parts:
             # The digits of one number, the outermost first: no two repeats of an id get the same number.

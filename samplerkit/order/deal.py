@@ -121,6 +121,6 @@ class Deal:
         return min(self.num_samples * num_shards, arguments.LARGEST) if self.num_samples else None
 
     def shard(self, undealt: Order, world: World, start: int = 0) -> Order:
-        """Gives the part of the undealt order, from position `start` on, that this shard reads."""
+        """Returns the part of the undealt order, from position `start` on, that this shard reads."""
         first = (world.shard_id - max(self.offset, 0)) % world.num_shards
         return Shard(undealt, world.num_shards, first, padded=self.offset < 0, start=start)

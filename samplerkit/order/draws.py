@@ -39,13 +39,13 @@ class Draw:
     position: int
 
     def digest(self, role: str, size: int) -> bytes:
-        """Gives at most 64 random bytes for a role, a name of at most 16 ASCII characters."""
+        """Returns at most 64 random bytes for a role, a name of at most 16 ASCII characters."""
         content = struct.pack("<QQQ", self.seed, self.epoch, self.position)
         salt = role.encode("ascii")
         return hashlib.blake2b(content, digest_size=size, salt=salt, person=b"samplerkit").digest()
 
     def rng(self, role: str = "draw") -> np.random.Generator:
-        """Gives the generator of this draw for a role, at its beginning."""
+        """Returns the generator of this draw for a role, at its beginning."""
         key = np.frombuffer(self.digest(role, 16), dtype="<u8")
         return np.random.Generator(np.random.Philox(key=key))
 
@@ -88,11 +88,11 @@ class Draws:
         _current_draws.reset(self._token)
 
     def draw(self, place: int) -> Draw:
-        """Gives the draw of a sample."""
+        """Returns the draw of a sample."""
         return Draw(self.seed, self.epoch, int(self.positions[place]))
 
     def of(self, places: Ids, *, enters_alone: bool) -> Draws:
-        """Gives the draws of some samples that are read as a separate batch; arguments as above."""
+        """Returns the draws of some samples that are read as a separate batch; arguments as above."""
         return replace(self, positions=np.asarray(self.positions)[places], enters_alone=enters_alone)
 
     def enter(self, place: int | None) -> None:
@@ -102,7 +102,7 @@ class Draws:
             self.begin(self.draw(place))
 
     def rng(self, place: int | None) -> np.random.Generator:
-        """Gives the generator of a draw; while it is read, always the same one.
+        """Returns the generator of a draw; while it is read, always the same one.
 
         Raises:
             ArgumentTypeError: `place` is no integer.
@@ -132,7 +132,7 @@ _current_draws: Final[ContextVar[Callable[[], Draws | None]]] = ContextVar(
 
 
 def draw_rng(place: int | None = None) -> np.random.Generator:
-    """Gives the random generator of the draw that is being read, inside of a dataset that a `Loader` reads.
+    """Returns the random generator of the draw that is being read, inside of a dataset that a `Loader` reads.
 
     A draw is a position of an epoch's order. Its generator depends on the seed of the sampler, the epoch and
     that position alone: not on ranks, workers, batches, or where the run was resumed. So a sample that is
@@ -176,7 +176,7 @@ def draw_rng(place: int | None = None) -> np.random.Generator:
 
 
 def entered_draws(size: int) -> Draws | None:
-    """Gives the draws of the batch that is being read, if each of its `size` samples must be entered."""
+    """Returns the draws of the batch that is being read, if each of its `size` samples must be entered."""
     draws = _current_draws.get()()
     if draws is None or not draws.enters_alone or draws.entered is not None:
         return None

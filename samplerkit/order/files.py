@@ -27,7 +27,7 @@ _MAX_CACHED = 1024
 
 @final
 class BlockCache:
-    """Gives the permutations of blocks of rows, and caches them: a block is used many times.
+    """Returns the permutations of blocks of rows, and caches them: a block is used many times.
 
     Args:
         key: a block is shuffled by the words of its run and number.
@@ -38,7 +38,7 @@ class BlockCache:
         self._cache = Latest[Permuted](_MAX_CACHED)
 
     def block(self, run: int, number: int, size: int) -> Permuted:
-        """Gives the permutation of a block: of a file or a lane, and which of its blocks."""
+        """Returns the permutation of a block: of a file or a lane, and which of its blocks."""
         return self._cache.get((run, number), lambda: Permuted(size, self._key, run, number))
 
 
@@ -196,7 +196,7 @@ class BlockShuffle(Order):
         return min(start, int(self.starts[run + 1]))
 
     def block(self, number: int) -> Permuted:
-        """Gives the permutation of a block, by its number among those of all runs."""
+        """Returns the permutation of a block, by its number among those of all runs."""
         run, block = divmod(number, self._blocks_per_run)
         rows = int(self.starts[run + 1] - self.starts[run])
         end = (block + 1) * self._block_size - self._missing

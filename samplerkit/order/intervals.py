@@ -22,7 +22,7 @@ _DENSE_SPAN = 1 << 16
 
 
 def interval_of(starts: Ids, values: Ids) -> Ids:
-    """Gives the number of the interval of each value.
+    """Returns the number of the interval of each value.
 
     Args:
         starts: where each interval starts and, last, where the last one ends; ascending, shape (n + 1,).
@@ -149,7 +149,7 @@ class Shifts:
         self._cached: tuple[int, int, int, Ids] = (0, 0, 0, shifts[:0])
 
     def moved(self, values: Ids) -> Ids:
-        """Gives the values, each in [0, starts[n]), where they move to; both of shape (m,)."""
+        """Returns the values, each in [0, starts[n]), where they move to; both of shape (m,)."""
         if values.size < _MIN_FOR_BUCKETS:
             return values + self._shifts[interval_of(self._starts, values)]
         ends = np.array([values.min(), values.max()])
@@ -191,7 +191,7 @@ class Shifts:
 
 
 def numbers_in(begins: Ids, counts: Ids) -> Ids:
-    """Gives the numbers in several intervals, one interval after another.
+    """Returns the numbers in several intervals, one interval after another.
 
     Args:
         begins: the first number of each; shape (n,).
@@ -211,7 +211,7 @@ def numbers_in(begins: Ids, counts: Ids) -> Ids:
 
 
 def edges_of(counts: Ids) -> Ids:
-    """Gives where each of several runs begins, and where the last one ends, from their lengths.
+    """Returns where each of several runs begins, and where the last one ends, from their lengths.
 
     Example:
         >>> edges_of(np.array([2, 3]))
@@ -223,7 +223,7 @@ def edges_of(counts: Ids) -> Ids:
 
 
 def groups(labels: Ids) -> Iterator[tuple[int, Ids]]:
-    """Gives each distinct label and its indices.
+    """Yields each distinct label and its indices.
 
     Example:
         >>> [(label, at.tolist()) for label, at in groups(np.array([5, 3, 5]))]
@@ -246,7 +246,7 @@ def groups(labels: Ids) -> Iterator[tuple[int, Ids]]:
 
 
 def distinct(labels: Ids) -> tuple[Ids, Ids]:
-    """Gives the distinct labels in ascending order, and for each label its number among them.
+    """Returns the distinct labels in ascending order, and for each label its number among them.
 
     Args:
         labels: int64 array of shape (m,), not empty.

@@ -49,7 +49,7 @@ class Key:
     role: str
 
     def words(self, count: int, index: int = 0, sub_index: int = 0) -> Words:
-        """Gives `count` random words for the file, block or lane that the indices name.
+        """Returns `count` random words for the file, block or lane that the indices name.
 
         Args:
             count: how many words.
@@ -71,7 +71,7 @@ class Key:
 
 
 def path_number(path: tuple[str, ...]) -> int:
-    """Gives the index of a place in a tree, 0 for its root."""
+    """Returns the index of a place in a tree, 0 for its root."""
     if not path:
         return 0
     names = b"".join(struct.pack("<Q", len(name.encode())) + name.encode() for name in path)

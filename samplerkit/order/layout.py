@@ -161,7 +161,7 @@ class Layout:
         return read_only(edges_of(self.sizes))
 
     def file_of(self, ids: Ids) -> Ids:
-        """Gives the number of the file of each id, for ids in [0, num_samples).
+        """Returns the number of the file of each id, for ids in [0, num_samples).
 
         Raises:
             ArgumentTypeError: an id is no integer.

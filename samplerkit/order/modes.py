@@ -119,7 +119,7 @@ class Mode:
 
         Args:
             layout: the samples to be ordered.
-            key: gives the key for a role.
+            key: returns the key for a role.
             run_lanes: the number of lanes where `lanes` is None and the mode is file-aware.
         """
         size, shuffle = len(layout), self.resolve(layout)

@@ -103,7 +103,7 @@ class Order(EqualByRecipe, ABC):
 
     @abstractmethod
     def ids_at(self, positions: Ids) -> Ids:
-        """Gives the ids at positions that are known to be valid.
+        """Returns the ids at positions that are known to be valid.
 
         Args:
             positions: int64 array of shape (m,), each in [0, len).
@@ -158,7 +158,7 @@ class Order(EqualByRecipe, ABC):
     def __getitem__(self, index: slice | list[int] | np.ndarray[Any, Any]) -> Ids: ...
     @final
     def __getitem__(self, index: Any) -> int | Ids:
-        """Gives an id for an integer, and an int64 array for a slice or an array of positions.
+        """Returns an id for an integer, and an int64 array for a slice or an array of positions.
 
         Raises:
             OutOfDatasetError: a position is outside of [-len, len).
@@ -250,7 +250,7 @@ class Order(EqualByRecipe, ABC):
 
     @final
     def index(self, id: int) -> int:
-        """Gives the first position of a sample.
+        """Returns the first position of a sample.
 
         Raises:
             ArgumentTypeError: no integer.
@@ -362,7 +362,7 @@ def _warm_allocator() -> None:
 
 
 def slice_positions(length: int, index: slice) -> range:
-    """Gives the positions of a slice of an order."""
+    """Returns the positions of a slice of an order."""
     try:
         return range(*index.indices(length))
     except TypeError:

@@ -153,7 +153,7 @@ def half_modular_domain(size: int) -> tuple[int, int]:
 
 
 def network_constants(sizes: list[int], words: Words) -> Any:
-    """Gives the numbers that make the networks of permutations, a column each: size, domain and rounds.
+    """Returns the numbers that make the networks of permutations, a column each: size, domain and rounds.
 
     Args:
         sizes: all above `TABLE_LIMIT`, and below `NARROW_LIMIT` or none.

@@ -101,12 +101,12 @@ class LaneWeave(Order):
         return self.start_of(np.arange(self.num_lanes + 1))
 
     def start_of(self, lane: Ids) -> Ids:
-        """Gives the first row of each lane."""
+        """Returns the first row of each lane."""
         length, longer = divmod(self.num_rows, self.num_lanes)
         return lane * length + np.minimum(lane, longer).astype(np.int64, copy=False)
 
     def lane_of(self, rows: Ids) -> Ids:
-        """Gives the lane of each row."""
+        """Returns the lane of each row."""
         length, longer = divmod(self.num_rows, self.num_lanes)
         border = longer * (length + 1)
         late = longer + (rows - border) // max(1, length)
@@ -165,7 +165,7 @@ class Permuted(Order):
         return which, self.permuted(ids[which], inverse=True)
 
     def permuted(self, rows: Ids, *, inverse: bool = False) -> Ids:
-        """Gives where each row is moved to, or where it comes from; each in [0, size)."""
+        """Returns where each row is moved to, or where it comes from; each in [0, size)."""
         if self.size > TABLE_LIMIT:
             return permuted(self._network, rows, inverse=inverse)
         return self._inverse[rows] if inverse else self._table[rows]

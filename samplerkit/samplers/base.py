@@ -104,7 +104,7 @@ class Sampler:
         raise ArgumentTypeError(type(self).__name__, "is a recipe, and holds no ids itself", hint=hint)
 
     def get_shuffle_mode(self) -> Shuffle:
-        """Gives the shuffle mode: FALSE for a sampler without one."""
+        """Returns the shuffle mode: FALSE for a sampler without one."""
         return Shuffle.FALSE
 
     def lane_count(self, layout: Layout, run_lanes: int) -> int:
@@ -117,7 +117,7 @@ class Sampler:
         return 1
 
     def looks_at(self, dataset: Any) -> dict[str, Any]:
-        """Gives by name all of the dataset that `draw` uses besides its layout: states notice a change.
+        """Returns by name all of the dataset that `draw` uses besides its layout: states notice a change.
 
         Args:
             dataset: a dataset, a `Layout`, or a number of samples.
@@ -163,11 +163,11 @@ class Sampler:
 
     @final
     def get_child(self) -> Sampler | None:
-        """Gives the child, or None."""
+        """Returns the child, or None."""
         return self._child
 
     def get_num_samples(self) -> int | None:
-        """Gives the smallest `num_samples` of the chain, as MindSpore does.
+        """Returns the smallest `num_samples` of the chain, as MindSpore does.
 
         Returns:
             The number as it was given (so 0, which means all, is the smallest), or None.
@@ -187,7 +187,7 @@ class Sampler:
         return links
 
     def branches(self) -> dict[str, Sampler]:
-        """Gives the samplers of the sources of a mixture, by name and sorted."""
+        """Returns the samplers of the sources of a mixture, by name and sorted."""
         return {}
 
     def _tree(self, ancestors: tuple[Sampler, ...] = ()) -> Iterator[Sampler]:
@@ -202,7 +202,7 @@ class Sampler:
                 yield from branch._tree((*ancestors, link))
 
     def arguments(self) -> dict[str, Any]:
-        """Gives the constructor's arguments by name, as they were understood."""
+        """Returns the constructor's arguments by name, as they were understood."""
         return {name: getattr(self, name, None) for name in _defaults(type(self).__init__)}
 
     def __repr__(self) -> str:
@@ -231,7 +231,7 @@ class Sampler:
 
     @final
     def order(self, dataset: Any, epoch: int = 0, *, world: World | None = None) -> Order:
-        """Gives the order in which this process reads the dataset.
+        """Returns the order in which this process reads the dataset.
 
         Args:
             dataset: a dataset, a `Layout`, or a number of samples.
@@ -261,7 +261,7 @@ class Sampler:
 
     @final
     def undealt_order(self, dataset: Any, epoch: int = 0, *, constants: RunConstants | None = None) -> Order:
-        """Gives the order that all shards read together; no rank is in it.
+        """Returns the order that all shards read together; no rank is in it.
 
         Args:
             dataset: a dataset, a `Layout`, or a number of samples.
@@ -311,7 +311,7 @@ _CLASS, _CHILD = "class", "child"
 
 
 def plain(value: Any, place: str) -> Any:
-    """Gives a value as plain data: of a sampler, its class and arguments, and its child.
+    """Returns a value as plain data: of a sampler, its class and arguments, and its child.
 
     Args:
         value: an argument of a sampler or of an edit, or a sampler.

@@ -28,7 +28,7 @@ _HINT = "give a TokenDataset, or use windows_per_block= for another one whose fi
 
 
 def shared_value(dataset: Any, name: str) -> Any:
-    """Gives an attribute of a dataset, such as `windows_per_block`, or the value that all of its parts share.
+    """Returns an attribute of a dataset, such as `windows_per_block`, or the value that all its parts share.
 
     Returns:
         None if it has none, or its parts have different values.
@@ -38,7 +38,7 @@ def shared_value(dataset: Any, name: str) -> Any:
 
 
 def block_layout(dataset: Any, pieces: int) -> Layout:
-    """Gives the layout of the blocks of a dataset, with the files and parts of its windows.
+    """Returns the layout of the blocks of a dataset, with the files and parts of its windows.
 
     Args:
         dataset: a dataset, a layout, or a number of windows.
@@ -82,7 +82,7 @@ def _divided(windows: Layout, pieces: int) -> Layout:
 
 
 def _values(dataset: Any, name: str, path: str = "") -> dict[str, Any]:
-    """Gives an attribute of the datasets at the ends of a tree, unless the tree itself knows its blocks."""
+    """Returns an attribute of the datasets at the ends of a tree, unless the tree itself knows its blocks."""
     parts = getattr(dataset, "parts", None)
     if not isinstance(parts, Mapping) or not parts or hasattr(dataset, "windows_per_block"):
         return {path: getattr(dataset, name, None)}

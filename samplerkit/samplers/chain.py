@@ -71,11 +71,11 @@ class Context:
     path: tuple[str, ...] = ()
 
     def key(self, seed: int, role: str) -> Key:
-        """Gives the key for a role, at most 16 ASCII characters, of a sampler with this seed."""
+        """Returns the key for a role, at most 16 ASCII characters, of a sampler with this seed."""
         return Key(seed, self.epoch, self.depth, role)
 
     def values_of(self, values: np.ndarray[Any, Any], place: str) -> np.ndarray[Any, Any]:
-        """Gives the values, such as labels, of the samples that are drawn from.
+        """Returns the values, such as labels, of the samples that are drawn from.
 
         Args:
             values: one for each sample of the dataset, whatever the child yields.
@@ -194,7 +194,7 @@ class Chain:
         return RunConstants(num_shards, self.deal.limit(num_shards) if self.deal else None)
 
     def undealt(self, dataset: Any, epoch: int, constants: RunConstants) -> Order:
-        """Gives the order of all shards together: their weave if the dealer is not the root."""
+        """Returns the order of all shards together: their weave if the dealer is not the root."""
         order = self._order_to_deal(dataset, epoch, constants)
         deal = None if self._dealer is None else self.deal_at(self._dealer, dataset)
         if deal is None or self._dealer == len(self.links) - 1:
@@ -205,7 +205,7 @@ class Chain:
         return Weave([self._draw(self._above, shard, dataset, epoch, constants) for shard in shards])
 
     def shard(self, dataset: Any, epoch: int, constants: RunConstants, world: World) -> Order:
-        """Gives the order of one shard."""
+        """Returns the order of one shard."""
         deal = None if self._dealer is None else self.deal_at(self._dealer, dataset)
         order = (deal or Deal()).shard(self._order_to_deal(dataset, epoch, constants), world)
         return self._draw(self._above, order, dataset, epoch, constants)
@@ -263,7 +263,7 @@ def running_job() -> World:
 
 @cache
 def chain_type(algorithm: str) -> type[Chain]:
-    """Gives the class that evaluates the chains of an algorithm; it is imported when first asked for."""
+    """Returns the class that evaluates the chains of an algorithm; it is imported when first asked for."""
     return cast("type[Chain]", names.load(*names.ALGORITHMS[algorithm]))
 
 

@@ -183,7 +183,7 @@ class FoldSampler(Sampler):
         return Table(np.flatnonzero((fold_of == self.fold) == self.held_out))
 
     def _selected_groups(self, sizes: Ids, key: Key, unit: str) -> Ids:
-        """Gives the groups that are read: each fold gets one of k groups of similar sizes."""
+        """Returns the groups that are read: each fold gets one of k groups of similar sizes."""
         return np.sort(np.argsort(-sizes, kind="stable")[self._fold_rows(sizes.size, key, unit)[:]])
 
     def _fold_rows(self, size: int, key: Key, unit: str) -> FoldRows:

@@ -65,7 +65,7 @@ def seeded_generators(sampler: Any, seed: int, epoch: int) -> Iterator[None]:
 
 
 def _functions_of(holder: Any, torch: Any) -> GeneratorFunctions | None:
-    """Gives the functions of a random generator, or of a module with one; None for any other object."""
+    """Returns the functions of a random generator, or of a module with one; None for any other object."""
     if torch is not None and isinstance(holder, torch.Generator):
         return holder.get_state, holder.manual_seed, holder.set_state
     if isinstance(holder, np.random.Generator):
@@ -99,7 +99,7 @@ def _generators_in(sampler: Any, torch: Any) -> Iterator[Any]:
 
 
 def _torch() -> Any:
-    """Gives torch if it is imported; a module that is half imported has no generators yet."""
+    """Returns torch if it is imported; a module that is half imported has no generators yet."""
     torch = sys.modules.get("torch")
     return torch if hasattr(torch, "default_generator") and "torch.utils.data" in sys.modules else None
 

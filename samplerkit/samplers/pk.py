@@ -89,7 +89,7 @@ class PKSampler(Sampler):
         return self.drawn(context, partial(self._pick, context))
 
     def drawn(self, context: Context, pick: Callable[[Ids], tuple[Ids, Ids]]) -> Order:
-        """Gives the samples of the chosen members of classes.
+        """Returns the samples of the chosen members of classes.
 
         Args:
             context: where the labels are found.
@@ -106,7 +106,7 @@ class PKSampler(Sampler):
         return Table(by_class[(np.cumsum(counts) - counts)[chosen] + within])
 
     def each_class(self, classes: Ids) -> Ids:
-        """Gives `num_val` times each class, one after another, and no more than `num_samples` in all.
+        """Returns `num_val` times each class, one after another, and no more than `num_samples` in all.
 
         Raises:
             ArgumentRangeError: these are more than 2^30.
@@ -133,7 +133,7 @@ class PKSampler(Sampler):
         return {self.class_column: self._labels_of(dataset)} if self.labels is None else {}
 
     def _labels_of(self, dataset: Any) -> np.ndarray[Any, Any]:
-        """Gives the labels that were given, or else those of the dataset."""
+        """Returns the labels that were given, or else those of the dataset."""
         if self.labels is not None:
             return self.labels
         names = [self.class_column]

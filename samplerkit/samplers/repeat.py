@@ -209,7 +209,7 @@ class RepeatFactorSampler(Sampler):
 
     @staticmethod
     def factors_of(categories: Iterable[Iterable[Any]], threshold: float = 0.001) -> np.ndarray[Any, Any]:
-        """Gives the factors of samples from the categories that are in each.
+        """Returns the factors of samples from the categories that are in each.
 
         A category in a share f of the samples has the factor max(1, sqrt(threshold / f)), and a sample the
         largest factor of its categories; 1 if there are none.

@@ -55,7 +55,7 @@ class ModedSampler(Sampler):
         self.seed: Final = arguments.seed(seed)
 
     def get_shuffle_mode(self) -> Shuffle:
-        """Gives the shuffle mode."""
+        """Returns the shuffle mode."""
         return self.shuffle
 
     def lane_count(self, layout: Layout, run_lanes: int) -> int:

@@ -85,7 +85,7 @@ class ListedSampler(Sampler):
         return size if self.num_samples is None else min(self.num_samples, size)
 
     def _listed(self, layout: Layout) -> Table:
-        """Gives the ids in the order in which they are listed."""
+        """Returns the ids in the order in which they are listed."""
         ids = self.indices[: self.num_samples or None]
         return Table(checked_ids(ids, len(layout), f"{type(self).__name__}: indices"))
 

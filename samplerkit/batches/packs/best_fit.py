@@ -43,7 +43,7 @@ class Fit:
         return self.seq_len // self.multiple
 
     def parts(self, lengths: Ids) -> tuple[Ids, Ids]:
-        """Gives how many packs a document of each length fills alone, and the tokens that are left of it.
+        """Returns how many packs a document of each length fills alone, and the tokens that are left of it.
 
         Nothing is left of a document that is left out because it has no tokens or is too long.
         """
@@ -60,7 +60,7 @@ class Fit:
         )
 
     def sizes(self, lengths: Ids) -> Ids:
-        """Gives how many multiples each length takes in a pack."""
+        """Returns how many multiples each length takes in a pack."""
         return -(-lengths // self.multiple)
 
 
@@ -109,7 +109,7 @@ class Bins:
             self._entries[self._edges[present + 1] - 1 - level] = chain[present]
 
     def items(self, bins: Ids) -> tuple[Ids, Ids]:
-        """Gives the items in some bins, from the largest to the smallest in each.
+        """Returns the items in some bins, from the largest to the smallest in each.
 
         Returns:
             (items, edges): bin i holds items[edges[i]:edges[i + 1]].
@@ -125,7 +125,7 @@ class Bins:
         return numbers_in(first, copies), ends[edges_of(depths)]
 
     def bin_of(self, items: Ids) -> Ids:
-        """Gives the bin of each item: the inverse of `items`."""
+        """Returns the bin of each item: the inverse of `items`."""
         entry = interval_of(self._first_items, items)
         bins: Ids = self._first_bins[entry] + (items - self._first_items[entry]) // self._copies[entry]
         return bins

@@ -113,7 +113,7 @@ class PackPlan(SetPlan):
         return BatchSamples(self.members.at(places), places, edges[batch_edges], segments)
 
     def _parts(self, packs: Ids) -> tuple[Ids, Ids, Ids]:
-        """Gives length, place and start of the parts that fill packs alone."""
+        """Returns length, place and start of the parts that fill packs alone."""
         packed = self.packed
         parts = self._full.permuted(packs)
         value = interval_of(packed.full_starts, parts)
@@ -121,7 +121,7 @@ class PackPlan(SetPlan):
         return value, packed.places[value] + document, part * packed.fit.seq_len
 
     def _ends(self, items: Ids) -> tuple[Ids, Ids, Ids]:
-        """Gives length, place and start of items."""
+        """Returns length, place and start of items."""
         packed = self.packed
         drawn = self._items.forward(items)
         at = interval_of(packed.item_starts, drawn)
@@ -188,11 +188,11 @@ class GroupedPermutation:
         self._words = key.words(2 * _KEY_WORDS)
 
     def forward(self, places: Ids) -> Ids:
-        """Gives where each place is moved to."""
+        """Returns where each place is moved to."""
         return self._permuted(places, inverse=False)
 
     def backward(self, places: Ids) -> Ids:
-        """Gives what is moved to each place: the inverse of `forward`."""
+        """Returns what is moved to each place: the inverse of `forward`."""
         return self._permuted(places, inverse=True)
 
     def _permuted(self, places: Ids, *, inverse: bool) -> Ids:

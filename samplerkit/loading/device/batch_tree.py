@@ -47,7 +47,7 @@ def is_leaf(item: Any) -> bool:
 
 
 def leaves(batch: Any) -> list[Any]:
-    """Gives the leaves of a batch, from left to right."""
+    """Returns the leaves of a batch, from left to right."""
     collected: list[Any] = []
 
     def collect(leaf: Any) -> Any:
@@ -59,7 +59,7 @@ def leaves(batch: Any) -> list[Any]:
 
 
 def storages(leaf: Any) -> Iterator[Any]:
-    """Gives what of a leaf has `record_stream`: the leaf itself, or the tensors in its attributes."""
+    """Yields what of a leaf has `record_stream`: the leaf itself, or the tensors in its attributes."""
     if callable(getattr(type(leaf), "record_stream", None)):
         yield leaf
     elif isinstance(leaf, PackedSequence):

@@ -171,7 +171,7 @@ class DeviceLoader(Closing):
         return position
 
     def state_dict(self) -> dict[str, Any]:
-        """Gives the state after the batches handed out, without prefetched ones."""
+        """Returns the state after the batches handed out, without prefetched ones."""
         state: dict[str, Any] = self._staged.state_dict()
         return state
 
@@ -238,7 +238,7 @@ class WrappedLoader:
             self._set_epoch_of_loader()
 
     def state_dict(self) -> dict[str, Any]:
-        """Gives the state after the batches handed out.
+        """Returns the state after the batches handed out.
 
         At the end of an epoch that is the beginning of the next one, with the epoch that ended.
         """
@@ -353,7 +353,7 @@ class WrappedLoader:
 def _read(
     loader: Iterable[Any], batches: Iterator[Any], following: Iterator[int], note: Callable[[], None]
 ) -> Iterator[Any]:
-    """Gives the batches of an epoch, and of those that follow; notes each before. In the loading thread.
+    """Yields the batches of an epoch, and of those that follow; notes each before. In the loading thread.
 
     It ends with an epoch that is empty: nothing would bound how many of these are read ahead.
     """

@@ -67,7 +67,7 @@ class DeviceOrder:
         return len(self.order)
 
     def __getitem__(self, index: slice | torch.Tensor) -> torch.Tensor:
-        """Gives the ids at positions.
+        """Returns the ids at positions.
 
         Args:
             index: a slice; or an int64 tensor on the device, of any shape, each position in [0, len).
@@ -153,7 +153,7 @@ def order_on(order: Order, device: torch.device | str) -> DeviceOrder:
 
 
 def _evaluation(order: Order, device: torch.device) -> Evaluate:
-    """Gives what evaluates an order, which its recipe says whole."""
+    """Returns what evaluates an order, which its recipe says whole."""
     make = _MAKERS.get(type(order))
     if make is None:
         problem = f"holds {type(order).__name__}, which is not evaluated on a device"
@@ -249,7 +249,7 @@ def _composed(device: torch.device, parts: tuple[Order, ...]) -> Evaluate:
 def _files(
     device: torch.device, layout: Layout, files: Ids, counts: Ids | None, stride: int, *_: bool
 ) -> Evaluate:
-    """Gives the samples of files that come in another order."""
+    """Returns the samples of files that come in another order."""
     counts = layout.sizes[files] if counts is None else counts
     ends = np.cumsum(counts)
     moves = torch.tensor(layout.starts[files] - (ends - counts) * stride, device=device)
@@ -258,7 +258,7 @@ def _files(
 
 
 def _lanes(device: torch.device, num_rows: int, count: int) -> Evaluate:
-    """Gives the rows of lanes that are woven."""
+    """Returns the rows of lanes that are woven."""
     starts = torch.tensor(LaneWeave(num_rows, count).starts, device=device)
     return lambda positions: positions // count + starts[positions % count]
 

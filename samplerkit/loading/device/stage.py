@@ -63,7 +63,7 @@ class DeviceStage(Iterator[Any]):
     `EPOCH_END` passes as it is, so that one stage can continue from one epoch to the next.
 
     Args:
-        source: gives batches on the host: any nesting that `map_leaves` takes. The stage owns it, and calls
+        source: yields batches on the host: any nesting that `map_leaves` takes. The stage owns it, and calls
             its `close` when it has one.
         device: where batches go.
         depth: how many batches are loaded ahead. The device holds at most depth + 2 at a time.
@@ -111,7 +111,7 @@ class DeviceStage(Iterator[Any]):
         return self
 
     def __next__(self) -> Any:
-        """Gives the next batch, or `EPOCH_END`.
+        """Returns the next batch, or `EPOCH_END`.
 
         Raises:
             StopIteration: the source has no more.
@@ -253,7 +253,7 @@ class Producer:
     """The loading thread: pulls from the source and sends to the device, until its channel is closed.
 
     Args:
-        source: gives batches, and `EPOCH_END` after each epoch.
+        source: yields batches, and `EPOCH_END` after each epoch.
         channel: where they go.
         streams: the driver.
         pins: whether to pin what is on the host.

@@ -44,7 +44,7 @@ class Streams:
         """Makes the device the current one of the calling thread."""
 
     def pin(self, leaf: Any) -> Any:
-        """Gives a leaf in pinned memory, for the accelerator that there is, or as it is."""
+        """Returns a leaf in pinned memory, for the accelerator that there is, or as it is."""
         return pinned(leaf)
 
     def side(self, sources: Iterable[Any]) -> AbstractContextManager[Any]:
@@ -150,7 +150,7 @@ class DeviceStreams(Streams):
 
 
 def streams_for(device: torch.device) -> Streams:
-    """Gives the driver of a device, in a process always the same one.
+    """Returns the driver of a device, in a process always the same one.
 
     One side stream serves all loaders of a device, for the process's life: memory that was freed belongs to
     the stream on which it was allocated, and a new stream for every epoch would strand it.
@@ -171,7 +171,7 @@ def _device_streams(device: torch.device) -> DeviceStreams:
 
 
 def current_device() -> torch.device:
-    """Gives the accelerator of this process, or the cpu where there is none."""
+    """Returns the accelerator of this process, or the cpu where there is none."""
     if not hasattr(torch, "accelerator"):  # before torch 2.6
         return torch.device(torch._C._get_accelerator())
     device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
@@ -237,7 +237,7 @@ def move(leaf: Any, device: torch.device, *, non_blocking: bool) -> Any:
 
 
 def pinned(leaf: Any) -> Any:
-    """Gives a leaf in pinned memory, or the leaf itself where it cannot be pinned or is so already.
+    """Returns a leaf in pinned memory, or the leaf itself where it cannot be pinned or is so already.
 
     A subclass of Tensor that pinning would turn into a plain one stays as it is.
     """

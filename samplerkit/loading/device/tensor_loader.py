@@ -104,7 +104,7 @@ class TensorLoader(CountsSteps):
         return "host" if self._on_device(self.order) is None else "device"
 
     def state_dict(self) -> dict[str, Any]:
-        """Gives the state after the batches handed out: JSON values, under 4 KB, on every rank the same."""
+        """Returns the state after the batches handed out: JSON values, under 4 KB, on every rank the same."""
         return self._cursor.state()
 
     def load_state_dict(self, state: Mapping[str, Any], allow: Collection[str] = ()) -> None:
@@ -138,7 +138,7 @@ class TensorLoader(CountsSteps):
             self._cursor.end(iteration, at_its_end=is_at_its_end)
 
     def _ids(self, reading: Reading) -> Iterator[torch.Tensor]:
-        """Gives the ids of each step, on the device; more steps at once as one goes."""
+        """Yields the ids of each step, on the device; more steps at once as one goes."""
         order = self._cursor.run.undealt(reading.epoch)
         ids_at = self._on_device(order)
         if ids_at is None:
@@ -164,7 +164,7 @@ class TensorLoader(CountsSteps):
         return torch.from_numpy(np.concatenate([as_array(part) for part in dealt])).to(self.device)
 
     def _on_device(self, order: Order) -> DeviceOrder | None:
-        """Gives an order on the device; None where it is evaluated on the host. The last one is kept."""
+        """Returns an order on the device; None where it is evaluated on the host. The last one is kept."""
         if self._evaluate_on == "host":
             return None
         if self._last is None or self._last[0] is not order:
@@ -182,7 +182,7 @@ def _rows_at(ids: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
 
 
 def _device_and_rows(data: Any) -> tuple[torch.device, int]:
-    """Gives the device of tensors, and how many rows each of them has."""
+    """Returns the device of tensors, and how many rows each of them has."""
     pairs = set()
     for tensor in leaves(data):
         if not isinstance(tensor, torch.Tensor) or not tensor.ndim:

@@ -22,7 +22,7 @@ _NO_WORKER: Final = -1
 
 @final
 class FileAffinity:
-    """Gives each file to a worker when it first appears: to the one with the fewest samples so far.
+    """Returns each file to a worker when it first appears: to the one with the fewest samples so far.
 
     It starts with a reading, so a file that is left and read again goes to the same worker.
 

@@ -70,7 +70,7 @@ class SampleReader:
             arrays of ids that this process will read. If it has `wants_passes` or `wants_epochs`, its
             `__getitems__` and `read_present` are called with ids and these.
         options: what the loader wants.
-        batches_of: gives what comes in the reading of a request, for `expect`; None where it is not called.
+        batches_of: returns what comes in the reading of a request, for `expect`; None where it is not called.
         reports: whether answers have the figures of the dataset.
         number: under which they are reported; None for the process id.
     """
@@ -328,7 +328,7 @@ class UpcomingIds:
     """The ids of each batch that a process will read.
 
     Args:
-        begin: gives them from the first one on. It is called for each iteration: each part of a dataset of
+        begin: returns them from the first one on. It is called for each iteration: each part of a dataset of
             several has its own, for one part may look far ahead of another one.
     """
 

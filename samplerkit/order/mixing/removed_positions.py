@@ -51,12 +51,12 @@ class RemovedRows:
         self._kept_before = self.begins - self._removed_before[:-1]
 
     def rows(self, kept: Ids) -> Ids:
-        """Gives the rows of the lane that are kept as the first, the second and so on, counted from 0."""
+        """Returns the rows of the lane that are kept as the first, the second and so on, counted from 0."""
         moved: Ids = kept + self._removed_before[np.searchsorted(self._kept_before, kept, side="right")]
         return moved
 
     def drawn(self, kept: Ids) -> Ids:
-        """Gives how many rows were drawn where so many of what is kept were read."""
+        """Returns how many rows were drawn where so many of what is kept were read."""
         return np.where(kept, self.rows(np.maximum(kept - 1, 0)) + 1, 0)
 
     def kept(self, rows: Ids) -> tuple[Ids, Flags]:
@@ -66,7 +66,7 @@ class RemovedRows:
         return rows - self._removed_before[number] + np.maximum(inside, 0), inside <= 0
 
     def with_rows(self, begins: Ids, ends: Ids) -> RemovedRows:
-        """Gives the holes with further intervals of rows, none empty; they may share rows with these."""
+        """Returns the holes with further intervals of rows, none empty; they may share rows with these."""
         begins, ends = np.append(self.begins, begins), np.append(self.ends, ends)
         ascending = np.argsort(begins, kind="stable")
         begins, ends = begins[ascending], ends[ascending]
@@ -76,7 +76,7 @@ class RemovedRows:
         return RemovedRows(begins[is_first], reached[is_last])
 
     def with_kept(self, begins: Ids, ends: Ids) -> RemovedRows:
-        """Gives the holes with further intervals, which count what is kept: ascending and not empty."""
+        """Returns the holes with further intervals, which count what is kept: ascending and not empty."""
         return self.with_rows(self.rows(begins), self.rows(ends - 1) + 1)
 
 
@@ -100,7 +100,7 @@ class RemovedPositions:
         return bool(self.skips or self.positions.size)
 
     def of_lane(self, lane: int) -> RemovedRows:
-        """Gives the rows that leave a lane: those that a skip takes are behind all that left before."""
+        """Returns the rows that leave a lane: those that a skip takes are behind all that left before."""
         if lane not in self._lane_rows:
             at, counts = np.array(self.skips, dtype=np.int64).reshape(-1, 2).T
             first = rows_before(at, lane, self.lanes)
@@ -112,7 +112,7 @@ class RemovedPositions:
         return self._lane_rows[lane]
 
     def in_stream(self, kept: Ids) -> Ids:
-        """Gives where positions of what is kept are in the stream."""
+        """Returns where positions of what is kept are in the stream."""
         rows, lane = np.divmod(kept, self.lanes)
         positions = np.empty_like(kept)
         for number, at in groups(lane):
@@ -120,7 +120,7 @@ class RemovedPositions:
         return positions
 
     def kept(self, positions: Ids) -> tuple[Ids, Flags]:
-        """Gives where positions of the stream are in what is kept, and whether each is kept.
+        """Returns where positions of the stream are in what is kept, and whether each is kept.
 
         For one that left, it is where what follows it is.
         """
@@ -132,7 +132,7 @@ class RemovedPositions:
         return kept, is_kept
 
     def first_kept(self, position: int) -> Ids:
-        """Gives the first row of each lane that is kept at or behind a position.
+        """Returns the first row of each lane that is kept at or behind a position.
 
         Rows between the last row read before it and that one were skipped: they count as drawn.
         """

@@ -32,7 +32,7 @@ class SourceCounts:
     Args:
         draws: which source each row draws.
         ends: the thresholds of each segment, int64 of shape (segments, sources + 1).
-        firsts: gives for a lane the first row of each segment but the first, int64, ascending.
+        firsts: returns for a lane the first row of each segment but the first, int64, ascending.
     """
 
     def __init__(self, draws: SourceDraws, ends: Ids, firsts: Callable[[int], Ids] = _none) -> None:
@@ -119,7 +119,7 @@ class SourceCounts:
         return rows
 
     def _segments_of_turns(self, source: int, lanes: Ids, turns: Ids) -> tuple[Ids, Ids]:
-        """Gives the segment in which lanes read a source for the turn-th time, and its offset."""
+        """Returns the segment in which lanes read a source for the turn-th time, and its offset."""
         segments, offsets = np.empty_like(turns), np.empty_like(turns)
         by_lane = [(firsts, offsets_of, at) for (firsts, offsets_of), at in self._by_lane(lanes)]
         lane_of = [np.full_like(firsts, lanes[at[0]]) for firsts, _, at in by_lane]
@@ -188,7 +188,7 @@ class SourceCounts:
         return offsets
 
     def _by_lane(self, lanes: Ids) -> Iterator[tuple[tuple[Ids, Ids], Ids]]:
-        """Gives what `_lane` gives for each lane, with the indices at which it is."""
+        """Returns what `_lane` gives for each lane, with the indices at which it is."""
         at_of_lane = dict(groups(lanes))
         self._count_lanes([lane for lane in at_of_lane if lane not in self._cached])
         return ((self._lane(lane), at) for lane, at in at_of_lane.items())

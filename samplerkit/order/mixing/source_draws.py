@@ -224,7 +224,7 @@ class DrawHashes:
         self._cached_words: Any = None
 
     def of(self, chosen: Ids) -> DrawHashes:
-        """Gives those of rows chosen by their indices."""
+        """Returns those of rows chosen by their indices."""
         return DrawHashes(self._words, self._lanes, self._inverse[chosen])
 
     def maps(self, level: int, counters: Ids) -> Ids:
@@ -253,7 +253,7 @@ class DrawHashes:
         return self._cached_words[level]
 
     def drawn(self, level: int, rows: Ids, prefix: Ids) -> Ids:
-        """Gives the digits of draws up to a level, from those before."""
+        """Returns the digits of draws up to a level, from those before."""
         pi = self.maps(level, (rows >> 4 * level + 4 << 4 * level) + prefix)
         return prefix * 16 + map_table()[pi + (rows >> 4 * level & 15)]
 
@@ -304,13 +304,13 @@ def _is_own_below(hashes: DrawHashes, rows: Ids, alpha: Ids, level: int) -> Any:
 
 
 def _broadcast(*values: Any) -> tuple[Any, ...]:
-    """Gives the common shape of integers, and then these as int64 arrays of so many entries."""
+    """Returns the common shape of integers, and then these as int64 arrays of so many entries."""
     arrays = np.broadcast_arrays(*(np.asarray(part, dtype=np.int64) for part in values))
     return arrays[0].shape, *(part.reshape(-1) for part in arrays)
 
 
 def _sources_of_cells(thresholds: Ids) -> Ids:
-    """Gives the source that has all draws of two first digits, -1 where several share them: shape (256,)."""
+    """Returns the source with all draws of two first digits, -1 where several share them: shape (256,)."""
     draws = np.arange(256) << 52
     source = np.searchsorted(thresholds, draws, side="right") - 1
     return np.where(thresholds[source + 1] - draws < 1 << 52, -1, source)

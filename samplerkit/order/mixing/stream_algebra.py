@@ -48,18 +48,18 @@ class Mix(Stream):
         return (*self.turns.recipe, self.lanes, self.starts, *self.streams)
 
     def reweighted(self, weights: Sequence[Sequence[float]], firsts: Callable[[int], Ids]) -> Mix:
-        """Gives the mixture whose weights change: the same draws, and each source continues where it is.
+        """Returns the mixture whose weights change: the same draws, and each source continues where it is.
 
         Args:
             weights: of each segment after the first, one for each source.
-            firsts: gives for a lane the first row of each of these segments: int64, ascending. A segment
+            firsts: returns for a lane the first row of each of these segments: int64, ascending. A segment
                 that begins where the next one does has no rows.
         """
         ends = np.stack([self.turns.ends[0], *map(thresholds, weights)])
         return Mix(SourceCounts(self.turns.draws, ends, firsts), self.lanes, self.streams, self.starts)
 
     def without(self, ids: Ids, drawn: DrawnPositions) -> Mix:
-        """Gives the mixture of streams whose passes to come lack some ids; as for these."""
+        """Returns the mixture of streams whose passes to come lack some ids; as for these."""
         streams = list(self.streams)
         for source, at in groups(interval_of(self.starts, ids)):
             own_ids = ids[at] - int(self.starts[source])
@@ -67,7 +67,7 @@ class Mix(Stream):
         return Mix(self.turns, self.lanes, streams, self.starts)
 
     def _drawn_within(self, source: int, drawn: DrawnPositions) -> DrawnPositions:
-        """Gives what of one of the streams was drawn, where the mixture was drawn so far."""
+        """Returns what of one of the streams was drawn, where the mixture was drawn so far."""
         lanes = np.arange(self.lanes)
         turns = self.turns.drawn(source, lanes, rows_before(np.array(drawn.low), lanes, self.lanes))
         # Lanes are nearly at the same row, so there are few positions that only some have read.
@@ -91,7 +91,7 @@ class Mix(Stream):
         return np.concatenate(parts)
 
     def positions_of(self, source: int, inner: Ids) -> Ids:
-        """Gives where positions of one of the streams are read; 2^62 for what is not reached."""
+        """Returns where positions of one of the streams are read; 2^62 for what is not reached."""
         turns, lanes = np.divmod(inner, self.lanes)
         rows = self.turns.row(source, lanes, turns)
         is_unreached = rows >= LARGEST // self.lanes

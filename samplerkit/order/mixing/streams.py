@@ -61,7 +61,7 @@ class Stream(EqualByRecipe, ABC):
         """
 
     def ids_at(self, positions: Ids) -> Ids:
-        """Gives the ids at positions: int64 arrays of shape (m,)."""
+        """Returns the ids at positions: int64 arrays of shape (m,)."""
         ids = np.empty_like(positions)
         together: list[tuple[Piece, Permuted]] = []
         for piece in self.pieces(positions):
@@ -96,7 +96,7 @@ class Stream(EqualByRecipe, ABC):
 
     @abstractmethod
     def num_passes(self, end: int) -> int:
-        """Gives a number above all that `passes_at` gives before position `end`."""
+        """Returns a number above all that `passes_at` gives before position `end`."""
 
 
 class DrawnPositions(NamedTuple):
@@ -108,7 +108,7 @@ class DrawnPositions(NamedTuple):
 
     @classmethod
     def of_lanes(cls, rows: Ids) -> DrawnPositions:
-        """Gives it where each lane has drawn some rows, int64 of shape (lanes,)."""
+        """Returns it where each lane has drawn some rows, int64 of shape (lanes,)."""
         lanes = rows.size
         ends = (rows - 1) * lanes + np.arange(lanes) + 1
         low = int(ends.min()) + lanes - 1
@@ -131,7 +131,7 @@ class Passes(Stream):
     """One order after another: pass t over a source is `order(t)`, from some pass on without some ids.
 
     Args:
-        orders: gives the order of a pass; where each is woven into another number of lanes than the stream,
+        orders: returns the order of a pass; where each is woven into another number of lanes than the stream,
             it has `woven`.
         lanes: into how many lanes the stream is woven.
         name: of the source, for errors.
@@ -171,7 +171,7 @@ class Passes(Stream):
         return self.orders, self.lanes, self.removed, *(value for span in self.spans for value in span)
 
     def order(self, number: int) -> Order:
-        """Gives the order of a pass; the last ones are kept."""
+        """Returns the order of a pass; the last ones are kept."""
         return self._latest.get(number, lambda: self._checked(number))
 
     def _checked(self, number: int) -> Order:
@@ -194,7 +194,7 @@ class Passes(Stream):
         return [span for span in self._all_spans if span.begin <= position][-1]
 
     def without(self, ids: Ids, drawn: DrawnPositions) -> Passes:
-        """Gives the stream that lacks some ids: in its passes to come, and in the rest of those under way.
+        """Returns the stream that lacks some ids: in its passes to come, and in the rest of those under way.
 
         Args:
             ids: distinct.
@@ -228,7 +228,7 @@ class Passes(Stream):
         )
 
     def _pieces_of(self, span: PassSpan, at: Ids, places: Ids) -> Iterator[Piece]:
-        """Gives the pieces of some places of a span, which are `at` among the requested ones."""
+        """Yields the pieces of some places of a span, which are `at` among the requested ones."""
         length = span.length
         # Once each: of a hundred sources, these two are a good part of what a batch costs.
         index = int(places.min()) // length if places.size else 0
@@ -259,12 +259,12 @@ class Passes(Stream):
         return np.concatenate([which for which, _ in matches]), np.concatenate([p for _, p in matches])
 
     def pass_begin(self, number: int) -> int:
-        """Gives the position at which a pass begins, at most 2^61."""
+        """Returns the position at which a pass begins, at most 2^61."""
         span = self._span_of_pass(number)
         return min(span.begin + (number - span.first) * span.length, LARGEST // 2)
 
     def passes_in(self, count: int) -> float:
-        """Gives how many passes the first `count` samples are."""
+        """Returns how many passes the first `count` samples are."""
         span = self._span_at(count)
         return span.first + (count - span.begin) / span.length
 
@@ -290,7 +290,7 @@ class ReadAhead(NamedTuple):
 
 
 def range_of(start: int, step: int, count: int) -> Ids:
-    """Gives positions in steps: int64 of shape (count,)."""
+    """Returns positions in steps: int64 of shape (count,)."""
     return np.arange(start, start + step * count, step, dtype=np.int64)
 
 

@@ -36,7 +36,7 @@ def integer_weights(weights: np.ndarray[Any, np.dtype[np.float64]]) -> Ids:
 
 
 def thresholds(weights: Sequence[float | Fraction]) -> Ids:
-    """Gives the first draw of each source and, last, the end: int64 of shape (sources + 1,).
+    """Returns the first draw of each source and, last, the end: int64 of shape (sources + 1,).
 
     Args:
         weights: not negative, one positive; any real numbers. A positive one has at least one draw.

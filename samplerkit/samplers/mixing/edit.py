@@ -154,7 +154,7 @@ def checked_edits(edits: Any) -> tuple[Edit, ...]:
 
 
 def chained(edits: Sequence[Edit]) -> list[str]:
-    """Gives the digests of the first 0, 1, 2 ... edits: each is made from the previous one and one edit.
+    """Returns the digests of the first 0, 1, 2 ... edits: each is made from the previous one and one edit.
 
     Example:
         >>> first, second = Edit(at=5, skip=1), Edit(at=9, skip=1)
@@ -165,7 +165,7 @@ def chained(edits: Sequence[Edit]) -> list[str]:
 
 
 def to_lines(edits: Sequence[Edit]) -> str:
-    """Gives the text of a file of edits: JSON, one a line."""
+    """Returns the text of a file of edits: JSON, one a line."""
     return "".join(json.dumps(edit.fields) + "\n" for edit in edits)
 
 

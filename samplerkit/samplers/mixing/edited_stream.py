@@ -35,7 +35,7 @@ class RunStream(NamedTuple):
     end: int = LARGEST
 
     def epoch(self, begin: int, length: int, *, runs_on: bool = True) -> Part:
-        """Gives an epoch; arguments as for `Part`.
+        """Returns an epoch; arguments as for `Part`.
 
         Raises:
             ArgumentRangeError: it reads on where all sources are read as often as they may be.
@@ -55,7 +55,7 @@ def edited(
     caps: Mapping[int, int] = MappingProxyType({}),
     first: Sequence[float] = (),
 ) -> RunStream:
-    """Gives a stream with edits, and the position from which on nothing is read because of caps.
+    """Returns a stream with edits, and the position from which on nothing is read because of caps.
 
     A cap is an edit whose position is computed: where the first of all lanes would read a source once more
     than it may be, its weight becomes 0.
@@ -102,7 +102,7 @@ class _Change(NamedTuple):
 
 
 def _with_changes(source: Passes | Mix, changes: Sequence[_Change]) -> RunStream:
-    """Gives a stream with the weights and passes after changes, and the rows that are removed from it."""
+    """Returns a stream with the weights and passes after changes, and the rows that are removed from it."""
     weights = [change.weights for change in changes if change.weights is not None]
     removed, begins, has_removed = RemovedPositions(source.lanes), tuple[int, ...](), False
     for at, group in groupby(changes, key=lambda change: change.at):
@@ -124,7 +124,7 @@ def _with_changes(source: Passes | Mix, changes: Sequence[_Change]) -> RunStream
 
 
 def _cap_position(run: RunStream, number: int, passes: int) -> int:
-    """Gives the first position that would read a source one pass more; 2^62 if none would."""
+    """Returns the first position that would read a source one pass more; 2^62 if none would."""
     mix: Any = run.source  # only mixtures have caps, for sources that are read in passes
     begin = mix.streams[number].pass_begin(passes)
     positions = mix.positions_of(number, np.arange(begin, begin + mix.lanes))
@@ -132,7 +132,7 @@ def _cap_position(run: RunStream, number: int, passes: int) -> int:
 
 
 def _with_stop(changes: Sequence[_Change], at: int, source: int, first: Sequence[float]) -> list[_Change]:
-    """Gives changes with one more, from which on a source has no weight; `first` are those of the begin."""
+    """Returns changes with one more, from which on a source has no weight; `first` are those of the begin."""
     number = bisect_right(changes, at, key=lambda change: change.at)
     weights = [first, *(change.weights for change in changes[:number] if change.weights is not None)]
     later = [
@@ -146,7 +146,7 @@ def _with_stop(changes: Sequence[_Change], at: int, source: int, first: Sequence
 
 @dataclass(frozen=True)
 class _FirstRows:
-    """Gives the first row of a lane after each of some positions."""
+    """Returns the first row of a lane after each of some positions."""
 
     removed: RemovedPositions
     begins: tuple[int, ...]

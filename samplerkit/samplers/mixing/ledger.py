@@ -78,11 +78,11 @@ class Ledger(Sampler):
             require_undealt("Ledger", sampler, "it", _DEALER_HINT)
 
     def arguments(self) -> dict[str, Any]:
-        """Gives the constructor's arguments by name; the sampler is the child."""
+        """Returns the constructor's arguments by name; the sampler is the child."""
         return {"edits": list(self.edits), "edits_file": self.edits_file}
 
     def edited(self, edit: Edit) -> Ledger:
-        """Gives the ledger with one more edit; this one and the file do not change.
+        """Returns the ledger with one more edit; this one and the file do not change.
 
         Raises:
             ArgumentTypeError: no edit.
@@ -123,7 +123,7 @@ class Ledger(Sampler):
         return stream.epoch(context.epoch * length, length)
 
     def _stream(self, context: Context) -> tuple[RunStream, int]:
-        """Gives the samples of the run with edits, epoch after epoch, and the length of an epoch."""
+        """Returns the samples of the run with edits, epoch after epoch, and the length of an epoch."""
         child, layout = self.get_child(), Layout.of(context.dataset)
         if child is None:
             raise CompositionError("Ledger", "has no sampler to read by", hint="give it one")
@@ -160,7 +160,7 @@ def _join_edits(
 
 
 def shares(edits: Sequence[Edit], sampler: Any, layout: Layout) -> dict[int, list[float]]:
-    """Gives the weights of edits by their positions, one for each part of a tree in the order of ids.
+    """Returns the weights of edits by their positions, one for each part of a tree in the order of ids.
 
     Raises:
         NotSupportedError: the sampler mixes no parts with names.

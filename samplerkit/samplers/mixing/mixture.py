@@ -158,12 +158,12 @@ class MixtureSampler(Sampler):
             require_counted_passes(self.passes, self.stop, self.num_samples)
 
     def branches(self) -> dict[str, Sampler]:
-        """Gives the samplers of the sources, by name and sorted."""
+        """Returns the samplers of the sources, by name and sorted."""
         given = self.sources or {}
         return {name: sampler for name in sorted(given) if (sampler := given[name]) is not None}
 
     def arguments(self) -> dict[str, Any]:
-        """Gives the constructor's arguments by name, as they were understood."""
+        """Returns the constructor's arguments by name, as they were understood."""
         defaults = {"sources": None, "max_passes": None, "by": "samples"}
         given = super().arguments().items()
         return {name: value for name, value in given if name not in defaults or value != defaults[name]}
@@ -172,7 +172,7 @@ class MixtureSampler(Sampler):
         return run_lanes if self.lanes is None else self.lanes
 
     def looks_at(self, dataset: Any) -> dict[str, Any]:
-        """Gives the data that samplers of sources use in their parts, and the tokens of the parts."""
+        """Returns the data that samplers of sources use in their parts, and the tokens of the parts."""
         data: dict[str, Any] = {}
         if self.by == "tokens":
             parts = mixed_parts(self.sources, Layout.of(dataset), dataset)
@@ -185,7 +185,7 @@ class MixtureSampler(Sampler):
         }
 
     def _part_lengths(self, dataset: Any, parts: Mapping[str, Any]) -> PartLengths:
-        """Gives the lengths of the samples of a dataset's parts; those of the last dataset are kept."""
+        """Returns the lengths of the samples of a dataset's parts; those of the last dataset are kept."""
         return self._lengths.get((id(dataset), *parts), lambda: PartLengths(dataset, parts))
 
     def draw(self, layout: Layout, context: Context) -> Order:
@@ -240,7 +240,7 @@ class Blend:
         self._starts: Ids = np.cumsum([0, *(len(Layout.of(part)) for part in parts.values())], dtype=np.int64)
 
     def _source(self, name: str, part: Any, sampler: Sampler | None) -> Passes | Blend:
-        """Gives a source: a stream, for a mixture that continues from pass to pass, or passes."""
+        """Returns a source: a stream, for a mixture that continues from pass to pass, or passes."""
         path, step = (*self._context.path, name), _EPOCHS if self.restarts else 1
         place = f"source {'.'.join(path)}"
         if sampler is None and self._mixture.shuffle:
@@ -261,7 +261,7 @@ class Blend:
         return Passes(orders, self.lanes, place)
 
     def shares_of_draws(self, weights: Sequence[float], place: str = "weights") -> list[float]:
-        """Gives weights as shares of draws: shares of tokens are divided by the mean length of a draw.
+        """Returns weights as shares of draws: shares of tokens are divided by the mean length of a draw.
 
         Raises:
             DatasetError: a source that is empty has a share.
@@ -351,7 +351,7 @@ class Blend:
         return first_length(self._draws.recipe, self.lanes, sizes, ends, is_first=is_first)
 
     def order(self) -> Order:
-        """Gives the order of the epoch."""
+        """Returns the order of the epoch."""
         if self._mixture.stop != "once":
             if self.length > LARGEST:
                 problem = f"is left out, and an epoch with stop={self._mixture.stop!r} would end beyond 2^62"

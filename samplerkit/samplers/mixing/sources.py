@@ -18,14 +18,14 @@ from samplerkit.samplers.chain import RunConstants
 
 
 def parts_of(dataset: Any) -> dict[str, Any]:
-    """Gives the parts of a tree by name: datasets where these are known, else their layouts."""
+    """Returns the parts of a tree by name: datasets where these are known, else their layouts."""
     layouts, parts = Layout.of(dataset).parts, getattr(dataset, "parts", None)
     datasets = parts if isinstance(parts, Mapping) else {}
     return {name: datasets.get(name, part) for name, part in layouts.items()}
 
 
 def mixed_parts(sources: Mapping[str, Any] | None, layout: Layout, dataset: Any) -> dict[str, Any]:
-    """Gives the sources by name, in the order of ids: the parts of a tree, or files.
+    """Returns the sources by name, in the order of ids: the parts of a tree, or files.
 
     Raises:
         DatasetError: there are no parts, or not the given ones.

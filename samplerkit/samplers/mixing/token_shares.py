@@ -56,7 +56,7 @@ class PartLengths:
         }
 
     def mean(self, name: str, passes: Passes) -> float | None:
-        """Gives the mean number of tokens of the samples of a source; None of a part without lengths.
+        """Returns the mean number of tokens of the samples of a source; None of a part without lengths.
 
         Args:
             name: of the source.
@@ -70,7 +70,7 @@ class PartLengths:
         return self._means.get((name, passes.orders), partial(_mean, lengths, passes))
 
     def mean_of_draws(self, name: str, passes: Passes) -> float:
-        """Gives the mean number of tokens of the samples of a source that has a share of them.
+        """Returns the mean number of tokens of the samples of a source that has a share of them.
 
         Raises:
             DatasetError: the part has no lengths, or no tokens.
