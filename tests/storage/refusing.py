@@ -1,4 +1,4 @@
-"""Datasets that say why they cannot be read."""
+"""Datasets that cannot be read, and say why."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from samplerkit.errors import DatasetError
 
 
 def assert_refused(dataset: Any, match: str, id: int | None = None) -> None:
-    """To ask for a sample, or without its number for the length, is an error that says so."""
+    """Reading a sample, or the length where no id is given, is an error with this message."""
     with dataset, pytest.raises(DatasetError, match=match):
         len(dataset) if id is None else dataset[id]
