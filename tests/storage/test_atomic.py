@@ -16,7 +16,7 @@ import pytest
 from samplerkit.storage.atomic import atomic, is_the_file
 from samplerkit.storage.lengths import save_lengths
 from tests.storage.remote.children import Child
-from tests.storage.tar.shards import packed
+from tests.storage.tar.shards import write_tar
 from tests.waiting import wait_until
 
 
@@ -103,7 +103,7 @@ def test_files_are_written_where_the_filesystem_has_no_locks(tmp_path, monkeypat
 
 
 def write_archive(folder):
-    return Path(*packed(folder / "a.tar", [{"__key__": "a", "txt": "text"}], index=False))
+    return Path(*write_tar(folder / "a.tar", [{"__key__": "a", "txt": "text"}], index=False))
 
 
 def write_lengths(folder):

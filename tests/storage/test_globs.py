@@ -16,7 +16,7 @@ from samplerkit.storage.names import matching_files
 from tests.storage.crowd import all_done
 from tests.storage.files.folders import write_npz
 from tests.storage.remote.children import Child
-from tests.storage.tar.shards import packed
+from tests.storage.tar.shards import write_tar
 
 PATTERNS = (
     "**/*.npy",
@@ -104,7 +104,7 @@ def test_links_to_other_folders_are_followed_and_the_first_one_counts(tmp_path):
 
 def write_tars(folder):
     samples = ({"__key__": str(number), "cls": number} for number in range(6))
-    packed(f"{folder}/%d.tar", samples, samples_per_shard=2, index=False)
+    write_tar(f"{folder}/%d.tar", samples, samples_per_shard=2, index=False)
     return lambda names: sk.TarDataset(names, cache=folder / "cache")
 
 
