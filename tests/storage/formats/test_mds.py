@@ -20,8 +20,8 @@ FOLDER = Path(__file__).parents[2] / "data" / "formats" / "mds"
 """Written by mosaicml-streaming 0.13.0: `python -m tests.storage.formats.write_samples mds`."""
 
 
-def copied(folder, change=lambda _: None):
-    """Copies the folder without a compression, and changes what its index says of shards; gives these."""
+def copy_plain(folder, change=lambda _: None):
+    """Copies the folder without compression, and changes the shards in its index; returns these."""
     shutil.copytree(FOLDER / "plain", folder, dirs_exist_ok=True)
     shards = json.loads(Path(folder, "index.json").read_text())["shards"]
     change(shards)
@@ -37,7 +37,7 @@ class TestMds(DatasetContract):
     """Four shards with digests."""
 
     def write(self, folder):
-        ends = np.cumsum([shard["samples"] for shard in copied(folder)])
+        ends = np.cumsum([shard["samples"] for shard in copy_plain(folder)])
         return [part.tolist() for part in np.split(np.array([*map(sample_of, range(20))]), ends[:-1])]
 
     def make(self, folder):
@@ -61,15 +61,15 @@ def test_folders_of_streaming_are_read_without_it(name):
     read[3]["fixed"][0] = 1  # an array is a copy, which can be written to
 
 
-def test_images_are_images():
+def test_image_columns_are_decoded():
     with sk.MdsDataset(FOLDER / "images") as dataset:
         for row, sample in enumerate(dataset.__getitems__(range(2))):
-            wanted = np.asarray(image_of(row))
-            assert all((np.asarray(sample[name]) == wanted).all() for name in ("pil", "png"))
-            assert np.abs(np.asarray(sample["jpeg"]).astype(int).mean() - wanted.mean()) < 9
+            expected = np.asarray(image_of(row))
+            assert all((np.asarray(sample[name]) == expected).all() for name in ("pil", "png"))
+            assert np.abs(np.asarray(sample["jpeg"]).astype(int).mean() - expected.mean()) < 9
             for name in ("pngs", "pils"):
                 assert [np.asarray(image).tolist() for image in sample[name]] == [
-                    np.asarray(image_of(row + more)).tolist() for more in range(2)
+                    np.asarray(image_of(row + offset)).tolist() for offset in range(2)
                 ]
 
 
@@ -95,8 +95,8 @@ def test_a_pickle_is_never_loaded():
         assert dataset[0] == {"id": 7}
 
 
-def test_a_shard_that_was_unpacked_serves_as_the_packed_one_does(tmp_path):
-    """As the package leaves it where it has unpacked one."""
+def test_an_unpacked_shard_is_read_in_place_of_the_packed_one(tmp_path):
+    """The package leaves it where it has unpacked one."""
     shutil.copytree(FOLDER / "gz", tmp_path / "gz")
     packed = min((tmp_path / "gz").glob("*.gz"))
     packed.with_suffix("").write_bytes(gzip.decompress(packed.read_bytes()))
@@ -105,13 +105,13 @@ def test_a_shard_that_was_unpacked_serves_as_the_packed_one_does(tmp_path):
         assert [sample["id"] for sample in dataset.__getitems__(range(20))] == list(range(-5, 15))
 
 
-@pytest.mark.parametrize("changed", [lambda data: data[:-4], lambda data: data + b"x"])
-def test_a_packed_shard_that_ends_elsewhere_than_its_compression_is_damaged(tmp_path, changed):
+@pytest.mark.parametrize("change", [lambda data: data[:-4], lambda data: data + b"x"])
+def test_a_packed_shard_that_ends_elsewhere_than_its_compression_is_damaged(tmp_path, change):
     shutil.copytree(FOLDER / "gz", tmp_path / "gz")
     index = json.loads((tmp_path / "gz" / "index.json").read_text())
     for shard in index["shards"]:
         packed = tmp_path / "gz" / shard["zip_data"]["basename"]
-        packed.write_bytes(changed(packed.read_bytes()))
+        packed.write_bytes(change(packed.read_bytes()))
         shard["zip_data"] |= {"bytes": packed.stat().st_size, "hashes": {}}
     (tmp_path / "gz" / "index.json").write_text(json.dumps(index))
     problem = "does not end where its compression does"
@@ -140,12 +140,12 @@ def test_an_index_that_lies_is_an_error_that_says_how(tmp_path, problem):
         del shards[1:]
         shards[0].update(LIES[problem])
 
-    copied(tmp_path, change)
+    copy_plain(tmp_path, change)
     with sk.MdsDataset(tmp_path) as dataset, pytest.raises(sk.DatasetError, match=problem):
         dataset[0]
 
 
-def test_an_index_that_is_not_there_or_no_index_is_an_error(tmp_path):
+def test_a_missing_or_invalid_index_is_an_error(tmp_path):
     for content in (None, "[]", "{}", '{"version": 1}', "no"):
         if content is not None:
             (tmp_path / "index.json").write_text(content, encoding="utf-8")
