@@ -12,9 +12,9 @@ import pytest
 import torch
 
 import samplerkit as sk
-from samplerkit.testing.contract import same
 from tests.storage.formats.damage import UncheckedContract
 from tests.storage.formats.litdata_chunks import FOLDERS, plain_of, row_of, tokens_of
+from tests.storage.identical import identical
 from tests.storage.refusing import assert_refused
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: it unpacks zstd and reads tables of rows")
@@ -60,17 +60,10 @@ def test_folders_of_litdata_are_read_without_it(name):
         expected = WRITTEN[name](row)
         if name.startswith("early"):
             expected["flag"] = int(expected["flag"])  # that version wrote booleans as integers
-        assert same(comparable(sample), comparable(expected))
-        assert types_of(sample) == types_of(expected)
+        assert identical(sample, expected)
     if name == "plain":
         sample["matrix"][0] = 1  # arrays and tensors are copies, which can be written to
         sample["square"][0] = 1
-
-
-def types_of(sample):
-    if isinstance(sample, dict):
-        return {key: types_of(value) for key, value in sample.items()}
-    return "image" if hasattr(sample, "getbands") else type(sample), getattr(sample, "dtype", None)
 
 
 def test_the_memory_of_a_chunk_is_counted_unpacked():

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 import webdataset
 
 import samplerkit as sk
 from samplerkit.storage.tar.codecs import IMAGE_SPECS, Decode
 from samplerkit.storage.tar.dataset import TarDataset
+from tests.storage.identical import identical
 from tests.storage.tar.shards import jpeg_tiles, read_by_webdataset, write_tar
 
 FIELDS = {
@@ -40,27 +40,12 @@ def arrays(value):
     return {"npy": npy.getvalue(), "npz": npz.getvalue()}
 
 
-def equal(one, other):
-    """Whether two decoded values are the same, including their types."""
-    if type(one) is not type(other):
-        return False
-    if isinstance(one, torch.Tensor):
-        return one.dtype == other.dtype and torch.equal(one, other)
-    if isinstance(one, np.ndarray):
-        return one.dtype == other.dtype and np.array_equal(one, other)
-    if isinstance(one, dict):
-        return list(one) == list(other) and all(equal(one[key], other[key]) for key in one)
-    if hasattr(one, "tobytes"):
-        return (one.mode, one.size, one.tobytes()) == (other.mode, other.size, other.tobytes())
-    return one == other
-
-
 def test_fields_are_decoded_as_webdataset_does(tmp_path):
     plain = {"__key__": "a", **FIELDS, **arrays(np.arange(6.0).reshape(2, 3))}
     zipped = {"__key__": "b", **{f"{name}.gz": gzip.compress(data) for name, data in FIELDS.items()}}
     dataset = TarDataset(write_tar(f"{tmp_path}/x-%d.tar", [plain, zipped])).decode()
     for number, sample in enumerate(read_by_webdataset([tmp_path / "x-0.tar"])):
-        assert equal(dataset[number], webdataset.Decoder([])(sample))
+        assert identical(dataset[number], webdataset.Decoder([])(sample))
 
 
 @pytest.mark.parametrize("spec", sorted(IMAGE_SPECS))
@@ -74,7 +59,7 @@ def test_images_are_decoded_as_webdataset_does(tmp_path, spec):
     (path,) = write_tar(f"{tmp_path}/x-%d.tar", samples)
     decode = webdataset.Decoder([webdataset.imagehandler(spec)])
     for ours, sample in zip(TarDataset(path).decode(spec), read_by_webdataset([Path(path)]), strict=True):
-        assert equal(ours, decode(sample)), sample["__key__"]
+        assert identical(ours, decode(sample)), sample["__key__"]
 
 
 def test_our_image_names_are_those_of_webdataset():

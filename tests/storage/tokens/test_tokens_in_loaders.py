@@ -9,6 +9,7 @@ import torch
 import samplerkit as sk
 from samplerkit.order.deal import World
 from samplerkit.storage.tokens.outputs import OUTPUTS
+from tests.storage.identical import identical
 
 ALONE = World(1, 0)
 
@@ -51,17 +52,6 @@ def dataset_and_tree(files, seq_len=16, **options):
     return sk.TokenDataset(files, seq_len, **options), sk.TreeDataset(parts)
 
 
-def same(one, other):
-    assert type(one) is type(other)
-    if not isinstance(one, dict):
-        assert one.dtype == other.dtype
-        np.testing.assert_array_equal(one, other)
-        return
-    assert list(one) == list(other)
-    for name, values in one.items():
-        same(values, other[name])
-
-
 @pytest.mark.parametrize(
     ("documents", "outputs", "options"),
     [
@@ -81,14 +71,14 @@ def test_a_tree_returns_the_same_as_one_dataset_of_all_corpora(files, documents,
         tree.set_epoch(epoch)
         for size in (1, 7, 40):
             ids = rng.permutation(len(one))[:size]
-            same(one.__getitems__(ids), tree.__getitems__(ids))
-            same(one[int(ids[0])], tree[int(ids[0])])
+            assert identical(one.__getitems__(ids), tree.__getitems__(ids))
+            assert identical(one[int(ids[0])], tree[int(ids[0])])
 
 
 def test_a_subset_of_windows_in_a_tree_keeps_the_borders_of_documents(files):
     one = sk.TokenDataset(files["web"], 16, documents="idx", outputs=("cu_seqlens", "tokens"))
     tree = sk.TreeDataset({"web": torch.utils.data.Subset(one, range(5, 20))})
-    same(one.__getitems__([9, 6, 5]), tree.__getitems__([4, 1, 0]))
+    assert identical(one.__getitems__([9, 6, 5]), tree.__getitems__([4, 1, 0]))
 
 
 def test_windows_of_different_lengths_cannot_be_flattened_into_one_batch(files):
