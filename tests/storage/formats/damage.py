@@ -15,7 +15,7 @@ from samplerkit.testing.contract import same
 
 
 class UncheckedContract(DatasetContract):
-    """For data without checksums, of which only the first two kinds of wrong bytes are detected."""
+    """For data without checksums: wrong bytes in a part of a file are not detected."""
 
     def lies(self, whole):
         return super().lies(whole)[:2]

@@ -1,4 +1,4 @@
-"""MindRecord: what MindSpore wrote is read without it, and without the database beside each file."""
+"""MindRecord: what MindSpore wrote is read without it, and without the database next to each file."""
 
 from __future__ import annotations
 

@@ -70,6 +70,13 @@ def test_a_package_that_is_missing_is_named_with_its_extra(tmp_path, monkeypatch
         dataset[0]
 
 
+def read_epoch(dataset, batch_size=3, **options):
+    """The samples of an epoch in a random order, as one rank reads them."""
+    sampler, world = sk.RandomSampler(**options), sk.World(1, 0)
+    with sk.Loader(dataset, sampler, batch_size=batch_size, collate_fn=list, world=world) as loader:
+        return [sample for batch in loader for sample in batch]
+
+
 PACKED = {
     "packed mds": (test_mds.FOLDER / "gz", sk.MdsDataset),
     "packed litdata": (test_litdata.FOLDER / "chunk", sk.LitDataset),
@@ -92,9 +99,7 @@ def test_remote_files_are_read_by_chunk_and_a_chunk_that_was_replaced_is_named(t
     for path in tmp_path.iterdir():
         memory.pipe(f"{url}/{path.name}", path.read_bytes())
     with make(url) as dataset:
-        options = {"batch_size": 3, "collate_fn": list, "world": sk.World(1, 0)}
-        with sk.Loader(dataset, sk.RandomSampler(shuffle="files", seed=2), **options) as loader:
-            ids = [sample_id(sample) for batch in loader for sample in batch]
+        ids = [*map(sample_id, read_epoch(dataset, shuffle="files", seed=2))]
         assert len({*ids}) == len(ids) == len(dataset)
         assert (dataset.stats.files_read, dataset.stats.downloads) == (dataset.layout.num_files, 0)
         dataset.close()
@@ -133,9 +138,8 @@ def test_remote_files_with_an_index_are_read_by_ranges_and_packed_ones_as_a_whol
         make(path, **options, progress=False).save_indexes()
         memory.pipe(url + ".skidx", Path(f"{path}.skidx").read_bytes())
     with make([url], **options, progress=False, remote={"cache": str(tmp_path / "cache")}) as dataset:
-        sampler = sk.RandomSampler(shuffle="files", seed=2)
-        with sk.Loader(dataset, sampler, batch_size=7, collate_fn=list, world=sk.World(1, 0)) as loader:
-            assert sorted(sample_id(sample) for batch in loader for sample in batch) == [*range(60)]
+        samples = read_epoch(dataset, batch_size=7, shuffle="files", seed=2)
+        assert sorted(map(sample_id, samples)) == [*range(60)]
         if name == "a.tfrecord":
             assert dataset.stats.files_read == dataset.layout.num_files > 5
     # The cache has the index, if there is one, and the file where it is packed or has to be indexed.
@@ -150,12 +154,8 @@ def decode_with_draw(sample):
 
 def test_a_decode_function_has_the_random_generator_of_its_draw(tmp_path):
     write_file(path := tmp_path / "a.jsonl")
-    read = []
     with sk.JsonlDataset(path, decode=decode_with_draw, progress=False) as dataset:
-        for size in (4, 7):
-            options = {"batch_size": size, "collate_fn": list, "world": sk.World(1, 0)}
-            with sk.Loader(dataset, sk.RandomSampler(seed=1), **options) as loader:
-                read.append([sample for batch in loader for sample in batch])
+        read = [read_epoch(dataset, batch_size, seed=1) for batch_size in (4, 7)]
     assert read[0] == read[1]
     assert sorted(id for id, _ in read[0]) == [*range(60)]
     assert len({draw for _, draw in read[0]}) == 60

@@ -61,7 +61,7 @@ BITS = {
     "lists of one kind are joined": (field(3, field(1, b"\1")) + field(3, b"\x08\x02\x08\x03"), [1, 2, 3]),
     "of several kinds the last counts": (field(1, field(1, b"a")) + field(3, field(1, b"\5")), [5]),
     "floats one by one": (field(2, b"\x0d\0\0\x80\x3f\x0d\0\0\0\x40"), [1.0, 2.0]),
-    "fields that nobody knows are left out": (
+    "unknown fields are left out": (
         b"\x20\x07" + b"\x29" + bytes(8) + field(9, b"z") + field(3, field(1, b"\6")),
         [6],
     ),

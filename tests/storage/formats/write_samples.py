@@ -3,7 +3,7 @@
 `python -m tests.storage.formats.write_samples KIND`, in an environment with the package of that kind:
 huggingface (datasets 5.2.0), tfrecord (tensorflow 2.21.0), mds (mosaicml-streaming 0.13.0, pillow 13.0.0),
 lmdb (lmdb 3.0.0), litdata (litdata 0.2.76, zstd 1.5), litdata_early (litdata 0.2.30), or mindrecord
-(mindspore 2.10.0; the .db that it leaves beside each file is not needed).
+(mindspore 2.10.0; the .db that it leaves next to each file is not needed).
 """
 
 from __future__ import annotations

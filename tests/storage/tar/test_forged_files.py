@@ -55,36 +55,26 @@ def craft(path, header, body=b""):
     path.write_bytes(preamble + header + body)
 
 
-def set_number(name, place, value, dtype="<i8"):
+def set_number(name, place, value):
     """Changes one number of an array."""
 
     def change(_meta, arrays):
-        arrays[name] = arrays[name].astype(dtype)
+        arrays[name] = arrays[name].astype("<i8")
         arrays[name][place] = value
 
     return change
 
 
-def shorten(name, by=1):
-    def change(_meta, arrays):
-        arrays[name] = arrays[name][:-by]
-
-    return change
+def shorten(name):
+    return lambda _, arrays: arrays.update({name: arrays[name][:-1]})
 
 
 def set_meta(name, value):
-    def change(meta, _arrays):
-        meta[name] = value
-
-    return change
+    return lambda meta, _: meta.update({name: value})
 
 
 def remove(name):
-    def change(meta, arrays):
-        meta.pop(name, None)
-        arrays.pop(name, None)
-
-    return change
+    return lambda meta, arrays: (meta.pop(name, None), arrays.pop(name, None))
 
 
 def one_more_file(_meta, arrays):
@@ -230,13 +220,13 @@ def test_an_invalid_index_next_to_a_remote_shard_is_ignored_with_a_warning(tmp_p
     first, second = (Path(f"{copy_shard(originals, tmp_path / 'data', name)}.skidx") for name in names)
     forge(first, FORGED[0])
     craft(second, HEADERS[0])
-    whole = [sample["txt"] for sample in TarDataset(originals / "x-0.tar", cache=tmp_path / "local")]
+    texts = [sample["txt"] for sample in TarDataset(originals / "x-0.tar", cache=tmp_path / "local")]
     with (
         served(tmp_path / "data") as server,
         TarDataset([f"{server.url}/{name}" for name in names], cache=tmp_path, checksums=True) as dataset,
         pytest.warns(UserWarning, match=r"\.tar\.skidx is damaged, or of another version") as warned,
     ):
-        assert [sample["txt"] for sample in dataset] == whole * len(names)
+        assert [sample["txt"] for sample in dataset] == texts * len(names)
     named = {re.search(r"(\d+\.tar)\.skidx is damaged", str(warning.message))[1] for warning in warned}
     assert named == set(names)
 

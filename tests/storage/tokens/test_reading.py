@@ -1,4 +1,4 @@
-"""What a dataset of tokens reads: rows of all formats and types, documents, and what is made of them."""
+"""What a dataset of tokens reads: rows of all formats and types, documents, and the outputs made of them."""
 
 import numpy as np
 import pytest

@@ -53,8 +53,8 @@ def test_urls_give_the_batches_of_local_files(web, tmp_path, fetch, workers):
     assert read[web.folder] == read[web.url]
     assert stats.requests >= len(web.asked("GET")) > 0
     if fetch == "shards":
-        whole = {name: count for (method, name), count in web.counts.items() if name.endswith(".bin")}
-        assert set(whole) == {"a.bin", "b.bin"}
+        counts = {name: count for (method, name), count in web.counts.items() if name.endswith(".bin")}
+        assert set(counts) == {"a.bin", "b.bin"}
         assert {web.counts["GET", f"{name}.bin"] for name in NAMES} == {1}
 
 

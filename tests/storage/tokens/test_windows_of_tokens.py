@@ -135,9 +135,9 @@ def test_documents_are_removed_with_all_their_windows_and_the_others_in_these_ar
         if case == "split":
             removed = [document for document in removed if document >= 6]
         ids, others = data.windows_of_documents({"code/corpus": removed})
-        holding = {id for (id, _), parts in spans.items() if {one[1] for one in parts} & {*removed}}
+        holding = {id for (id, _), parts in spans.items() if {span[1] for span in parts} & {*removed}}
         assert ids.tolist() == sorted(holding)
-        affected = {one[1] for (id, _), parts in spans.items() if id in holding for one in parts}
+        affected = {span[1] for (id, _), parts in spans.items() if id in holding for span in parts}
         assert others["code/corpus"].tolist() == sorted(affected - {*removed})
     ids, others = data.windows_of_documents({0: [8]})
     run = sk.Ledger(sk.RandomSampler(seed=1), [sk.Edit(at=0, without=ids)]).order(data)
