@@ -123,7 +123,7 @@ def test_an_archive_that_became_shorter(path, dataset, cut, ids, length, start, 
 
 
 @pytest.fixture(name="gzipped")
-def fixture_packed(path, tmp_path):
+def fixture_gzipped(path, tmp_path):
     """A gzip archive whose index is cached."""
     gzipped = Path(f"{path}.gz")
     gzipped.write_bytes(gzip.compress(path.read_bytes(), mtime=0))

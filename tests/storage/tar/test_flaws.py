@@ -19,9 +19,9 @@ from tests.storage.refusing import assert_refused
 from tests.storage.tar.shards import jpeg_tiles, read_by_webdataset, write
 
 
-def shard(path, members, kind=tarfile.USTAR_FORMAT):
+def shard(path, members):
     """Writes members: (name, data) for a file, (name, type flag) or (name, type flag, link) for others."""
-    with tarfile.open(path, "w", format=kind) as archive:
+    with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as archive:
         for name, *content in members:
             member = tarfile.TarInfo(name)
             data = content[0] if isinstance(content[0], bytes) and len(content[0]) != 1 else b""

@@ -47,12 +47,11 @@ def copy_shard(originals, folder, name="x-0.tar"):
     return folder / name
 
 
-def craft(path, header, body=b""):
+def craft(path, header):
     """Writes a file with a valid digest and any content."""
-    path.write_bytes(b"")
-    digest = hashlib.blake2b(header + body, digest_size=16).digest()
+    digest = hashlib.blake2b(header, digest_size=16).digest()
     preamble = _PREAMBLE.pack(MAGIC, VERSION, len(header), digest)
-    path.write_bytes(preamble + header + body)
+    path.write_bytes(preamble + header)
 
 
 def set_number(name, place, value):

@@ -52,9 +52,9 @@ def fixture_start():
     """Starts prefetching, and returns the batches with their `Reads`; all are closed at the end."""
     opened = []
 
-    def start(plan=PLAN, **options):
+    def start(**options):
         reads = Reads(**options)
-        opened.append(BatchesAhead(reads, iter(plan)))
+        opened.append(BatchesAhead(reads, iter(PLAN)))
         return opened[-1], reads
 
     yield start
@@ -116,9 +116,9 @@ def keys(dataset, ids):
     return [int(sample["__key__"]) for sample in dataset.__getitems__(ids)]
 
 
-def in_order(first=0):
+def in_order():
     """Batches that go through the shards one after another."""
-    return [np.arange(start, start + 6) for start in range(first, SHARDS * EACH, 6)]
+    return [np.arange(start, start + 6) for start in range(0, SHARDS * EACH, 6)]
 
 
 @pytest.mark.parametrize("share", [1, 4])

@@ -28,9 +28,9 @@ def fixture_web(tmp_path):
         yield web
 
 
-def open_tokens(place, names=NAMES, remote=None, **arguments):
+def open_tokens(place, remote=None, **arguments):
     options = {"documents": "idx", "outputs": ("tokens", "cu_seqlens"), "block_len": 128, **arguments}
-    return sk.TokenDataset([f"{place}/{name}" for name in names], 64, seed=3, remote=remote, **options)
+    return sk.TokenDataset([f"{place}/{name}" for name in NAMES], 64, seed=3, remote=remote, **options)
 
 
 @pytest.mark.parametrize(("fetch", "workers"), [("ranges", 0), ("shards", 2)])
