@@ -10,7 +10,7 @@ PATIENCE_SECONDS = 60
 
 
 def all_done(*functions: Callable[[], object]) -> None:
-    """Runs each work in a thread of its own; what one raises is raised."""
+    """Runs each function in a thread of its own; what one raises is raised."""
     failed: list[BaseException] = []
 
     def run(function: Callable[[], object]) -> None:

@@ -156,7 +156,7 @@ def test_a_link_to_a_folder_that_is_missing_is_an_error(tmp_path, pattern):
 
 
 def error_without_permission(pattern):
-    """Returns the error of a pattern in a process that is not root, which may list any folder."""
+    """Returns the error of a pattern in a process that is not root: root may list any folder."""
     if os.geteuid() == 0:
         os.seteuid(65534)
     with pytest.raises(sk.DatasetError) as caught:

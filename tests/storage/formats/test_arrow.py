@@ -85,7 +85,7 @@ def test_a_missing_column_or_one_named_twice_is_refused(tmp_path):
 
 @pytest.mark.skipif(not hasattr(pa, "string_view"), reason="this pyarrow has no such type")
 @pytest.mark.parametrize("batches", ["samples", "columns", "arrow"])
-def test_rows_of_a_type_without_a_take_are_read(tmp_path, batches):
+def test_rows_of_a_type_without_a_take_kernel_are_read(tmp_path, batches):
     """As polars writes texts."""
     path = save(tmp_path, text=pa.array(["a", None, "c"], pa.string_view()))
     with sk.ArrowDataset(path, batches=batches) as dataset:

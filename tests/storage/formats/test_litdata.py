@@ -24,7 +24,7 @@ FOLDER = Path(__file__).parents[2] / "data" / "formats" / "litdata"
 
 
 def comparable(sample):
-    """Arrays in place of tensors and images, which `same` cannot compare."""
+    """Arrays in place of tensors and images, which the package's `same` cannot compare."""
     if isinstance(sample, torch.Tensor) or hasattr(sample, "getbands"):
         return np.asarray(sample)
     if isinstance(sample, dict):

@@ -72,7 +72,7 @@ def test_image_columns_are_decoded():
                 ]
 
 
-def test_an_image_that_says_it_is_larger_than_its_bytes_takes_no_memory():
+def test_an_image_whose_stated_size_exceeds_its_bytes_takes_no_memory():
     size = np.array([40_000, 40_000, 3], "<u4").tobytes()
     with pytest.raises(ValueError, match="an image of 40000 by 40000 in 18 bytes"):
         decoder("pil")(size + b"RGB" + bytes(3))
@@ -80,7 +80,7 @@ def test_an_image_that_says_it_is_larger_than_its_bytes_takes_no_memory():
 
 @pytest.mark.parametrize("kind", "uif")
 @pytest.mark.parametrize("size", [1, 2, 4, 8])
-def test_an_array_says_its_type_in_a_byte_of_bits_and_kind(kind, size):
+def test_the_type_of_an_array_is_a_byte_of_bits_and_kind(kind, size):
     if (kind, size) != ("f", 1):
         values = np.arange(3).astype(f"<{kind}{size}")
         read = decoder("ndarray")(bytes([8 * size + "uif".index(kind), 1 << 2, 3]) + values.tobytes())
@@ -105,7 +105,7 @@ def test_an_unpacked_shard_is_read_in_place_of_the_packed_one(tmp_path):
 
 
 @pytest.mark.parametrize("change", [lambda data: data[:-4], lambda data: data + b"x"])
-def test_a_packed_shard_that_ends_elsewhere_than_its_compression_is_damaged(tmp_path, change):
+def test_a_packed_shard_with_missing_or_extra_bytes_is_damaged(tmp_path, change):
     shutil.copytree(FOLDER / "gz", tmp_path / "gz")
     index = json.loads((tmp_path / "gz" / "index.json").read_text())
     for shard in index["shards"]:

@@ -242,7 +242,7 @@ def test_an_invalid_filter_is_refused(wrong):
         sk.ParquetDataset("a.parquet", filters=[[("id", "==", 1)], wrong])
 
 
-def test_a_filter_of_another_type_says_what_to_compare(tmp_path):
+def test_a_filter_of_another_type_is_an_error_with_a_hint(tmp_path):
     paths = write(tmp_path)
     assert_refused(
         sk.ParquetDataset(paths, filters=[("id", ">", "x")], progress=False),

@@ -122,7 +122,7 @@ def test_an_index_that_lies_is_an_error_that_names_it(tmp_path):
     assert_refused(sk.TfRecordDataset(path, progress=False), r"skidx: cannot be read \(damaged\)")
 
 
-def test_a_length_that_begins_as_gzip_does_is_a_length(tmp_path):
+def test_a_length_that_begins_like_gzip_is_read_as_a_length(tmp_path):
     tf_records.write(tmp_path / "a.tfrecord", [bytes(0x8B1F), b"end"])
     with sk.TfRecordDataset(tmp_path / "a.tfrecord", records="bytes", progress=False) as dataset:
         assert dataset[1] == b"end"

@@ -84,7 +84,7 @@ def test_an_archive_that_was_removed(path, dataset):
         dataset[0]
 
 
-def test_a_process_without_free_descriptors_has_no_missing_archive(path, tmp_path, monkeypatch):
+def test_a_lack_of_descriptors_is_an_error_and_no_missing_archive(path, tmp_path, monkeypatch):
     """The archive is not at fault: it is an error, also where missing archives are skipped."""
     dataset = TarDataset(path, cache=tmp_path / "cache", lengths=[10], on_error="skip")
     dataset.keys()

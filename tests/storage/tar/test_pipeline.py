@@ -153,7 +153,7 @@ def test_a_missing_field_is_named_with_the_existing_ones(tiles):
             dataset[0]
 
 
-def test_a_shuffled_dataset_says_its_window_and_iterates_by_the_default_order(tiles):
+def test_a_shuffled_dataset_has_its_window_and_iterates_in_the_default_order(tiles):
     shuffled = tiles.shuffle(10)
     assert (tiles.default_partial_size, shuffled.default_partial_size) == (None, 10)
     assert shuffled.decode().default_partial_size == 10

@@ -33,7 +33,7 @@ def test_many_shards_are_read_with_few_open_files(tmp_path):
         assert len([*descriptors.iterdir()]) - before <= 12
 
 
-def test_another_process_says_that_the_cache_was_emptied(tmp_path):
+def test_a_cache_that_was_emptied_is_an_error_in_another_process(tmp_path):
     cache = tmp_path / "cache"
     dataset = TarDataset(write_shards(tmp_path), cache=cache).decode().to_tuple("cls")
     assert dataset[0] == (0,)

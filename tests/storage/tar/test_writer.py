@@ -55,7 +55,7 @@ def test_a_new_shard_starts_before_one_would_exceed_its_bytes(tmp_path):
 
 
 @pytest.mark.parametrize("key", ["{}", "é{}"], ids=["plain", "with a header of their own for the name"])
-def test_the_end_of_a_shard_counts_in_its_bytes(tmp_path, key):
+def test_the_end_marker_of_a_shard_counts_in_its_bytes(tmp_path, key):
     samples = ({"__key__": key.format(number), "bin": bytes(1500)} for number in range(30))
     paths = write_tar(f"{tmp_path}/x-%d.tar", samples, bytes_per_shard=25_000)
     assert {Path(path).stat().st_size for path in paths[:-1]} == {20_480}
@@ -144,7 +144,7 @@ def test_shards_are_limited_in_bytes_unless_their_number_is_given(tmp_path, monk
     assert len(pack_folder(tmp_path / "source", f"{tmp_path}/{shards}").paths) == number
 
 
-def test_an_array_has_an_encoding_in_a_field_of_arrays_only(tmp_path):
+def test_an_array_is_encoded_only_in_a_field_of_arrays(tmp_path):
     with TarWriter(tmp_path / "a.tar") as writer:
         with pytest.raises(sk.ArgumentTypeError, match="bin: has no encoding for such a value"):
             writer.write({"__key__": "a", "bin": np.arange(3)})
