@@ -12,6 +12,7 @@ import numpy as np
 from samplerkit.errors import DatasetError
 from samplerkit.testing import DatasetContract
 from samplerkit.testing.contract import same
+from tests.storage.remote.children import Child
 
 
 class UncheckedContract(DatasetContract):
@@ -21,7 +22,6 @@ class UncheckedContract(DatasetContract):
         return super().lies(whole)[:2]
 
 
-OUTCOMES = ("same", "error", "other")
 TIMES = int(os.environ.get("SAMPLERKIT_DAMAGES", "60"))
 
 
@@ -61,15 +61,14 @@ def outcome(make, samples):
 
 def outcome_in_a_fork(make, samples):
     """The same in a process of its own: also `signal`, where one ends it."""
-    child = os.fork()
-    if not child:
-        try:
-            faulthandler.disable()
-            os._exit(OUTCOMES.index(outcome(make, samples)))
-        finally:
-            os._exit(99)
-    status = os.waitpid(child, 0)[1]
-    return "signal" if os.WIFSIGNALED(status) else OUTCOMES[os.WEXITSTATUS(status)]
+
+    def read():
+        faulthandler.disable()
+        return outcome(make, samples)
+
+    child = Child(read)
+    child.process.join(60)
+    return "signal" if child.process.exitcode < 0 else child.result()
 
 
 def outcomes(path, make, samples, times, seed, read=outcome, damage=cut_or_flip):

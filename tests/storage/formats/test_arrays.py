@@ -10,7 +10,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.testing import DatasetContract
-from tests.storage.refusing import assert_refused
+from tests.storage.checks import assert_refused
 
 WHY = "is not installed: pip install 'samplerkit[{}]' for its tests"
 

@@ -10,9 +10,9 @@ from contextlib import closing
 import pytest
 
 import samplerkit as sk
+from tests.storage.checks import assert_refused
 from tests.storage.formats.damage import UncheckedContract
 from tests.storage.formats.lmdb_store import FILE, items
-from tests.storage.refusing import assert_refused
 
 
 def write_database(path, rows=range(60)):

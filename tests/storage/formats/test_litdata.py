@@ -12,10 +12,9 @@ import pytest
 import torch
 
 import samplerkit as sk
+from tests.storage.checks import assert_refused, identical
 from tests.storage.formats.damage import UncheckedContract
 from tests.storage.formats.litdata_chunks import FOLDERS, plain_of, row_of, tokens_of
-from tests.storage.identical import identical
-from tests.storage.refusing import assert_refused
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: it unpacks zstd and reads tables of rows")
 

@@ -13,8 +13,8 @@ import pytest
 import samplerkit as sk
 from samplerkit.storage.formats.values import decoder
 from samplerkit.testing import DatasetContract
+from tests.storage.checks import identical
 from tests.storage.formats.mds_shards import COMPRESSIONS, image_of, row_of
-from tests.storage.identical import identical
 
 FOLDER = Path(__file__).parents[2] / "data" / "formats" / "mds"
 """Written by mosaicml-streaming 0.13.0: `python -m tests.storage.formats.write_samples mds`."""

@@ -16,8 +16,8 @@ import samplerkit as sk
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.formats.parquet.filter import RowFilter, ranges_of
 from samplerkit.testing import DatasetContract
+from tests.storage.checks import assert_refused
 from tests.storage.formats.damage import plain
-from tests.storage.refusing import assert_refused
 from tests.storage.remote.server import right, served
 from tests.waiting import begun_since
 

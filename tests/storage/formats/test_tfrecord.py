@@ -13,9 +13,9 @@ from samplerkit.storage.formats import tfrecord as tfrecord_file
 from samplerkit.storage.formats.tfrecord_example import example_of
 from samplerkit.testing import DatasetContract
 from samplerkit.testing.contract import same
+from tests.storage.checks import assert_refused
 from tests.storage.formats import tf_records
 from tests.storage.formats.tf_records import example, field, framed, sample_of
-from tests.storage.refusing import assert_refused
 
 FOLDER = Path(__file__).parents[2] / "data" / "formats" / "tfrecord"
 """Written by TensorFlow 2.21.0: `python -m tests.storage.formats.write_samples tfrecord`."""

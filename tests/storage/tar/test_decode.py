@@ -14,7 +14,7 @@ import webdataset
 import samplerkit as sk
 from samplerkit.storage.tar.codecs import IMAGE_SPECS, Decode
 from samplerkit.storage.tar.dataset import TarDataset
-from tests.storage.identical import identical
+from tests.storage.checks import identical
 from tests.storage.tar.shards import jpeg_tiles, read_by_webdataset, write_tar
 
 FIELDS = {

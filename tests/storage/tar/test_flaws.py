@@ -15,7 +15,7 @@ import samplerkit as sk
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.format.flaws import MOST_PLACES
 from samplerkit.storage.tar.format.headers import BLOCK
-from tests.storage.refusing import assert_refused
+from tests.storage.checks import assert_refused
 from tests.storage.tar.shards import jpeg_tiles, read_by_webdataset, write
 
 

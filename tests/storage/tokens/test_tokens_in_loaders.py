@@ -9,7 +9,7 @@ import torch
 import samplerkit as sk
 from samplerkit.order.deal import World
 from samplerkit.storage.tokens.outputs import OUTPUTS
-from tests.storage.identical import identical
+from tests.storage.checks import identical
 
 ALONE = World(1, 0)
 

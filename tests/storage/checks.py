@@ -1,11 +1,20 @@
-"""Whether two values are the same, including their types."""
+"""What tests of all datasets check: that one cannot be read, and that samples are the same."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
+
+from samplerkit.errors import DatasetError
+
+
+def assert_refused(dataset: Any, match: str, id: int | None = None) -> None:
+    """Reading a sample, or the length where no id is given, is an error with this message."""
+    with dataset, pytest.raises(DatasetError, match=match):
+        len(dataset) if id is None else dataset[id]
 
 
 def identical(one: Any, other: Any) -> bool:
