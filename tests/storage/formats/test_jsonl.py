@@ -224,8 +224,5 @@ def test_an_index_next_to_another_file_is_an_error_or_its_lines_are(tmp_path):
     with jsonl(path) as dataset, pytest.raises(sk.DatasetError, match=r"a\.jsonl, line 1: was changed since"):
         dataset[0]
     path.write_bytes(b"[1]\n")
-    with (
-        jsonl(path) as dataset,
-        pytest.raises(sk.DatasetError, match=r"skidx: is of another state"),
-    ):
+    with jsonl(path) as dataset, pytest.raises(sk.DatasetError, match=r"skidx: is of another state"):
         dataset[0]

@@ -72,8 +72,7 @@ class SlowAnswers:
 
 
 @pytest.mark.parametrize(
-    ("limits", "most"),
-    [({"max_chunks": 8}, {4, 5}), ({"max_chunks": 2}, {2}), ({"read_ahead": 0}, {1})],
+    ("limits", "most"), [({"max_chunks": 8}, {4, 5}), ({"max_chunks": 2}, {2}), ({"read_ahead": 0}, {1})]
 )
 def test_remote_row_groups_are_requested_at_the_same_time_up_to_the_limit(tmp_path, limits, most):
     path = tmp_path / "0.parquet"

@@ -136,10 +136,7 @@ NO_ARCHIVES = {
     ),
     "bzip2": (bz2.compress, "is compressed by bzip2, which is not supported; unpack it"),
     "xz": (lzma.compress, "is compressed by xz, which is not supported; unpack it"),
-    "zstandard": (
-        lambda data: b"\x28\xb5\x2f\xfd" + data,
-        "is compressed by zstandard, which is not",
-    ),
+    "zstandard": (lambda data: b"\x28\xb5\x2f\xfd" + data, "is compressed by zstandard, which is not"),
 }
 
 
