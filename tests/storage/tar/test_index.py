@@ -83,14 +83,12 @@ def test_a_cache_that_cannot_be_written_to_leaves_the_index_in_memory(tmp_path):
 
 
 def test_the_fingerprint_depends_on_the_samples_and_not_on_the_path(tmp_path):
-    write(tmp_path / "one.tar", jpeg_tiles(), "webdataset")
     (tmp_path / "sub").mkdir()
     write(tmp_path / "sub" / "one.tar", jpeg_tiles(), "tarfile gnu")
-    # webdataset sorts the fields of a sample; the same files in another order are another sample.
     ours = TarDataset(write(tmp_path / "sub" / "two.tar", jpeg_tiles(), "tar pax")).fingerprint
     assert TarDataset(tmp_path / "sub" / "one.tar").fingerprint == ours
     assert TarDataset(write(tmp_path / "sub" / "two.tar.gz", jpeg_tiles())).fingerprint == ours
-    changed = [(name, data[::-1] if name.endswith("cls") else data) for name, data in jpeg_tiles()]
+    changed = [*jpeg_tiles()]
     changed[1] = (changed[1][0], b"7")
     path = write(tmp_path / "sub" / "three.tar", changed)
     assert TarDataset(path).fingerprint == ours

@@ -48,15 +48,12 @@ def reads_each_token_once(ring, epoch, number=0):
 
 
 def test_every_token_of_small_files_is_an_input_exactly_once():
-    cases = 0
     for block_len in range(1, 11):
         for seq_len in (each for each in range(1, block_len + 1) if block_len % each == 0):
             for tokens in range(0, 27, 2):
                 for epoch in range(2):
                     ring = rings([tokens, 2 * tokens + 1], seq_len, block_len, seed=epoch)
                     assert reads_each_token_once(ring, epoch, epoch % 2), (tokens, seq_len, block_len, epoch)
-                    cases += 1
-    print(f"{cases} epochs of two files")
 
 
 def test_blocks_hold_the_same_tokens_for_all_lengths_of_windows():
