@@ -8,6 +8,7 @@ import pytest
 
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.format.headers import parse
+from tests.storage.checks import identical
 from tests.storage.tar.shards import (
     SOURCES,
     WRITERS,
@@ -27,17 +28,13 @@ CASES = [
 CASES += [("tar pax", "python", ".tar.gz"), ("webdataset", "jpeg", ".tgz")]
 
 
-def ordered(sample):
-    return list(sample.items())
-
-
 @pytest.mark.parametrize(("writer", "source", "suffix"), CASES)
 def test_samples_are_the_same_to_the_byte_and_in_the_same_order(tmp_path, writer, source, suffix):
     path = write(tmp_path / f"shard{suffix}", SOURCES[source](), writer)
     dataset = TarDataset(path)
     expected = read_by_webdataset([path])
     assert len(expected) >= 12
-    assert [ordered(sample) for sample in dataset] == [ordered(sample) for sample in expected]
+    assert identical(list(dataset), expected)
     assert dataset.keys() == [sample["__key__"] for sample in expected]
     assert len(dataset.skipped) == 0
 
