@@ -18,7 +18,7 @@ class Cluster(LocalFileSystem):
 
     Attributes:
         root: the folder.
-        failures: are raised by the next reads, the first first; those that can be called give the bytes.
+        failures: raised by the next reads, in order; a callable returns the bytes instead.
     """
 
     protocol = "hdfs"
@@ -38,23 +38,23 @@ class Cluster(LocalFileSystem):
     def _get_kwargs_from_urls(path: str) -> dict[str, str]:
         return {"host": path.removeprefix("hdfs://").partition("/")[0].rpartition("@")[2]}
 
-    def _here(self, path: str) -> Path:
+    def _local(self, path: str) -> Path:
         return Path(f"{self.root}{self._strip_protocol(path)}")
 
     def info(self, path: str, **options: Any) -> dict[str, Any]:
-        found = super().info(str(self._here(path)))
-        return {"name": path, "size": found["size"], "type": found["type"], "mtime": found["mtime"]}
+        status = super().info(str(self._local(path)))
+        return {"name": path, "size": status["size"], "type": status["type"], "mtime": status["mtime"]}
 
     def ls(self, path: str, detail: bool = False, **options: Any) -> list[Any]:
         base = self._strip_protocol(path).rstrip("/")
-        names = [f"{base}/{name}" for name in sorted(each.name for each in self._here(path).iterdir())]
+        names = [f"{base}/{name}" for name in sorted(each.name for each in self._local(path).iterdir())]
         return [self.info(name) for name in names] if detail else names
 
     def _open(self, path: str, mode: str = "rb", **options: Any) -> Any:
         assert self.pid == os.getpid(), "a filesystem of another process"
         with (self.root / "ledger").open("a", encoding="utf-8") as ledger:
             ledger.write(f"{Path(path).name}\n")
-        return self._here(path).open(mode)
+        return self._local(path).open(mode)
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **options: Any) -> bytes:
         if self.failures:

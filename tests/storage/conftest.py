@@ -16,8 +16,8 @@ from tests.storage.remote.children import Child
 
 
 @pytest.fixture(autouse=True)
-def _another_process_is_a_fork(monkeypatch):
-    """The contract starts Python to read in another process, which takes seconds: `tests/testing` lets it."""
+def _fork_instead_of_subprocess(monkeypatch):
+    """The contract starts Python to read in another process, which takes seconds: `tests/testing` does."""
 
     def run(command: list[str], *, input: bytes, **_: Any) -> subprocess.CompletedProcess[bytes]:
         Child(lambda: dataset_contract._require_read(*pickle.loads(input))).result()  # noqa: S301  # its own
@@ -58,7 +58,7 @@ def bucket(endpoint, monkeypatch) -> Iterator[Any]:
         aws_access_key_id="test-key",
         aws_secret_access_key="test-secret",  # noqa: S106
     )
-    made = resource.create_bucket(Bucket="shards")
-    yield made
-    made.objects.delete()
-    made.delete()
+    shards = resource.create_bucket(Bucket="shards")
+    yield shards
+    shards.objects.delete()
+    shards.delete()

@@ -1,4 +1,4 @@
-"""Threads that work at the same time, and none of which may wait for ever."""
+"""Functions that run in threads at the same time, none of which may hang."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import threading
 from collections.abc import Callable
 
 PATIENCE_SECONDS = 60
-"""Who is not done by then, waits for ever: what these tests do is over in a moment."""
+"""A thread that still runs by then hangs: what these tests do takes a moment."""
 
 
-def all_done(*works: Callable[[], object]) -> None:
-    """Runs each work in a thread of its own; what one raises is raised."""
+def all_done(*functions: Callable[[], object]) -> None:
+    """Runs each function in a thread of its own; what one raises is raised."""
     failed: list[BaseException] = []
 
-    def run(work: Callable[[], object]) -> None:
+    def run(function: Callable[[], object]) -> None:
         try:
-            work()
+            function()
         except BaseException as error:
             failed.append(error)
 
-    threads = [threading.Thread(target=run, args=(work,), daemon=True) for work in works]
+    threads = [threading.Thread(target=run, args=(function,), daemon=True) for function in functions]
     for thread in threads:
         thread.start()
     for thread in threads:

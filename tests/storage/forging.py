@@ -1,4 +1,4 @@
-"""Files of arrays whose digest is right, and what they say is not."""
+"""Files of arrays with a valid digest and wrong content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that are written as a whole or not at all."""
+"""Files that are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ import pytest
 from samplerkit.storage.atomic import atomic, is_the_file
 from samplerkit.storage.lengths import save_lengths
 from tests.storage.remote.children import Child
-from tests.storage.tar.shards import packed
+from tests.storage.tar.shards import write_tar
 from tests.waiting import wait_until
 
 
-def names(folder):
+def file_names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def written(path, data):
+def write_atomically(path, data):
     with atomic(path) as file:
         file.write(data)
 
 
-def hangs_in_the_middle(path):
+def write_half_and_hang(path):
     with atomic(path) as file:
         file.write(b"half")
         file.flush()
         time.sleep(60)
 
 
-def begun(path):
-    """A child that has written a half of a file."""
-    child = Child(hangs_in_the_middle, path)
+def start_writer(path):
+    """Returns a child that has written half of a file."""
+    child = Child(write_half_and_hang, path)
     wait_until(lambda: any(part.stat().st_size for part in path.parent.glob(f".{path.name}*")))
     return child
 
 
-def test_a_file_has_its_name_when_all_of_it_is_there(tmp_path):
+def test_a_file_gets_its_name_once_it_is_complete(tmp_path):
     path = tmp_path / "a"
     path.write_bytes(b"old")
     with atomic(path) as file:
@@ -54,73 +54,73 @@ def test_a_file_has_its_name_when_all_of_it_is_there(tmp_path):
     with pytest.raises(KeyError), atomic(path) as file:
         file.write(b"half")
         raise KeyError
-    assert (path.read_bytes(), names(tmp_path)) == (b"new", ["a"])
+    assert (path.read_bytes(), file_names(tmp_path)) == (b"new", ["a"])
 
 
-def test_what_a_killed_writer_left_is_taken_up_by_the_next_one(tmp_path):
+def test_the_partial_file_of_a_killed_writer_is_reused_by_the_next_one(tmp_path):
     path = tmp_path / "a"
     for _ in range(3):
-        begun(path).kill()
-        assert len(names(tmp_path)) == 1
-    written(path, b"new")
-    assert (path.read_bytes(), names(tmp_path)) == (b"new", ["a"])
+        start_writer(path).kill()
+        assert len(file_names(tmp_path)) == 1
+    write_atomically(path, b"new")
+    assert (path.read_bytes(), file_names(tmp_path)) == (b"new", ["a"])
 
 
 def test_many_writers_of_one_file_leave_one_whole_file(tmp_path):
     path = tmp_path / "a"
 
-    def again(number):
+    def write_ten_times(number):
         for _ in range(10):
-            written(path, bytes([number]) * 100_000)
+            write_atomically(path, bytes([number]) * 100_000)
 
-    for child in [Child(again, number) for number in range(4)]:
+    for child in [Child(write_ten_times, number) for number in range(4)]:
         child.result()
     data = path.read_bytes()
     assert data == data[:1] * 100_000
-    assert names(tmp_path) == ["a"]
+    assert file_names(tmp_path) == ["a"]
 
 
-def test_a_link_in_the_place_of_what_is_being_written_is_not_followed(tmp_path):
+def test_a_link_in_place_of_the_partial_file_is_not_followed(tmp_path):
     (tmp_path / "precious").write_bytes(b"precious")
     (tmp_path / ".a.0.samplerkit-part").symlink_to(tmp_path / "precious")
     os.link(tmp_path / "precious", tmp_path / ".a.1.samplerkit-part")
     (tmp_path / ".a.2.samplerkit-part").mkdir()
     os.mkfifo(tmp_path / ".a.3.samplerkit-part")
-    written(tmp_path / "a", b"new")
+    write_atomically(tmp_path / "a", b"new")
     assert (tmp_path / "a").read_bytes() == b"new"
     assert not (tmp_path / "a").is_symlink()
     assert (tmp_path / "precious").read_bytes() == b"precious"
 
 
-def test_without_locks_files_are_written_all_the_same(tmp_path, monkeypatch):
-    # There is no filesystem without locks here to try.
+def test_files_are_written_where_the_filesystem_has_no_locks(tmp_path, monkeypatch):
+    # No filesystem without locks is at hand for this test.
     def refuses(*_):
         raise OSError(95, "Operation not supported")
 
     monkeypatch.setattr(fcntl, "flock", refuses)
-    written(tmp_path / "a", b"new")
+    write_atomically(tmp_path / "a", b"new")
     assert (tmp_path / "a").read_bytes() == b"new"
 
 
-def writes_an_archive(folder):
-    return Path(*packed(folder / "a.tar", [{"__key__": "a", "txt": "text"}], index=False))
+def write_archive(folder):
+    return Path(*write_tar(folder / "a.tar", [{"__key__": "a", "txt": "text"}], index=False))
 
 
-def writes_lengths(folder):
+def write_lengths(folder):
     save_lengths(folder / "a.json", ["a"], np.array([1]))
     return folder / "a.json"
 
 
-@pytest.mark.parametrize("write", [writes_an_archive, writes_lengths])
-def test_the_bytes_are_on_the_disk_before_the_name_and_then_the_name(tmp_path, monkeypatch, write):
+@pytest.mark.parametrize("write", [write_archive, write_lengths])
+def test_data_is_synced_before_the_file_gets_its_name_and_the_folder_after(tmp_path, monkeypatch, write):
     synced, sync = [], os.fsync
 
-    def spied(descriptor):
+    def record(descriptor):
         sync(descriptor)
-        named = Path(f"/proc/self/fd/{descriptor}").readlink()
-        synced.append((named, [path.name for path in tmp_path.glob("a*")]))
+        name = Path(f"/proc/self/fd/{descriptor}").readlink()
+        synced.append((name, [path.name for path in tmp_path.glob("a*")]))
 
-    monkeypatch.setattr(os, "fsync", spied)
+    monkeypatch.setattr(os, "fsync", record)
     path = write(tmp_path)
     (first, before), (second, after) = synced
     assert first.name.startswith(f".{path.name}")
@@ -140,9 +140,9 @@ def test_a_file_that_was_replaced_or_removed_is_not_the_one_that_is_open(tmp_pat
         assert not is_the_file(file.fileno(), path)
 
 
-@pytest.mark.parametrize(("number", "is_said"), [(errno.EINVAL, False), (errno.EIO, True)])
-def test_a_folder_that_cannot_be_synced_is_an_error_unless_its_filesystem_has_no_such_thing(
-    tmp_path, monkeypatch, number, is_said
+@pytest.mark.parametrize(("number", "is_error"), [(errno.EINVAL, False), (errno.EIO, True)])
+def test_a_folder_that_cannot_be_synced_is_an_error_unless_its_filesystem_does_not_support_it(
+    tmp_path, monkeypatch, number, is_error
 ):
     fsync = os.fsync
 
@@ -152,6 +152,6 @@ def test_a_folder_that_cannot_be_synced_is_an_error_unless_its_filesystem_has_no
         fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", refuses)
-    with pytest.raises(OSError, match="Input") if is_said else nullcontext():
-        written(tmp_path / "a", b"all")
+    with pytest.raises(OSError, match="Input") if is_error else nullcontext():
+        write_atomically(tmp_path / "a", b"all")
     assert (tmp_path / "a").read_bytes() == b"all"

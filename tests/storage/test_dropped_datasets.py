@@ -1,4 +1,4 @@
-"""What is dropped without `close` is gone at once: no circle of references waits for the collector."""
+"""What is dropped without `close` is freed at once: no reference cycle waits for the garbage collector."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.waiting import begun_since, wait_until
 
 @pytest.fixture(autouse=True)
 def without_collector():
-    """Only counts of references decide what is gone."""
+    """Only reference counts free objects."""
     gc.disable()
     yield
     gc.enable()
@@ -42,8 +42,8 @@ def shards(tmp_path_factory):
     return folder
 
 
-def require_gone(reference, before):
-    """Waits until something is gone, and its threads too: without the collector a circle stays for ever."""
+def require_freed(reference, before):
+    """Waits until an object is freed and its threads end: without the collector a cycle stays for ever."""
     wait_until(lambda: reference() is None and not begun_since(before))
 
 
@@ -63,7 +63,7 @@ READS = {
 
 @pytest.mark.parametrize("fault", [None, faults.status(500), faults.resets])
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
-def test_a_storage_that_is_dropped_is_gone_with_its_threads(options, read, fault):
+def test_a_dropped_storage_is_freed_with_its_threads(options, read, fault):
     with served() as server:
         url = server.put("/a", bytes(1000))
         before = set(threading.enumerate())
@@ -74,12 +74,12 @@ def test_a_storage_that_is_dropped_is_gone_with_its_threads(options, read, fault
             read(storage, url)
         reference = weakref.ref(storage)
         del storage
-        require_gone(reference, before)
+        require_freed(reference, before)
 
 
 @pytest.mark.parametrize("fetch", ["shards", "ranges"])
-@pytest.mark.parametrize("missing", [False, True], ids=["all there", "one missing"])
-def test_a_dataset_of_shards_that_is_dropped_is_gone_with_its_threads(tmp_path, shards, fetch, missing):
+@pytest.mark.parametrize("missing", [False, True], ids=["all present", "all missing"])
+def test_a_dropped_dataset_of_shards_is_freed_with_its_threads(tmp_path, shards, fetch, missing):
     with served(shards) as server:
         before = set(threading.enumerate())
         dataset = sk.TarDataset(
@@ -94,16 +94,16 @@ def test_a_dataset_of_shards_that_is_dropped_is_gone_with_its_threads(tmp_path, 
             dataset.__getitems__(np.arange(6))
         storage = weakref.ref(dataset._source.shards.storage)
         del dataset
-        require_gone(storage, before)
+        require_freed(storage, before)
 
 
-@pytest.mark.parametrize("lack", ["", "x"], ids=["all there", "none there"])
-def test_a_dataset_of_files_that_is_dropped_is_gone_with_its_threads(tmp_path, options, lack):
+@pytest.mark.parametrize("suffix", ["", "x"], ids=["all present", "all missing"])
+def test_a_dropped_dataset_of_files_is_freed_with_its_threads(tmp_path, options, suffix):
     folder = tmp_path / "data"
     write_npz(folder, [4, 4, 4, 4])
     with served(folder) as server:
         before = set(threading.enumerate())
-        urls = [f"{server.url}/{path.name}{lack}" for path in sorted(folder.iterdir())]
+        urls = [f"{server.url}/{path.name}{suffix}" for path in sorted(folder.iterdir())]
         dataset = sk.FileDataset(urls, "npz", lengths=[4] * 4, read_ahead=2, threads=2, remote=options)
         dataset.expect(iter([np.arange(first, first + 2) for first in range(0, 16, 2)]))
         for _ in range(3):
@@ -113,4 +113,4 @@ def test_a_dataset_of_files_that_is_dropped_is_gone_with_its_threads(tmp_path, o
             dataset.shard_bytes()
         storage = weakref.ref(dataset._storage)
         del dataset
-        require_gone(storage, before)
+        require_freed(storage, before)

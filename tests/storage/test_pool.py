@@ -1,4 +1,4 @@
-"""A pool has as many threads as there is work at the same time; what is told of long work on a terminal."""
+"""A pool has as many threads as simultaneous calls; a terminal shows the progress of long work."""
 
 from __future__ import annotations
 
@@ -20,38 +20,38 @@ from tests.waiting import wait_until
 MOST = 4
 
 
-def names():
+def thread_names():
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("pool-of-a-test-")]
 
 
-def test_threads_that_wait_are_used_again_and_others_begin_for_what_they_cannot_do():
+def test_idle_threads_are_reused_and_new_ones_start_only_when_all_are_busy():
     stop = Stop()
     pool = Pool(MOST, "pool-of-a-test", stop)
     try:
         for number in (1, 1, 2, 3, MOST):
             # Each call waits for all others, so each has a thread of its own at that moment.
-            met = threading.Barrier(number, timeout=60)
-            assert pool.map(lambda item, _, met=met: (met.wait(), item)[1], range(number)) == [*range(number)]
-            wait_until(lambda: pool._idle >= len(names()))  # who has done its work is about to wait for more
-            assert len(names()) == number
+            gate = threading.Barrier(number, timeout=60)
+            assert pool.map(lambda i, _, gate=gate: (gate.wait(), i)[1], range(number)) == [*range(number)]
+            wait_until(lambda: pool._idle >= len(thread_names()))  # each returns to waiting
+            assert len(thread_names()) == number
         pool.map(lambda item, _: item, range(50))
-        assert len(names()) == MOST
+        assert len(thread_names()) == MOST
     finally:
         stop.set()
         pool.end()
-    assert names() == []
+    assert thread_names() == []
 
 
-def test_where_all_is_done_no_thread_is_left():
+def test_no_thread_remains_when_all_work_is_done():
     for _ in range(20):
         assert dict(in_threads(abs, range(-9, 0), MOST, "pool-of-a-test")) == {n: -n for n in range(-9, 0)}
-        assert names() == []
+        assert thread_names() == []
 
 
-def test_what_nobody_waits_for_any_more_is_forgotten_though_all_threads_are_busy():
+def test_items_of_closed_results_are_released_while_all_threads_are_busy():
     stop, may_end = Stop(), threading.Event()
     pool = Pool(1, "pool-that-forgets", stop)
-    items = [threading.Event() for _ in range(3)]  # the first ones tell that they are begun
+    items = [threading.Event() for _ in range(3)]  # the first two signal that they have started
     last = weakref.ref(items[2])
 
     def call(item, _):
@@ -75,7 +75,7 @@ def test_what_nobody_waits_for_any_more_is_forgotten_though_all_threads_are_busy
 
 
 @pytest.mark.parametrize("sets_outer", [False, True])
-def test_who_sleeps_is_ended_at_once(sets_outer):
+def test_a_sleep_ends_when_its_stop_is_set(sets_outer):
     outer = Stop()
     stop = Stop(outer)
     other = threading.Timer(0.01, (outer if sets_outer else stop).set)
@@ -86,7 +86,7 @@ def test_who_sleeps_is_ended_at_once(sets_outer):
 
 
 @pytest.mark.parametrize("seconds", [0, 60])
-def test_who_was_ended_before_does_not_wait(seconds):
+def test_a_sleep_after_its_stop_was_set_does_not_wait(seconds):
     stop = Stop()
     stop.sleep(0)
     stop.set()
@@ -94,7 +94,7 @@ def test_who_was_ended_before_does_not_wait(seconds):
         stop.sleep(seconds)
 
 
-def test_what_takes_longer_than_it_may_is_given_up():
+def test_a_call_that_exceeds_its_time_limit_raises():
     may_end = threading.Event()
     try:
         with pytest.raises(TimeoutError):
@@ -105,7 +105,7 @@ def test_what_takes_longer_than_it_may_is_given_up():
 
 
 class Terminal(io.StringIO):
-    """A terminal that keeps what it is told."""
+    """A terminal that records its output."""
 
     def isatty(self):
         return True
@@ -121,17 +121,17 @@ def test_a_line_is_rewritten_a_few_times_a_second_and_not_at_each_step(monkeypat
     assert terminal.getvalue() == "".join(f"\rcounting {done} of 1,000" for done in range(5, 101, 5))
 
 
-def imported():
+def import_slow_package():
     """Imports a package of the test; a module cannot be sent."""
     return extra("slow_to_import", "slow").NAME
 
 
-def test_a_child_that_is_forked_while_a_thread_imports_a_package_has_it_too(tmp_path, monkeypatch):
+def test_a_child_that_is_forked_while_a_thread_imports_a_package_can_import_it(tmp_path, monkeypatch):
     (tmp_path / "slow_to_import.py").write_text("import time\ntime.sleep(0.5)\nNAME = 'slow'")
     monkeypatch.syspath_prepend(tmp_path)
-    thread = threading.Thread(target=imported)
+    thread = threading.Thread(target=import_slow_package)
     thread.start()
     wait_until(lambda: "slow_to_import" in sys.modules)
-    assert Child(imported).result() == "slow"
+    assert Child(import_slow_package).result() == "slow"
     thread.join()
     del sys.modules["slow_to_import"]

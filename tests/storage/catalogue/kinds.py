@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import samplerkit as sk
-from tests.storage.tar.shards import packed
+from tests.storage.tar.shards import write_tar
 
 SAMPLES = (5, 3, 0, 4)
 """Of each file."""
@@ -52,7 +52,7 @@ def _tar(path: Path, first: int, number: int) -> None:
         tarfile.open(path, "w").close()
         return
     ids = range(first, first + number)
-    packed(path, ({"__key__": f"{id:03}", "cls": id, "txt": "x" * id} for id in ids), overwrite=True)
+    write_tar(path, ({"__key__": f"{id:03}", "cls": id, "txt": "x" * id} for id in ids), overwrite=True)
 
 
 def _parquet(path: Path, first: int, number: int) -> None:

@@ -68,7 +68,7 @@ def litdata(random: np.random.Generator, folder: Path) -> Pairs:
             file.add_item(number, row)
         file.done()
         file.merge()
-        # Its reader takes packed chunks away when it has unpacked them.
+        # Its reader deletes packed chunks after it has unpacked them.
         shutil.copytree(place, folder / f"{packing}-theirs")
         theirs = reader.StreamingDataset(str(folder / f"{packing}-theirs"))
         with sk.LitDataset(place) as ours:
@@ -116,8 +116,8 @@ def mindrecord(random: np.random.Generator, folder: Path) -> Pairs:
     theirs = mindspore.MindDataset(paths, shuffle=False, num_parallel_workers=1)
     read = list(theirs.create_dict_iterator(output_numpy=True, num_epochs=1))
     with sk.MindRecordDataset(paths, progress=False) as ours:
-        found = ours.__getitems__(range(len(ours)))
-    yield sorted(read, key=_id_of), sorted(found, key=_id_of)
+        samples = ours.__getitems__(range(len(ours)))
+    yield sorted(read, key=_id_of), sorted(samples, key=_id_of)
 
 
 def _id_of(row: dict[str, Any]) -> int:
@@ -125,36 +125,36 @@ def _id_of(row: dict[str, Any]) -> int:
 
 
 def same(theirs: Any, ours: Any) -> bool:
-    """Whether two values are one, byte for byte; bytes may come as an array of them."""
+    """Whether two values are equal, byte for byte; bytes may come as an array of them."""
     if isinstance(theirs, dict):
         return theirs.keys() == ours.keys() and all(same(theirs[key], ours[key]) for key in theirs)
     if isinstance(theirs, list | tuple):
         return type(theirs) is type(ours) and all(map(same, theirs, ours)) and len(theirs) == len(ours)
     if isinstance(ours, bytes):
         # numpy's fixed texts lose zeros at their end.
-        told = bytes(theirs) if not isinstance(theirs, np.ndarray) else theirs.item()
-        return told == ours or (isinstance(theirs, np.ndarray) and told == ours.rstrip(b"\0"))
+        value = bytes(theirs) if not isinstance(theirs, np.ndarray) else theirs.item()
+        return value == ours or (isinstance(theirs, np.ndarray) and value == ours.rstrip(b"\0"))
     if isinstance(ours, str):
         return str(theirs) == ours
-    one, other = np.asarray(theirs), np.asarray(ours)
-    return (one.dtype, one.shape, one.tobytes()) == (other.dtype, other.shape, other.tobytes())
+    left, right = np.asarray(theirs), np.asarray(ours)
+    return (left.dtype, left.shape, left.tobytes()) == (right.dtype, right.shape, right.tobytes())
 
 
 def main() -> None:
-    """Compares, and tells how much."""
+    """Compares, and prints how much."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kind", choices=["litdata", "mindrecord"])
     parser.add_argument("--seeds", type=int, default=20)
-    told = parser.parse_args()
+    arguments = parser.parse_args()
     files = samples = 0
-    for seed in range(told.seeds):
+    for seed in range(arguments.seeds):
         with tempfile.TemporaryDirectory() as folder:
-            for theirs, ours in globals()[told.kind](np.random.default_rng(seed), Path(folder)):
+            for theirs, ours in globals()[arguments.kind](np.random.default_rng(seed), Path(folder)):
                 assert len(theirs) == len(ours), seed
                 for number, pair in enumerate(zip(theirs, ours, strict=True)):
                     assert same(*pair), (seed, number, pair)
                 files, samples = files + 1, samples + len(ours)
-    sys.stdout.write(f"{told.kind}: {samples} samples of {files} data sets are the same\n")
+    sys.stdout.write(f"{arguments.kind}: {samples} samples of {files} data sets are the same\n")
 
 
 if __name__ == "__main__":

@@ -53,4 +53,4 @@ FOLDERS = {
     "tuples": (None, lambda row: (row, f"a{row}")),
     "texts": (None, lambda row: "x" * row),
 }
-"""The committed folders: what was asked to be packed, and the samples."""
+"""The committed folders: what is compressed, and the samples."""

@@ -69,7 +69,7 @@ def shard(rows):
         text = f"row {row}".encode() * (row % 4)
         samples.append(struct.pack("<Iq", len(text), row) + text)
     config = {"column_encodings": ["int", "str"], "column_names": ["id", "text"], "column_sizes": [8, None]}
-    told = json.dumps({"version": 2, "format": "mds", **config}, sort_keys=True).encode()
-    head = 4 + 4 * (len(samples) + 1) + len(told)
+    header = json.dumps({"version": 2, "format": "mds", **config}, sort_keys=True).encode()
+    head = 4 + 4 * (len(samples) + 1) + len(header)
     ends = np.cumsum([head, *map(len, samples)]).astype("<u4")
-    return struct.pack("<I", len(samples)) + ends.tobytes() + told + b"".join(samples), config
+    return struct.pack("<I", len(samples)) + ends.tobytes() + header + b"".join(samples), config

@@ -1,4 +1,4 @@
-"""HDF5 and zarr by chunk: what is read is what was written, and nothing leads elsewhere."""
+"""HDF5 and zarr by chunk: what is read is what was written, and other files are never opened."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.testing import DatasetContract
-from tests.storage.refusing import assert_refused
+from tests.storage.checks import assert_refused
 
 WHY = "is not installed: pip install 'samplerkit[{}]' for its tests"
 
@@ -132,7 +132,7 @@ def test_zarr_is_read_as_zarr_reads_it(tmp_path, version, sharded):
         assert np.array_equal(dataset.__getitems__([19, 0, 7])["x"], group["x"][:][[19, 0, 7]])
 
 
-def test_a_chunk_that_is_not_there_is_an_error_or_the_fill_value(tmp_path):
+def test_a_missing_chunk_is_an_error_or_the_fill_value(tmp_path):
     zarr = pytest.importorskip("zarr", reason=f"zarr {WHY.format('zarr')}")
     group = zarr.open_group(tmp_path / "a.zarr", mode="w")
     group.create_array("x", shape=(6,), chunks=(3,), dtype="i4", fill_value=9)[:3] = [1, 2, 3]
@@ -148,20 +148,20 @@ def test_a_chunk_that_is_not_there_is_an_error_or_the_fill_value(tmp_path):
             dataset[3]
 
 
-def test_a_pickle_is_never_loaded_and_attributes_may_speak_of_one(tmp_path):
+def test_a_pickle_is_never_loaded_and_attributes_may_mention_one(tmp_path):
     zarr = pytest.importorskip("zarr", reason=f"zarr {WHY.format('zarr')}")
     group = zarr.open_group(tmp_path / "a.zarr", mode="w", zarr_format=2)
     group.create_array("x", shape=(3,), chunks=(3,), dtype="i4", attributes={"about": "pickles"})[:] = 7
     assert sk.ZarrDataset(tmp_path / "a.zarr")[2] == {"x": 7}
-    about = tmp_path / "a.zarr" / "x" / ".zarray"
-    about.write_text(
-        json.dumps(json.loads(about.read_text()) | {"filters": [{"id": "pickle", "protocol": 5}]})
+    metadata = tmp_path / "a.zarr" / "x" / ".zarray"
+    metadata.write_text(
+        json.dumps(json.loads(metadata.read_text()) | {"filters": [{"id": "pickle", "protocol": 5}]})
     )
     # Later versions of zarr refuse it themselves.
     assert_refused(sk.ZarrDataset(tmp_path / "a.zarr"), "pickle")
 
 
-def test_an_array_that_is_no_group_says_where_to_put_it(tmp_path):
+def test_an_array_without_a_group_is_an_error_with_a_hint(tmp_path):
     zarr = pytest.importorskip("zarr", reason=f"zarr {WHY.format('zarr')}")
     zarr.save_array(str(tmp_path / "a.zarr"), np.arange(4))
     assert_refused(sk.ZarrDataset(tmp_path / "a.zarr"), "is an array alone; put it into a group")

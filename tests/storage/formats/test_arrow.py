@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
+from tests.storage.checks import assert_refused
 from tests.storage.formats.damage import UncheckedContract, plain
-from tests.storage.refusing import assert_refused
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: no Arrow here")
 
@@ -52,10 +52,10 @@ class TestArrow(UncheckedContract):
 @pytest.mark.parametrize("kind", ["stream", "file"])
 def test_streams_and_files_are_read_as_pyarrow_reads_them(tmp_path, kind, compression):
     paths = write(tmp_path, kind, compression)
-    opened = {"stream": pa.ipc.open_stream, "file": pa.ipc.open_file}[kind]
-    wanted = [row for path in paths for row in opened(Path(path).read_bytes()).read_all().to_pylist()]
+    open_file = {"stream": pa.ipc.open_stream, "file": pa.ipc.open_file}[kind]
+    expected = [row for path in paths for row in open_file(Path(path).read_bytes()).read_all().to_pylist()]
     with sk.ArrowDataset(paths) as dataset:
-        assert [plain(sample) for sample in dataset.__getitems__(range(16))] == wanted
+        assert [plain(sample) for sample in dataset.__getitems__(range(16))] == expected
         assert dataset.layout.sizes.tolist() == [3, 2, 4, 4, 3]
     with sk.ArrowDataset(paths, ["id"], batches="tensors") as dataset:
         assert dataset.__getitems__([15, 0])["id"].tolist() == [15, 0]
@@ -70,30 +70,30 @@ def test_a_folder_of_hugging_face_is_read_without_its_package():
         sk.ArrowDataset(FOLDER.parent)
 
 
-MAGIC, CONTINUES = b"ARROW1", b"\xff" * 4 + bytes(4)
+MAGIC, END_MARK = b"ARROW1", b"\xff" * 4 + bytes(4)
 WRONG_ENDS = {
-    "other messages than one schema": lambda data: data.removesuffix(CONTINUES) + data,
+    "other messages than one schema": lambda data: data.removesuffix(END_MARK) + data,
     "more data after its end": lambda data: data + b"x",
-    "ends without the mark of its end": lambda data: data.removesuffix(CONTINUES),
+    "ends without the mark of its end": lambda data: data.removesuffix(END_MARK),
     "ends without the mark": lambda data: MAGIC + bytes(2) + data,
 }
 
 
 @pytest.mark.parametrize("problem", WRONG_ENDS)
-def test_a_stream_that_does_not_end_as_it_began_is_an_error(tmp_path, problem):
+def test_a_stream_with_a_wrong_end_is_an_error(tmp_path, problem):
     path = Path(write(tmp_path)[0])
     path.write_bytes(WRONG_ENDS[problem](path.read_bytes()))
     assert_refused(sk.ArrowDataset(path), problem)
 
 
-def test_feather_of_version_1_is_named_for_what_it_is(tmp_path):
-    """Its package writes none any more; the mark tells."""
+def test_feather_of_version_1_is_an_error_that_names_it(tmp_path):
+    """Its package writes none any more; the first bytes identify it."""
     (tmp_path / "a.feather").write_bytes(b"FEA1" + bytes(60))
     with pytest.raises(sk.DatasetError, match="is Feather of version 1; write it again as version 2"):
         len(sk.ArrowDataset(tmp_path / "a.feather"))
 
 
-def test_a_column_that_is_not_there_or_is_named_twice_is_refused(tmp_path):
+def test_a_missing_column_or_one_named_twice_is_refused(tmp_path):
     with pytest.raises(sk.DatasetError, match="holds no column 'y'"):
         len(sk.ArrowDataset(write(tmp_path), ["y"]))
     with pytest.raises(sk.ArgumentValueError, match="columns: must name each once"):
@@ -102,7 +102,7 @@ def test_a_column_that_is_not_there_or_is_named_twice_is_refused(tmp_path):
 
 @pytest.mark.skipif(not hasattr(pa, "string_view"), reason="this pyarrow has no such type")
 @pytest.mark.parametrize("batches", ["samples", "columns", "arrow"])
-def test_rows_of_a_type_without_a_take_are_read(tmp_path, batches):
+def test_rows_of_a_type_without_a_take_kernel_are_read(tmp_path, batches):
     """As polars writes texts."""
     path = save(tmp_path, text=pa.array(["a", None, "c"], pa.string_view()))
     with sk.ArrowDataset(path, batches=batches) as dataset:
@@ -111,7 +111,7 @@ def test_rows_of_a_type_without_a_take_are_read(tmp_path, batches):
     assert [str(text) for text in texts] == ["c", "a", "None"]
 
 
-def test_what_a_list_of_one_length_becomes_does_not_depend_on_the_others(tmp_path):
+def test_the_type_of_a_fixed_size_list_does_not_depend_on_other_rows(tmp_path):
     """It is an array unless there is a null in it."""
     tensor = pa.fixed_shape_tensor(pa.float64(), [2, 1])
     lists = pa.array([[1.0, 2.0], None, [3.0, None]], pa.list_(pa.float64(), 2))
@@ -138,12 +138,12 @@ def save(folder, **columns):
     return path
 
 
-def test_a_header_that_was_changed_is_an_error_where_size_and_time_say_nothing(tmp_path):
+def test_a_changed_header_is_an_error_even_with_the_same_size_and_time(tmp_path):
     path = Path(write(tmp_path)[0])
     with sk.ArrowDataset(path) as dataset:
         assert len(dataset) == 5
-        about = path.stat()
+        status = path.stat()
         path.write_bytes(path.read_bytes().replace(b"tokens", b"others", 1))
-        os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
         with pytest.raises(sk.DatasetError, match="has another message at 0 than before"):
             dataset[0]

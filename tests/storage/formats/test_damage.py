@@ -27,7 +27,7 @@ from tests.storage.formats import (
     test_parquet,
     tf_records,
 )
-from tests.storage.formats.damage import TIMES, damaged, outcome, outcome_in_a_fork, outcomes, spliced
+from tests.storage.formats.damage import TIMES, cut_or_flip, outcome, outcome_in_a_fork, outcomes, splice
 from tests.storage.formats.litdata_chunks import FOLDERS
 from tests.storage.formats.mindrecord_rows import EVERY, FILES, FOLDER
 
@@ -37,10 +37,10 @@ class Case:
     """A file, what makes a dataset of it, and its samples.
 
     Args:
-        errors: the least part of damage that is an error.
-        values: the places that no checksum covers, and that lead nowhere.
-        is_seen: whether the dataset has seen the file whole; then its time is set back.
-        read: what tells what becomes of a damaged file.
+        errors: the least fraction of damages that are errors.
+        values: the places that no checksum covers, and that are no offsets or lengths.
+        is_seen: whether the dataset has read the file before the damage; then its time is set back.
+        read: reads a damaged file, and returns the outcome.
         damages: what is done to it.
     """
 
@@ -51,7 +51,7 @@ class Case:
     values: Container[int] = ()
     is_seen: bool = False
     read: Callable[..., str] = outcome
-    damages: Sequence[Callable[..., bytes]] = (damaged,)
+    damages: Sequence[Callable[..., bytes]] = (cut_or_flip,)
 
 
 class Outside:
@@ -67,26 +67,26 @@ class Outside:
 EVERYWHERE = Outside(())
 
 
-def of(contract, errors=1 / 3, values=lambda _: (), **told):
-    """What a contract writes, with the places of values by the file."""
+def from_contract(contract, errors=1 / 3, values=lambda _: (), **options):
+    """A case of the files that a contract writes; `values` returns the places in one."""
 
     def case(folder):
         samples = [sample for chunk in contract().write(str(folder)) for sample in chunk]
         path = contract().victim(folder)
         make = partial(contract().make, str(folder))
-        return Case(path, make, samples, errors, values(path), **told)
+        return Case(path, make, samples, errors, values(path), **options)
 
     return case
 
 
 def footer_of(path):
-    """Where a Parquet file says what is in it, which no checksum covers."""
+    """The places of the footer of a Parquet file, which no checksum covers."""
     data = path.read_bytes()
     return range(len(data) - 8 - int.from_bytes(data[-8:-4], "little"), len(data))
 
 
 def bodies_of(path):
-    """The numbers and texts of a stream of Arrow."""
+    """The places of numbers and texts in an Arrow stream."""
     file = ArrowFile.of(str(path))
     parts = (*file.batches, *file.dictionaries)
     return {at for part in parts for at in range(part.span[0] + part.header, sum(part.span))}
@@ -95,9 +95,9 @@ def bodies_of(path):
 def jsonl(name):
     def case(folder):
         path, samples = folder / name, [*map(test_jsonl.row, range(12))]
-        path.write_bytes(test_jsonl.packed(test_jsonl.text_of(samples), name))
+        path.write_bytes(test_jsonl.compressed(test_jsonl.text_of(samples), name))
         dataset = sk.JsonlDataset([path], progress=False)
-        return Case(path, lambda: dataset, samples, 0.96, is_seen=True, damages=(damaged, spliced))
+        return Case(path, lambda: dataset, samples, 0.96, is_seen=True, damages=(cut_or_flip, splice))
 
     return case
 
@@ -111,7 +111,7 @@ def mds_zstd(folder):
 
 
 def mds_without_digests(folder):
-    test_mds.copied(folder, lambda shards: [shard["raw_data"].update(hashes={}) for shard in shards])
+    test_mds.copy_plain(folder, lambda shards: [shard["raw_data"].update(hashes={}) for shard in shards])
     path, rows = folder / "shard.00000.mds", [*map(test_mds.sample_of, range(7))]
     leading = range(path.read_bytes().index(b"}") + 1)
     return Case(path, lambda: sk.MdsDataset(folder), rows, values=Outside(leading))
@@ -123,12 +123,12 @@ def litdata(name):
         path = folder / "chunk-0-0.bin"
         samples = [test_litdata.comparable(FOLDERS[name][1](row)) for row in range(7)]
         ends = np.frombuffer(path.read_bytes(), "<u4", 8, 4)
-        leads = {
+        leading_by_name = {
             "plain": {int(end) + at for end in ends[:-1] for at in range(4 * 13)},
             "batch": range(128),
             "rows": (),
         }
-        leading = {*range(36), *leads[name]}
+        leading = {*range(36), *leading_by_name[name]}
         make = lambda: sk.LitDataset(folder, decode=test_litdata.comparable)  # noqa: E731
         return Case(path, make, samples, values=Outside(leading))
 
@@ -136,12 +136,12 @@ def litdata(name):
 
 
 def mindrecord(folder):
-    """Without what fills pages up, so that it hits something: header, numbers, and bytes and arrays."""
+    """Without the padding of pages, so that damage hits the header, numbers, bytes or arrays."""
     whole = (FOLDER / "every").read_bytes()
     header = json.loads(whole[8 : 8 + int.from_bytes(whole[:8], "little")])
-    used = {page["page_type"]: page["page_size"] for page in header["page"]}
-    blob = whole[16384 : 16384 + used["BLOB_DATA"]]
-    raw = whole[16384 + 32768 :][: used["RAW_DATA"]]
+    sizes = {page["page_type"]: page["page_size"] for page in header["page"]}
+    blob = whole[16384 : 16384 + sizes["BLOB_DATA"]]
+    raw = whole[16384 + 32768 :][: sizes["RAW_DATA"]]
     data = json.dumps(header | {"page_size": len(blob), "header_size": 1400}).encode()
     path = folder / "a"
     path.write_bytes((len(data).to_bytes(8, "little") + data).ljust(1400, b"\0") + blob + raw)
@@ -151,7 +151,7 @@ def mindrecord(folder):
 
 
 def tfrecord(name, *, is_seen):
-    """Each byte of a record is under a checksum; what was seen whole is held against its index too."""
+    """Each byte of a record is under a checksum; a file read before is checked against its index too."""
 
     def case(folder):
         path, is_packed = folder / name, name.endswith(".gz")
@@ -171,16 +171,16 @@ def tfrecord(name, *, is_seen):
 
 
 CASES = {
-    "parquet": of(test_parquet.TestParquet, 1 / 2, is_seen=True),
-    "parquet, never seen": of(test_parquet.TestParquet, 1 / 2, footer_of),
-    "arrow": of(test_arrow.TestArrow, values=bodies_of, is_seen=True),
-    "hdf5": of(test_arrays.TestHdf5, is_seen=True),
-    "zarr": of(test_arrays.TestZarr, is_seen=True),
-    # The first page has the schema, the second one leads to those of rows.
-    "sqlite": of(test_keyed.TestSqlite, 1 / 5, lambda _: Outside(range(2 * 4096))),
-    # LMDB follows what pages say: one bit may lead it anywhere, or end the process.
-    "lmdb": of(test_keyed.TestLmdb, 1 / 5, lambda _: EVERYWHERE, read=outcome_in_a_fork),
-    "mds": of(test_mds.TestMds, 1),
+    "parquet": from_contract(test_parquet.TestParquet, 1 / 2, is_seen=True),
+    "parquet, never seen": from_contract(test_parquet.TestParquet, 1 / 2, footer_of),
+    "arrow": from_contract(test_arrow.TestArrow, values=bodies_of, is_seen=True),
+    "hdf5": from_contract(test_arrays.TestHdf5, is_seen=True),
+    "zarr": from_contract(test_arrays.TestZarr, is_seen=True),
+    # The first page has the schema, the second one the numbers of the pages of rows.
+    "sqlite": from_contract(test_keyed.TestSqlite, 1 / 5, lambda _: Outside(range(2 * 4096))),
+    # LMDB trusts the numbers in pages: one bit may lead it anywhere, or end the process.
+    "lmdb": from_contract(test_keyed.TestLmdb, 1 / 5, lambda _: EVERYWHERE, read=outcome_in_a_fork),
+    "mds": from_contract(test_mds.TestMds, 1),
     "mds, zstd": mds_zstd,
     "mds without digests": mds_without_digests,
     "litdata": litdata("plain"),
@@ -200,27 +200,27 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_damage_is_an_error_or_the_same_data(tmp_path, name):
     case = CASES[name](tmp_path)
-    make, knows = case.make, case.make()
-    assert same(list(knows.__getitems__(range(len(case.samples)))), case.samples)
-    knows.close()
+    make, dataset = case.make, case.make()
+    assert same(list(dataset.__getitems__(range(len(case.samples)))), case.samples)
+    dataset.close()
     if case.is_seen:
-        about = case.path.stat()
+        status = case.path.stat()
 
         def make():
-            os.utime(case.path, ns=(about.st_atime_ns, about.st_mtime_ns))
-            return knows
+            os.utime(case.path, ns=(status.st_atime_ns, status.st_mtime_ns))
+            return dataset
 
     seed = 6 if name in {"hdf5", "zarr"} else 4
     for damage in case.damages:
-        found, others = outcomes(case.path, make, case.samples, TIMES, seed, case.read, damage)
-        print(f"{name}, {damage.__name__}: {dict(found)}")
+        counts, others = outcomes(case.path, make, case.samples, TIMES, seed, case.read, damage)
+        print(f"{name}, {damage.__name__}: {dict(counts)}")
         assert [place for _, place in others if place not in case.values] == []
-        assert found["error"] >= case.errors * TIMES
-        assert not found["signal of a cut"]
+        assert counts["error"] >= case.errors * TIMES
+        assert not counts["signal of a cut"]
 
 
-def test_a_lack_of_memory_names_what_was_read(tmp_path, monkeypatch):
-    """A damaged length of a buffer of Arrow's is one."""
+def test_a_memory_error_names_the_record_batch(tmp_path, monkeypatch):
+    """A damaged length of an Arrow buffer can cause it."""
     pa = pytest.importorskip("pyarrow")
     with pa.ipc.new_stream(f"{tmp_path}/a.arrow", (batch := pa.record_batch({"x": [1]})).schema) as stream:
         stream.write_batch(batch)

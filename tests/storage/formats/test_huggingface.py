@@ -1,4 +1,4 @@
-"""A dataset of Hugging Face as it is: its chunks are the layout, its formats and selections are respected.
+"""A dataset of Hugging Face: its chunks are the layout, its formats and selections are respected.
 
 With the extra `trainers`, which brings datasets: `pytest -m trainers tests/storage/formats`.
 """
@@ -12,28 +12,28 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.testing import DatasetContract
-from tests.storage.formats.test_runs import resumes_on_other_ranks
+from tests.storage.formats.test_runs import require_resume
 
 datasets = pytest.importorskip("datasets", reason="datasets is not installed: nothing of Hugging Face here")
 
 pytestmark = [pytest.mark.trainers, pytest.mark.filterwarnings("ignore")]
 
 
-def made(tmp_path):
+def load_saved(tmp_path):
     rows = [{"id": id, "label": id % 3, "x": [id / 2] * 4} for id in range(250)]
     datasets.Dataset.from_list(rows).save_to_disk(tmp_path / "saved", num_shards=4)
     return datasets.load_from_disk(str(tmp_path / "saved"))
 
 
 class TestHuggingFace(DatasetContract):
-    """A list of four shards; what becomes of its files is the affair of its own package."""
+    """A list of four shards; its own package is responsible for the files."""
 
     test_truncated_or_missing_data_raises_an_error_that_names_the_file = None
     test_damaged_data_raises_an_error_that_names_the_file = None
     test_a_closed_dataset_has_no_open_files_and_can_be_used_again = None
 
     def write(self, folder):
-        rows = made(Path(folder)).to_list()
+        rows = load_saved(Path(folder)).to_list()
         return [rows[:63], rows[63:126], rows[126:188], rows[188:]]
 
     def make(self, folder):
@@ -41,11 +41,11 @@ class TestHuggingFace(DatasetContract):
 
 
 def test_a_mixture_in_batches_by_tokens_resumes_on_other_ranks(tmp_path):
-    resumes_on_other_ranks(TestHuggingFace(), str(tmp_path))
+    require_resume(TestHuggingFace(), str(tmp_path))
 
 
 def test_its_format_transform_and_selection_are_respected(tmp_path):
-    plain = made(tmp_path)
+    plain = load_saved(tmp_path)
     numbers = sk.HuggingFaceDataset(plain.with_format("numpy"), batches="columns")
     batch = numbers.__getitems__([249, 0])
     assert isinstance(batch["x"], np.ndarray)
@@ -62,16 +62,16 @@ def test_its_format_transform_and_selection_are_respected(tmp_path):
 
 
 def test_a_transform_that_loses_rows_is_an_error_and_no_short_batch(tmp_path):
-    """Hugging Face itself hands out as many samples as there are."""
-    dataset = sk.HuggingFaceDataset(made(tmp_path).with_transform(lambda rows: {"id": rows["id"][:1]}))
+    """Hugging Face itself returns as many samples as there are."""
+    dataset = sk.HuggingFaceDataset(load_saved(tmp_path).with_transform(lambda rows: {"id": rows["id"][:1]}))
     assert dataset.__getitems__([3]) == [{"id": 3}]
     with pytest.raises(sk.DatasetError, match="makes 1 samples of 2 rows; let its transform"):
         dataset.__getitems__([3, 4])
 
 
 @pytest.mark.parametrize("edit", ["concatenated", "interleaved", "sorted", "filtered"])
-def test_what_its_package_made_of_it_is_read_as_it_reads_it(tmp_path, edit):
-    plain = made(tmp_path)
+def test_datasets_edited_by_its_package_are_read_as_it_reads_them(tmp_path, edit):
+    plain = load_saved(tmp_path)
     dataset = {
         "concatenated": lambda: datasets.concatenate_datasets(
             [plain.shuffle(seed=2), plain.select(range(7))]
@@ -86,8 +86,8 @@ def test_what_its_package_made_of_it_is_read_as_it_reads_it(tmp_path, edit):
     assert ours.layout.sizes.sum() == len(dataset)
 
 
-def test_labels_are_found_and_a_stream_is_refused(tmp_path):
-    dataset = sk.HuggingFaceDataset(made(tmp_path))
+def test_labels_are_read_and_a_stream_is_refused(tmp_path):
+    dataset = sk.HuggingFaceDataset(load_saved(tmp_path))
     labels = [dataset[int(id)]["label"] for id in sk.PKSampler(2, seed=1).order(dataset)]
     assert sorted(labels) == [0, 0, 1, 1, 2, 2]
     with pytest.raises(sk.ArgumentTypeError, match="give one split, and no IterableDataset"):

@@ -1,4 +1,4 @@
-"""JSON lines: each by itself, whatever its end; what is wrong, or was changed, is named by its number."""
+"""JSON lines: one value a line, with any line end; a wrong or changed line is named by its number."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def text_of(rows, end=b"\n"):
     return b"".join(json.dumps(each, ensure_ascii=each["id"] % 2 == 0).encode() + end for each in rows)
 
 
-def packed(data, name):
-    """Packs by the end of a name: zstd in frames of 200 bytes, as pzstd does, which says sizes in others."""
+def compressed(data, name):
+    """Compresses by suffix: zstd in frames of 200 bytes, with skippable frames before them as by pzstd."""
     if name.endswith(".gz"):
         return gzip.compress(data)
     if name.endswith(".zst"):
@@ -44,13 +44,13 @@ class TestJsonl(DatasetContract):
     """With a byte-order mark, returns, empty lines and no last end; as others write it; without a line."""
 
     names = ("0.jsonl", "1.jsonl", "2.jsonl")
-    _shows_damage = False  # of a file that nobody saw whole: a text that was cut is a text
+    _shows_damage = False  # without an index from before, a text that was cut is a text
 
     def write(self, folder):
         odd = b"\xef\xbb\xbf" + text_of(map(row, range(3)), b"\r\n") + b"\n\r\n\n"
         odd += text_of([row(3)])[:-1]
         for name, data in zip(self.names, (odd, text_of(map(row, range(4, 16))), b"\n\r\n"), strict=True):
-            Path(folder, name).write_bytes(packed(data, name))
+            Path(folder, name).write_bytes(compressed(data, name))
         return [[*map(row, range(4))], [*map(row, range(4, 16))], []]
 
     def make(self, folder):
@@ -58,28 +58,28 @@ class TestJsonl(DatasetContract):
 
 
 class TestPackedJsonl(TestJsonl):
-    """The same, packed by zstd, as it is, and packed by gzip."""
+    """The same, compressed by zstd, plain, and compressed by gzip."""
 
     names = ("0.jsonl.zst", "1.jsonl", "2.jsonl.gz")
 
 
-def made(path, **options):
+def jsonl(path, **options):
     return sk.JsonlDataset([path], progress=False, **options)
 
 
-def test_lines_are_found_as_python_splits_them_however_a_file_is_cut():
+def test_lines_are_split_as_by_python_in_pieces_of_any_size():
     rng = np.random.default_rng(5)
     for _ in range(500):
         data = b"".join(rng.choice([b"\n", b"\r\n", b"[1]", b"2", b"\r\n\r\n"], rng.integers(12)))
         cuts = [0, *np.sort(rng.integers(0, len(data) + 1, rng.integers(6))).tolist(), len(data)]
         pieces = [np.frombuffer(data[a:b], np.uint8) for a, b in pairwise(cuts) if a < b]
         lines = Lines.of(pieces)
-        wanted = [
+        expected = [
             (number, line) for number, line in enumerate(data.split(b"\n"), start=1) if line.strip(b"\r")
         ]
-        found = [data[a:b].strip() for a, b in pairwise(lines.starts.tolist())]
-        assert found == [line.strip() for _, line in wanted]
-        assert [lines.number(row) for row in range(len(lines))] == [number for number, _ in wanted]
+        texts = [data[a:b].strip() for a, b in pairwise(lines.starts.tolist())]
+        assert texts == [line.strip() for _, line in expected]
+        assert [lines.number(row) for row in range(len(lines))] == [number for number, _ in expected]
         parts = [data[a:b] for a, b in pairwise(lines.starts.tolist())]
         assert lines.sums.tolist() == [sum(part) % 256 for part in parts]
 
@@ -102,8 +102,8 @@ BROKEN = {
 )
 def test_a_broken_line_is_an_error_with_its_number_or_is_skipped(tmp_path, line, name):
     data = text_of([row(0)]) + b"\r\n\n" + line + b"\n" + text_of([row(1)])
-    (tmp_path / name).write_bytes(packed(data, name))
-    with made(tmp_path / name) as dataset:
+    (tmp_path / name).write_bytes(compressed(data, name))
+    with jsonl(tmp_path / name) as dataset:
         with pytest.raises(sk.DatasetError) as caught:
             dataset.__getitems__([0, 1, 2])
         assert str(caught.value).startswith(f"{tmp_path / name}, line 4: {BROKEN[line]}")
@@ -132,60 +132,60 @@ VALUES = [
 
 
 @pytest.mark.parametrize("parser", ["orjson", "json"])
-def test_values_are_what_python_reads_whatever_parses_them(tmp_path, monkeypatch, parser):
+def test_values_equal_those_of_pythons_json_with_both_parsers(tmp_path, monkeypatch, parser):
     if parser == "orjson":
         pytest.importorskip("orjson", reason="orjson is not installed: json reads all here")
     else:
         monkeypatch.setattr(lines, "_orjson", lambda: None)
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(value) + "\n" for value in VALUES))
-    with made(tmp_path / "a.jsonl") as dataset:
+    with jsonl(tmp_path / "a.jsonl") as dataset:
         assert [dataset[at] for at in range(len(VALUES))] == VALUES
         assert dataset.__getitems__(range(len(VALUES))) == VALUES
         assert [type(value) for value in dataset] == [type(value) for value in VALUES]
 
 
-def test_samples_are_values_fields_of_them_texts_bytes_or_what_a_function_makes(tmp_path):
+def test_samples_are_values_or_fields_of_them_or_texts_or_bytes_or_results_of_a_function(tmp_path):
     (tmp_path / "a.jsonl").write_bytes(b'\xef\xbb\xbf{"a": 1, "b": "\xc3\xa9"}\r\n\r\n{"b": 2}')
-    for options, wanted in (
+    for options, expected in (
         ({"decode": "text"}, ['{"a": 1, "b": "é"}', '{"b": 2}']),
         ({"decode": "bytes"}, [b'{"a": 1, "b": "\xc3\xa9"}', b'{"b": 2}']),
         ({"columns": ["b"]}, [{"b": "é"}, {"b": 2}]),
         ({"columns": ["b"], "decode": lambda value: value["b"]}, ["é", 2]),
     ):
-        with made(tmp_path / "a.jsonl", **options) as dataset:
-            assert [*dataset] == wanted
+        with jsonl(tmp_path / "a.jsonl", **options) as dataset:
+            assert [*dataset] == expected
     with (
-        made(tmp_path / "a.jsonl", columns=["a"]) as dataset,
+        jsonl(tmp_path / "a.jsonl", columns=["a"]) as dataset,
         pytest.raises(sk.DatasetError, match=r"line 3: .*no field 'a', but \['b'\]"),
     ):
         dataset[1]
 
 
 @pytest.mark.parametrize("stretch", [64, 640])
-def test_a_line_longer_than_what_is_looked_at_at_once_is_a_line(tmp_path, monkeypatch, stretch):
+def test_a_line_longer_than_the_read_buffer_is_one_line(tmp_path, monkeypatch, stretch):
     monkeypatch.setattr(lines, "_PART", stretch)
     monkeypatch.setattr(lines, "_PIECE", 16)
-    whole = json.dumps({"id": 1, "text": "long " * 200}).encode() + b"\n"
-    (tmp_path / "a.jsonl").write_bytes(text_of([row(0)]) + whole + text_of([row(2)]))
-    with made(tmp_path / "a.jsonl") as dataset:
+    long = json.dumps({"id": 1, "text": "long " * 200}).encode() + b"\n"
+    (tmp_path / "a.jsonl").write_bytes(text_of([row(0)]) + long + text_of([row(2)]))
+    with jsonl(tmp_path / "a.jsonl") as dataset:
         assert [len(dataset), len(dataset[1]["text"]), dataset[2]["id"]] == [3, 1000, 2]
 
 
 @pytest.mark.parametrize("name", ["a.jsonl.gz", "a.jsonl.zst"])
-def test_what_a_file_unpacks_to_has_a_limit_that_can_be_said(tmp_path, name):
-    (tmp_path / name).write_bytes(packed(text_of(map(row, range(50))), name))
+def test_the_unpacked_size_of_a_file_has_a_limit_that_can_be_set(tmp_path, name):
+    (tmp_path / name).write_bytes(compressed(text_of(map(row, range(50))), name))
     with (
-        made(tmp_path / name, max_unpacked_bytes=1000) as dataset,
+        jsonl(tmp_path / name, max_unpacked_bytes=1000) as dataset,
         pytest.raises(sk.DatasetError, match=rf"{name}: unpacks to more than 1000 bytes \(max_unp"),
     ):
         len(dataset)
-    assert len(made(tmp_path / name, max_unpacked_bytes=100_000)) == 50
+    assert len(jsonl(tmp_path / name, max_unpacked_bytes=100_000)) == 50
 
 
-def test_a_file_may_have_a_name_so_long_that_no_index_can_be_beside_it(tmp_path):
+def test_a_file_may_have_a_name_too_long_for_an_index_next_to_it(tmp_path):
     path = tmp_path / f"{'a' * 249}.jsonl"
     path.write_bytes(text_of(map(row, range(3))))
-    assert made(path)[2] == row(2)
+    assert jsonl(path)[2] == row(2)
 
 
 def test_an_index_is_made_once_takes_nine_bytes_a_line_and_is_made_again_for_another_file(
@@ -193,42 +193,39 @@ def test_an_index_is_made_once_takes_nine_bytes_a_line_and_is_made_again_for_ano
 ):
     path = tmp_path / "a.jsonl"
     path.write_bytes(text_of(map(row, range(1000))))
-    looks, original = [], lines.Lines.joined
-    monkeypatch.setattr(lines.Lines, "joined", lambda *found: looks.append(1) or original(*found))
-    kinds = []
+    scans, original = [], lines.Lines.joined
+    monkeypatch.setattr(lines.Lines, "joined", lambda *arguments: scans.append(1) or original(*arguments))
+    results = []
     for _ in range(2):
-        with made(path) as dataset:
-            kinds.append((len(dataset), dataset.fingerprint))
-    assert (len(looks), kinds[0]) == (1, kinds[1])
+        with jsonl(path) as dataset:
+            results.append((len(dataset), dataset.fingerprint))
+    assert (len(scans), results[0]) == (1, results[1])
     (tmp_path / "link.jsonl").symlink_to(path)
-    with made(tmp_path / "link.jsonl") as dataset:
-        assert (len(dataset), len(looks)) == (1000, 1)
-    (kept,) = Path(os.environ["XDG_CACHE_HOME"]).rglob("*.skidx")
-    assert kept.stat().st_size < 9 * 1000 + 700
-    made(path).save_indexes()
-    made(path).save_indexes(tmp_path / "bucket")
+    with jsonl(tmp_path / "link.jsonl") as dataset:
+        assert (len(dataset), len(scans)) == (1000, 1)
+    (index,) = Path(os.environ["XDG_CACHE_HOME"]).rglob("*.skidx")
+    assert index.stat().st_size < 9 * 1000 + 700
+    jsonl(path).save_indexes()
+    jsonl(path).save_indexes(tmp_path / "bucket")
     assert Path(f"{path}.skidx").read_bytes() == (tmp_path / "bucket" / "a.jsonl.skidx").read_bytes()
-    kept.unlink()
+    index.unlink()
     os.utime(path, ns=(5, 5))
-    with made(path) as dataset:  # what is beside it holds whatever its time
-        assert (len(dataset), dataset.fingerprint, len(looks)) == (*kinds[0], 1)
+    with jsonl(path) as dataset:  # the index next to the file is used whatever its time
+        assert (len(dataset), dataset.fingerprint, len(scans)) == (*results[0], 1)
     Path(f"{path}.skidx").unlink()
     path.write_bytes(text_of(map(row, range(7))))
-    with made(path) as dataset:
-        assert (len(dataset), len(looks)) == (7, 2)
-        assert dataset.fingerprint != kinds[0][1]
+    with jsonl(path) as dataset:
+        assert (len(dataset), len(scans)) == (7, 2)
+        assert dataset.fingerprint != results[0][1]
 
 
-def test_an_index_beside_another_file_is_an_error_or_its_lines_are(tmp_path):
+def test_an_index_next_to_another_file_is_an_error_or_its_lines_are(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"[1, 2]\n[3]\n")
-    made(path).save_indexes()
+    jsonl(path).save_indexes()
     path.write_bytes(b"[1]\n[2, 3]\n")
-    with made(path) as dataset, pytest.raises(sk.DatasetError, match=r"a\.jsonl, line 1: was changed since"):
+    with jsonl(path) as dataset, pytest.raises(sk.DatasetError, match=r"a\.jsonl, line 1: was changed since"):
         dataset[0]
     path.write_bytes(b"[1]\n")
-    with (
-        made(path) as dataset,
-        pytest.raises(sk.DatasetError, match=r"skidx: is of another state"),
-    ):
+    with jsonl(path) as dataset, pytest.raises(sk.DatasetError, match=r"skidx: is of another state"):
         dataset[0]

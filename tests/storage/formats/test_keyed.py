@@ -10,12 +10,12 @@ from contextlib import closing
 import pytest
 
 import samplerkit as sk
+from tests.storage.checks import assert_refused
 from tests.storage.formats.damage import UncheckedContract
 from tests.storage.formats.lmdb_store import FILE, items
-from tests.storage.refusing import assert_refused
 
 
-def filled(path, rows=range(60)):
+def write_database(path, rows=range(60)):
     database = sqlite3.connect(path)
     with database:
         database.execute("create table samples (id integer primary key, text, data blob)")
@@ -32,15 +32,15 @@ class TestSqlite(UncheckedContract):
     has_files = False
 
     def write(self, folder):
-        filled(f"{folder}/a.db")
+        write_database(f"{folder}/a.db")
         return [[{"id": 3 * row, "text": f"row {row}", "data": bytes([row % 256] * 90)} for row in range(60)]]
 
     def make(self, folder):
         return sk.SqliteDataset(f"{folder}/a.db", "samples")
 
 
-def test_columns_and_a_function_of_a_row_are_taken(tmp_path):
-    filled(tmp_path / "a.db", range(2000))
+def test_columns_can_be_selected_and_rows_decoded(tmp_path):
+    write_database(tmp_path / "a.db", range(2000))
     with sk.SqliteDataset(
         tmp_path / "a.db", "samples", ["text"], decode=lambda row: row["text"].upper()
     ) as dataset:
@@ -59,8 +59,8 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("message", REFUSED)
-def test_what_cannot_be_read_is_named(tmp_path, message):
-    filled(tmp_path / "a.db")
+def test_a_table_or_column_that_cannot_be_read_is_named(tmp_path, message):
+    write_database(tmp_path / "a.db")
     with closing(sqlite3.connect(tmp_path / "a.db")) as database:
         database.execute(WITHOUT_NUMBERS)
         database.execute("create view view as select * from samples")
@@ -69,20 +69,20 @@ def test_what_cannot_be_read_is_named(tmp_path, message):
     assert_refused(sk.SqliteDataset(tmp_path / "a.db", table, **options), message, 0)
 
 
-def test_what_is_no_path_is_refused():
+def test_an_argument_that_is_no_path_is_refused():
     for make in (sk.LmdbDataset, lambda path: sk.SqliteDataset(path, "samples")):
         with pytest.raises(sk.ArgumentTypeError, match="path: must be a string, got 3"):
             make(3)
 
 
-def test_names_of_tables_and_columns_have_no_case(tmp_path):
-    filled(tmp_path / "a.db")
+def test_names_of_tables_and_columns_are_case_insensitive(tmp_path):
+    write_database(tmp_path / "a.db")
     with sk.SqliteDataset(tmp_path / "a.db", "Samples", ["TEXT"]) as dataset:
         assert list(dataset[1].values()) == ["row 1"]
 
 
-def test_a_column_may_be_called_what_sqlite_calls_the_numbers_of_rows(tmp_path):
-    """They are read by another name: equal values there would make one row of two."""
+def test_a_column_may_be_named_like_sqlites_row_number(tmp_path):
+    """Row numbers are read by another name: equal values of such a column would merge two rows."""
     with closing(sqlite3.connect(tmp_path / "a.db")) as database, database:
         database.execute("create table samples (rowid, _ROWID_, text)")
         database.executemany("insert into samples values (1, 1, ?)", [("a",), ("b",)])
@@ -92,8 +92,8 @@ def test_a_column_may_be_called_what_sqlite_calls_the_numbers_of_rows(tmp_path):
 
 @pytest.mark.parametrize("mode", ["delete", "wal"])
 def test_a_database_that_is_written_to_while_it_is_open_is_an_error(tmp_path, mode):
-    """Into the file, which has another time then; or into a log beside it, which changes no time of it."""
-    filled(tmp_path / "a.db")
+    """Into the file, which changes its time; or into a log next to it, which does not."""
+    write_database(tmp_path / "a.db")
     writing = sqlite3.connect(tmp_path / "a.db")
     writing.execute(f"pragma journal_mode={mode}")
     with sk.SqliteDataset(tmp_path / "a.db", "samples") as dataset:
@@ -106,7 +106,7 @@ def test_a_database_that_is_written_to_while_it_is_open_is_an_error(tmp_path, mo
 
 
 def test_a_database_that_is_locked_is_an_error_that_says_so(tmp_path, monkeypatch):
-    filled(tmp_path / "a.db")
+    write_database(tmp_path / "a.db")
     connect = sqlite3.connect
     monkeypatch.setattr(sqlite3, "connect", lambda *given, **more: connect(*given, **more, timeout=0))
     writing = sqlite3.connect(tmp_path / "a.db")
@@ -124,12 +124,12 @@ def numbered(item):
     return {"id": int(item["key"]), "value": item["value"]}
 
 
-def told(dataset):
+def pairs(dataset):
     return [(item["key"], item["value"]) for item in dataset.__getitems__(range(len(dataset)))]
 
 
 class TestLmdb(UncheckedContract):
-    """A store without checksums: of lies only those are found that lead somewhere."""
+    """A store without checksums."""
 
     has_files = False
 
@@ -144,9 +144,9 @@ class TestLmdb(UncheckedContract):
 def test_both_databases_of_a_store_are_read(tmp_path):
     """By the folder and by the file."""
     shutil.copy(FILE, tmp_path)
-    assert told(sk.LmdbDataset(tmp_path, leave_out=LEFT_OUT)) == items(other=False)
+    assert pairs(sk.LmdbDataset(tmp_path, leave_out=LEFT_OUT)) == items(other=False)
     with sk.LmdbDataset(tmp_path / "data.mdb", "other") as dataset:
-        assert told(dataset) == items(other=True)
+        assert pairs(dataset) == items(other=True)
         assert dataset[-1] == dict(zip(("key", "value"), items(other=True)[-1], strict=True))
 
 
@@ -158,12 +158,12 @@ def test_both_databases_of_a_store_are_read(tmp_path):
         ({"leave_out": [*LEFT_OUT, "x"]}, "holds no key to leave out, got b'x'"),
     ],
 )
-def test_what_is_not_in_the_store_is_named(given, message):
+def test_a_missing_database_or_key_is_named(given, message):
     assert_refused(sk.LmdbDataset(FILE, **given), message)
 
 
-def test_a_store_that_was_written_to_is_an_error_even_where_times_say_nothing(tmp_path):
-    """Each change has a number; as many bytes, and a time that was set back, do not hide it."""
+def test_a_store_that_was_written_to_is_an_error_even_with_the_same_size_and_time(tmp_path):
+    """Each transaction has a number, which the same size and time do not hide."""
     shutil.copy(FILE, tmp_path)
     path = tmp_path / "data.mdb"
     before = path.stat()
@@ -180,7 +180,7 @@ def test_a_store_that_was_written_to_is_an_error_even_where_times_say_nothing(tm
             dataset[0]
 
 
-def test_keys_are_in_the_order_of_their_database_and_a_store_that_is_open_here_says_so(tmp_path):
+def test_keys_are_in_the_order_of_their_database_and_a_store_open_in_this_process_is_an_error(tmp_path):
     lmdb = pytest.importorskip("lmdb", reason="lmdb is not installed: it writes the stores")
     keys = [number.to_bytes(4, "little") for number in (1, 255, 256, 65_536)]
     with lmdb.open(str(tmp_path), max_dbs=2) as store, store.begin(write=True) as writing:
@@ -193,24 +193,24 @@ def test_keys_are_in_the_order_of_their_database_and_a_store_that_is_open_here_s
         )
     for name in ("integers", "reversed"):
         with sk.LmdbDataset(tmp_path, name) as dataset:
-            assert told(dataset) == [(key, key * 900) for key in keys]
+            assert pairs(dataset) == [(key, key * 900) for key in keys]
 
 
 def test_a_store_that_another_thread_closes_before_it_is_read_is_opened_again(tmp_path, monkeypatch):
-    filled(tmp_path / "a.db")
+    write_database(tmp_path / "a.db")
     with sk.SqliteDataset(tmp_path / "a.db", "samples") as dataset:
         process = dataset._processes.current()
-        original, opened = process.open, []
+        original, stores = process.open, []
 
         def open_and_close(*arguments):
-            opened.append(original(*arguments))
-            if len(opened) == 1:
+            stores.append(original(*arguments))
+            if len(stores) == 1:
                 dataset.close()
-            return opened[-1]
+            return stores[-1]
 
         monkeypatch.setattr(process, "open", open_and_close)
         assert dataset[1]["text"] == "row 1"
-        assert len(opened) == 2
+        assert len(stores) == 2
 
 
 def test_several_values_of_a_key_are_refused(tmp_path):

@@ -12,10 +12,9 @@ import pytest
 import torch
 
 import samplerkit as sk
-from samplerkit.testing.contract import same
+from tests.storage.checks import assert_refused, identical
 from tests.storage.formats.damage import UncheckedContract
 from tests.storage.formats.litdata_chunks import FOLDERS, plain_of, row_of, tokens_of
-from tests.storage.refusing import assert_refused
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: it unpacks zstd and reads tables of rows")
 
@@ -24,7 +23,7 @@ FOLDER = Path(__file__).parents[2] / "data" / "formats" / "litdata"
 
 
 def comparable(sample):
-    """Arrays in place of tensors and images, which a comparison has no word for."""
+    """Arrays in place of tensors and images, which the package's `same` cannot compare."""
     if isinstance(sample, torch.Tensor) or hasattr(sample, "getbands"):
         return np.asarray(sample)
     if isinstance(sample, dict):
@@ -35,7 +34,7 @@ def comparable(sample):
 
 
 class TestLitData(UncheckedContract):
-    """Three chunks, each sample a row; what Arrow keeps has no checksums, and neither have chunks."""
+    """Three chunks of Arrow rows; neither Arrow nor chunks have checksums."""
 
     def write(self, folder):
         shutil.copytree(FOLDER / "rows", folder, dirs_exist_ok=True)
@@ -57,29 +56,22 @@ def test_folders_of_litdata_are_read_without_it(name):
     with sk.LitDataset(FOLDER / name) as dataset:
         samples = dataset.__getitems__(range(20))
     for row, sample in enumerate(samples):
-        wanted = WRITTEN[name](row)
+        expected = WRITTEN[name](row)
         if name.startswith("early"):
-            wanted["flag"] = int(wanted["flag"])  # that version wrote truths as numbers
-        assert same(comparable(sample), comparable(wanted))
-        assert types_of(sample) == types_of(wanted)
+            expected["flag"] = int(expected["flag"])  # that version wrote booleans as integers
+        assert identical(sample, expected)
     if name == "plain":
         sample["matrix"][0] = 1  # arrays and tensors are copies, which can be written to
         sample["square"][0] = 1
 
 
-def types_of(sample):
-    if isinstance(sample, dict):
-        return {key: types_of(value) for key, value in sample.items()}
-    return "image" if hasattr(sample, "getbands") else type(sample), getattr(sample, "dtype", None)
-
-
-def test_what_a_chunk_takes_in_memory_is_counted_unpacked():
-    taken = {}
+def test_the_memory_of_a_chunk_is_counted_unpacked():
+    num_bytes = {}
     for name in ("plain", "chunk", "batch", "sample"):
         with sk.LitDataset(FOLDER / name, read_ahead=0) as dataset:
             assert len(dataset.__getitems__(range(20))) == 20
-            taken[name] = dataset.stats.bytes_read
-    assert taken["chunk"] == taken["plain"] == taken["batch"] == taken["sample"]
+            num_bytes[name] = dataset.stats.bytes_read
+    assert num_bytes["chunk"] == num_bytes["plain"] == num_bytes["batch"] == num_bytes["sample"]
 
 
 def test_a_pickle_is_never_loaded_and_other_columns_are():
@@ -104,15 +96,15 @@ LIES = {
     "'chunk-0-1.bin' of -7 bytes and 7 samples": ({}, {"chunk_bytes": -7}),
     "'chunk-0-1.bin' of 1551 bytes and 7.0 samples": ({}, {"chunk_size": 7.0}),
 }
-"""What the index says wrongly: of all chunks, or of one."""
+"""Wrong values in the index: of all chunks, and of one."""
 
 
 @pytest.mark.parametrize("problem", LIES)
 def test_an_index_that_cannot_be_read_says_why(tmp_path, problem):
     shutil.copytree(FOLDER / "plain", tmp_path, dirs_exist_ok=True)
     index = json.loads((tmp_path / "index.json").read_text())
-    for told, other in zip((index["config"], index["chunks"][1]), LIES[problem], strict=True):
-        told.update(other)
+    for section, lie in zip((index["config"], index["chunks"][1]), LIES[problem], strict=True):
+        section.update(lie)
     (tmp_path / "index.json").write_text(json.dumps(index))
     assert_refused(sk.LitDataset(tmp_path), problem)
 
@@ -123,7 +115,7 @@ FRAMES = {
     "of another size": ([0, 3, 128, 217, 630], [3, 3, 345, 232, 658], [6, 1, 577, 126, 228]),
     "elsewhere": ([0, 3, 128, 217, 629], [3, 3, 128, 449, 658], [6, 1, 577, 126, 228]),
 }
-"""What a chunk of frames says of them: first sample, samples, place, and bytes packed and unpacked."""
+"""Wrong frames of a chunk, by column: first sample, samples, place, and bytes packed and unpacked."""
 
 
 @pytest.mark.parametrize("lie", FRAMES)

@@ -13,16 +13,15 @@ import pytest
 import samplerkit as sk
 from samplerkit.storage.formats.values import decoder, sample_maker, value_decoder
 from samplerkit.testing import DatasetContract
-from samplerkit.testing.contract import same
+from tests.storage.checks import assert_refused, identical
 from tests.storage.formats.mds_shards import COMPRESSIONS, image_of, row_of
-from tests.storage.refusing import assert_refused
 
 FOLDER = Path(__file__).parents[2] / "data" / "formats" / "mds"
 """Written by mosaicml-streaming 0.13.0: `python -m tests.storage.formats.write_samples mds`."""
 
 
-def copied(folder, change=lambda _: None):
-    """Copies the folder without a compression, and changes what its index says of shards; gives these."""
+def copy_plain(folder, change=lambda _: None):
+    """Copies the folder without compression, and changes the shards in its index; returns these."""
     shutil.copytree(FOLDER / "plain", folder, dirs_exist_ok=True)
     shards = json.loads(Path(folder, "index.json").read_text())["shards"]
     change(shards)
@@ -38,7 +37,7 @@ class TestMds(DatasetContract):
     """Four shards with digests."""
 
     def write(self, folder):
-        ends = np.cumsum([shard["samples"] for shard in copied(folder)])
+        ends = np.cumsum([shard["samples"] for shard in copy_plain(folder)])
         return [part.tolist() for part in np.split(np.array([*map(sample_of, range(20))]), ends[:-1])]
 
     def make(self, folder):
@@ -57,20 +56,19 @@ def test_folders_of_streaming_are_read_without_it(name):
         assert len(dataset) == 20
         assert dataset.layout.num_files > 2
     for row, sample in enumerate(read):
-        assert same(sample, sample_of(row))
-        assert all(type(sample[name]) is type(value) for name, value in row_of(row).items())
+        assert identical(sample, sample_of(row))
     read[3]["fixed"][0] = 1  # an array is a copy, which can be written to
 
 
-def test_images_are_images():
+def test_image_columns_are_decoded():
     with sk.MdsDataset(FOLDER / "images") as dataset:
         for row, sample in enumerate(dataset.__getitems__(range(2))):
-            wanted = np.asarray(image_of(row))
-            assert all((np.asarray(sample[name]) == wanted).all() for name in ("pil", "png"))
-            assert np.abs(np.asarray(sample["jpeg"]).astype(int).mean() - wanted.mean()) < 9
+            expected = np.asarray(image_of(row))
+            assert all((np.asarray(sample[name]) == expected).all() for name in ("pil", "png"))
+            assert np.abs(np.asarray(sample["jpeg"]).astype(int).mean() - expected.mean()) < 9
             for name in ("pngs", "pils"):
                 assert [np.asarray(image).tolist() for image in sample[name]] == [
-                    np.asarray(image_of(row + more)).tolist() for more in range(2)
+                    np.asarray(image_of(row + offset)).tolist() for offset in range(2)
                 ]
 
 
@@ -87,18 +85,17 @@ WRONG_VALUES = {
 
 
 @pytest.mark.parametrize("problem", WRONG_VALUES)
-def test_a_value_that_cannot_be_read_takes_no_memory_and_says_why(problem):
+def test_a_value_that_cannot_be_read_takes_no_memory_and_is_explained(problem):
     with pytest.raises(ValueError, match=problem):
         WRONG_VALUES[problem]()
 
 
-@pytest.mark.parametrize("kind", "uif")
-@pytest.mark.parametrize("size", [1, 2, 4, 8])
-def test_an_array_says_its_type_in_a_byte_of_bits_and_kind(kind, size):
-    if (kind, size) != ("f", 1):
-        values = np.arange(3).astype(f"<{kind}{size}")
-        read = decoder("ndarray")(bytes([8 * size + "uif".index(kind), 1 << 2, 3]) + values.tobytes())
-        assert (read.dtype, read.tolist()) == (values.dtype, [0, 1, 2])
+@pytest.mark.parametrize("dtype", ["u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8"])
+def test_the_type_of_an_array_is_a_byte_of_bits_and_kind(dtype):
+    values = np.arange(3).astype(f"<{dtype}")
+    number = 8 * values.itemsize + "uif".index(dtype[0])
+    read = decoder("ndarray")(bytes([number, 1 << 2, 3]) + values.tobytes())
+    assert (read.dtype, read.tolist()) == (values.dtype, [0, 1, 2])
 
 
 def test_a_pickle_is_never_loaded():
@@ -108,8 +105,8 @@ def test_a_pickle_is_never_loaded():
         assert dataset[0] == {"id": 7}
 
 
-def test_a_shard_that_was_unpacked_serves_as_the_packed_one_does(tmp_path):
-    """As the package leaves it where it has unpacked one."""
+def test_an_unpacked_shard_is_read_in_place_of_the_packed_one(tmp_path):
+    """The package leaves it where it has unpacked one."""
     shutil.copytree(FOLDER / "gz", tmp_path / "gz")
     packed = min((tmp_path / "gz").glob("*.gz"))
     packed.with_suffix("").write_bytes(gzip.decompress(packed.read_bytes()))
@@ -119,14 +116,14 @@ def test_a_shard_that_was_unpacked_serves_as_the_packed_one_does(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changed", "more"), [(lambda data: data[:-4], 0), (lambda data: data + b"x", 0), (bytes, 1)]
+    ("change", "more"), [(lambda data: data[:-4], 0), (lambda data: data + b"x", 0), (bytes, 1)]
 )
-def test_a_packed_shard_that_ends_elsewhere_than_its_compression_is_damaged(tmp_path, changed, more):
+def test_a_packed_shard_with_missing_or_extra_bytes_is_damaged(tmp_path, change, more):
     shutil.copytree(FOLDER / "gz", tmp_path / "gz")
     index = json.loads((tmp_path / "gz" / "index.json").read_text())
     for shard in index["shards"]:
         packed = tmp_path / "gz" / shard["zip_data"]["basename"]
-        packed.write_bytes(changed(packed.read_bytes()))
+        packed.write_bytes(change(packed.read_bytes()))
         shard["zip_data"] |= {"bytes": packed.stat().st_size, "hashes": {}}
         shard["raw_data"]["bytes"] += more
     (tmp_path / "gz" / "index.json").write_text(json.dumps(index))
@@ -162,7 +159,7 @@ def test_an_index_that_lies_is_an_error_that_says_how(tmp_path, problem):
         del shards[1:]
         shards[0].update(LIES[problem])
 
-    copied(tmp_path, change)
+    copy_plain(tmp_path, change)
     with sk.MdsDataset(tmp_path) as dataset, pytest.raises(sk.DatasetError, match=problem):
         dataset[0]
 
@@ -170,17 +167,17 @@ def test_an_index_that_lies_is_an_error_that_says_how(tmp_path, problem):
 def test_a_shard_whose_samples_are_elsewhere_is_an_error(tmp_path):
     whole = (FOLDER / "plain" / "shard.00000.mds").read_bytes()
     for data in (whole[:4] + bytes(4) + whole[8:], whole + b"x"):
-        copied(tmp_path, lambda shards, data=data: shards[0].update(raw_data={**RAW, "bytes": len(data)}))
+        copy_plain(tmp_path, lambda shards, data=data: shards[0].update(raw_data={**RAW, "bytes": len(data)}))
         (tmp_path / "shard.00000.mds").write_bytes(data)
         assert_refused(sk.MdsDataset(tmp_path), "its samples are not where it says", 0)
 
 
 def test_a_shard_with_other_columns_is_named(tmp_path):
-    copied(tmp_path, lambda shards: shards[1].update(column_names=[*"abcdefghijklm"]))
+    copy_plain(tmp_path, lambda shards: shards[1].update(column_names=[*"abcdefghijklm"]))
     assert_refused(sk.MdsDataset(tmp_path), r"shard\.00001\.mds has other columns than shard\.00000\.mds")
 
 
-def test_an_index_that_is_not_there_or_no_index_is_an_error(tmp_path):
+def test_a_missing_or_invalid_index_is_an_error(tmp_path):
     for content in (None, "[]", "{}", '{"version": 1}', "no"):
         if content is not None:
             (tmp_path / "index.json").write_text(content, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""MindRecord: what MindSpore wrote is read without it, and without the database beside each file."""
+"""MindRecord: what MindSpore wrote is read without it, and without the database next to each file."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_files_of_mindspore_are_read_without_it(name):
         read[3]["wide"][0] = 7  # an array is a copy, which can be written to
 
 
-def test_columns_and_a_function_of_a_row_are_taken():
+def test_columns_can_be_selected_and_rows_decoded():
     with sk.MindRecordDataset([FOLDER / "every"], ["id"], decode=lambda row: -int(row["id"])) as dataset:
         assert dataset.__getitems__([7, 0]) == [-2, 5]
     with pytest.raises(sk.DatasetError, match="holds no column 'x', but only"):
@@ -71,9 +71,9 @@ LIES = {
 def test_a_header_that_lies_is_an_error_that_says_how(tmp_path, problem):
     whole = (FOLDER / "rows1").read_bytes()
     header = json.dumps(json.loads(whole[8 : 8 + int.from_bytes(whole[:8], "little")]))
-    told, other = LIES[problem]
-    assert told in header
-    data = header.replace(told, other, 1).encode()
+    old, new = LIES[problem]
+    assert old in header
+    data = header.replace(old, new, 1).encode()
     (tmp_path / "a").write_bytes((len(data).to_bytes(8, "little") + data).ljust(16384, b"\0") + whole[16384:])
     with sk.MindRecordDataset([tmp_path / "a"]) as dataset, pytest.raises(sk.DatasetError, match=problem):
         dataset[0]

@@ -16,8 +16,8 @@ import samplerkit as sk
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.formats.parquet.filter import RowFilter, ranges_of
 from samplerkit.testing import DatasetContract
+from tests.storage.checks import assert_refused
 from tests.storage.formats.damage import plain
-from tests.storage.refusing import assert_refused
 from tests.storage.remote.server import right, served
 from tests.waiting import begun_since
 
@@ -77,23 +77,23 @@ class TestParquet(DatasetContract):
 @pytest.mark.parametrize("batches", ["columns", "tensors", "arrow"])
 def test_a_batch_is_columns_tensors_or_a_record_batch(tmp_path, batches):
     paths, ids = write(tmp_path), [11, 1, 5, 4, 5]
-    wanted = table_of(0, 12).take(ids)
+    expected = table_of(0, 12).take(ids)
     with sk.ParquetDataset(paths, batches=batches, progress=False) as dataset:
         batch = dataset.__getitems__(ids)
     if batches == "arrow":
-        assert batch.to_pylist() == wanted.to_pylist()
+        assert batch.to_pylist() == expected.to_pylist()
         return
     assert batch["x"].dtype == (np.float32 if batches == "columns" else pytest.importorskip("torch").float32)
     assert batch["pair"].shape == (5, 2)
     for name, column in batch.items():
-        assert [plain({0: value})[0] for value in column] == wanted.column(name).to_pylist()
-    batch["x"][0] = 7  # it is writable, and what is in memory is not changed by it
+        assert [plain({0: value})[0] for value in column] == expected.column(name).to_pylist()
+    batch["x"][0] = 7  # it is writable, and the cached row group does not change
     with sk.ParquetDataset(paths, progress=False) as dataset:
         assert dataset[11]["x"] != 7
 
 
 def test_a_null_is_none_in_a_sample_and_refused_in_an_array_of_numbers(tmp_path):
-    """So a column has one type in all batches: a row group that has a null elsewhere changes nothing."""
+    """So a column has one type in all batches, whether or not other rows of its row group are null."""
     paths = write(tmp_path)
     with sk.ParquetDataset(paths, ["maybe"], progress=False) as dataset:
         assert dataset.__getitems__([3, 4]) == [{"maybe": None}, {"maybe": 4}]
@@ -119,7 +119,7 @@ def test_rows_that_follow_one_another_are_a_record_batch_without_a_copy(tmp_path
     assert part.column("id").offset == 2
 
 
-def test_only_the_columns_that_are_asked_for_are_read(tmp_path):
+def test_only_the_requested_columns_are_read(tmp_path):
     table = pa.table({"small": np.arange(1000), "large": [os.urandom(4000) for _ in range(1000)]})
     pq.write_table(table, tmp_path / "a.parquet", compression="none")
     bytes_read = []
@@ -145,41 +145,41 @@ FILTERS = {
 
 
 @pytest.mark.parametrize("name", FILTERS)
-def test_filters_leave_the_rows_that_pyarrow_leaves(tmp_path, name):
+def test_filters_keep_the_rows_that_pyarrow_keeps(tmp_path, name):
     paths, filters = write(tmp_path), FILTERS[name]
-    wanted = [row for path in paths for row in pq.read_table(path, filters=filters).to_pylist()]
+    expected = [row for path in paths for row in pq.read_table(path, filters=filters).to_pylist()]
     with sk.ParquetDataset(paths, filters=filters, progress=False) as dataset:
-        assert len(dataset) == len(wanted)
-        assert [plain(sample) for sample in dataset.__getitems__(range(len(wanted)))] == wanted
+        assert len(dataset) == len(expected)
+        assert [plain(sample) for sample in dataset.__getitems__(range(len(expected)))] == expected
         assert all(dataset.layout.sizes)
 
 
 @pytest.mark.parametrize(
     "condition", [("x", "in", [0.1]), ("x", "==", np.float32(0.1)), ("y", "<", np.float32(0.1))]
 )
-def test_a_number_of_another_precision_leaves_no_row_group_out(tmp_path, condition):
-    """In float32 it is rounded, where statistics have more digits."""
+def test_a_filter_value_of_another_precision_excludes_no_row_group(tmp_path, condition):
+    """The column is rounded to float32, and the value has more digits."""
     table = pa.table({"x": pa.array([0.1, 0.3], pa.float32()), "y": [0.1, 0.3]})
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=1)
     with sk.ParquetDataset(tmp_path / "a.parquet", filters=[condition], progress=False) as dataset:
         assert [sample["y"] for sample in dataset.__getitems__(range(len(dataset)))] == [0.1]
 
 
-def test_statistics_of_nan_say_nothing():
-    """As those of some writers; pyarrow writes none of it."""
+def test_statistics_with_nan_are_ignored():
+    """Some writers write NaN there; pyarrow does not."""
     column = SimpleNamespace(path="x", name="x", physical_type="DOUBLE", statistics=SimpleNamespace())
     vars(column.statistics).update(has_min_max=True, min=np.nan, max=2.0)
     group = SimpleNamespace(column=lambda number: column)
     footer = SimpleNamespace(num_columns=1, schema=group, row_group=lambda number: group)
-    found = ranges_of(footer, 0, ["x"])
-    assert [RowFilter.of([("x", word, 2.5)]).may_hold(found) for word in ("<", "==", ">")] == [
+    ranges = ranges_of(footer, 0, ["x"])
+    assert [RowFilter.of([("x", word, 2.5)]).may_hold(ranges) for word in ("<", "==", ">")] == [
         True,
         False,
         False,
     ]
 
 
-def test_a_column_may_be_called_as_a_part_of_another_one(tmp_path):
+def test_a_column_may_be_named_like_a_field_of_another_one(tmp_path):
     table = pa.table({"a.b": [1, 2], "a": [{"b": 100}, {"b": 200}]})
     pq.write_table(table, tmp_path / "a.parquet")
     with sk.ParquetDataset(
@@ -188,8 +188,8 @@ def test_a_column_may_be_called_as_a_part_of_another_one(tmp_path):
         assert [*dataset] == [{"a.b": 2}]
 
 
-def test_row_groups_go_by_their_statistics_without_being_read(tmp_path):
-    """Of the others nothing is read: a row group that is damaged and left out is no matter."""
+def test_row_groups_are_excluded_by_statistics_without_being_read(tmp_path):
+    """Nothing of an excluded row group is read: its damage is no error."""
     (path,) = write(tmp_path, [(12, 4)], write_page_checksum=True)
     first = pq.ParquetFile(path).metadata.row_group(0).column(1)
     damaged = bytearray(Path(path).read_bytes())
@@ -204,10 +204,10 @@ def test_lengths_are_a_column_of_numbers_or_of_lists(tmp_path):
     paths = write(tmp_path, [(60, 13)])
     for name in ("tokens", "id"):
         with sk.ParquetDataset(paths, ["id", "tokens"], lengths=name, progress=False) as dataset:
-            wanted = [row % 5 if name == "tokens" else row for row in range(60)]
-            assert dataset.lengths.tolist() == wanted
-    packed = pa.table({"tokens": pa.array([[5, 6, 7]] * 2, pa.list_(pa.int64(), 3))})
-    pq.write_table(packed, tmp_path / "packed.parquet")
+            expected = [row % 5 if name == "tokens" else row for row in range(60)]
+            assert dataset.lengths.tolist() == expected
+    fixed = pa.table({"tokens": pa.array([[5, 6, 7]] * 2, pa.list_(pa.int64(), 3))})
+    pq.write_table(fixed, tmp_path / "packed.parquet")
     with sk.ParquetDataset(tmp_path / "packed.parquet", lengths="tokens", progress=False) as dataset:
         assert dataset.lengths.tolist() == [3, 3]
     pq.write_table(pa.table({"tokens": [[5], None]}), tmp_path / "null.parquet")
@@ -216,12 +216,12 @@ def test_lengths_are_a_column_of_numbers_or_of_lists(tmp_path):
         dataset.lengths.tolist()
 
 
-def test_a_file_that_was_rewritten_alike_is_an_error(tmp_path):
-    """Of the same size, and of the same time: the footer tells, in a process that has not read it yet."""
+def test_a_file_rewritten_with_the_same_size_and_time_is_an_error(tmp_path):
+    """The footer differs, in a process that has not read it yet."""
     (path,) = write(tmp_path, [(6, 3)], compression="none")
     dataset = sk.ParquetDataset(path, progress=False)
     assert dataset[5]["id"] == 5
-    fingerprint, about = dataset.fingerprint, Path(path).stat()
+    fingerprint, status = dataset.fingerprint, Path(path).stat()
     dataset.close()
     whole = Path(path).read_bytes()
     pq.write_table(table_of(100, 106), path, row_group_size=3, compression="none")
@@ -230,7 +230,7 @@ def test_a_file_that_was_rewritten_alike_is_an_error(tmp_path):
     other = Path(path).read_bytes()
     assert sk.ParquetDataset(path, progress=False).fingerprint != fingerprint
     if len(other) == len(whole):
-        os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
         with pytest.raises(sk.DatasetError, match="has another footer than before"):
             dataset[5]
 
@@ -248,12 +248,12 @@ def test_files_with_other_columns_are_refused_by_name(tmp_path):
 
 
 @pytest.mark.parametrize("wrong", [("id",), ("id", "~", 1), (7, "==", 1), [], 5])
-def test_what_is_no_filter_is_refused(wrong):
+def test_an_invalid_filter_is_refused(wrong):
     with pytest.raises((sk.ArgumentTypeError, sk.ArgumentValueError), match=r"^filters: holds "):
         sk.ParquetDataset("a.parquet", filters=[[("id", "==", 1)], wrong])
 
 
-def test_a_filter_of_another_type_says_what_to_compare(tmp_path):
+def test_a_filter_of_another_type_is_an_error_with_a_hint(tmp_path):
     paths = write(tmp_path)
     assert_refused(
         sk.ParquetDataset(paths, filters=[("id", ">", "x")], progress=False),
@@ -264,19 +264,19 @@ def test_a_filter_of_another_type_says_what_to_compare(tmp_path):
 def test_the_columns_of_a_row_group_at_a_url_are_requested_at_the_same_time(tmp_path):
     columns = {name: np.arange(20_000) for name in "abcde"}
     pq.write_table(pa.table(columns), tmp_path / "a.parquet", use_dictionary=False, compression="none")
-    all_there, before = Barrier(3), set(enumerate_threads())
+    barrier, before = Barrier(3), set(enumerate_threads())
 
-    def waits(handler, resource):
-        all_there.wait(60)
+    def wait(handler, resource):
+        barrier.wait(60)
         right(handler, resource)
 
     with served() as server:
         url = server.put("/a.parquet", (tmp_path / "a.parquet").read_bytes())
         with sk.ParquetDataset(url, ["a", "c", "e"], remote={"cache": tmp_path}) as dataset:
             assert len(dataset) == 20_000
-            server.always["GET", "/a.parquet"] = waits
+            server.always["GET", "/a.parquet"] = wait
             assert plain(dataset[77]) == {"a": 77, "c": 77, "e": 77}
-        assert not begun_since(before)  # what is closed has no threads that send requests
+        assert not begun_since(before)  # a closed dataset has no threads that send requests
 
 
 HIVE = [("2023", "en"), ("2024", "en"), ("2024", "a%20b"), ("7", "__HIVE_DEFAULT_PARTITION__")]
@@ -286,17 +286,17 @@ def test_keys_of_hive_folders_are_columns_as_pyarrow_reads_them(tmp_path):
     dataset = pytest.importorskip("pyarrow.dataset")
     paths = []
     for number, (year, lang) in enumerate(HIVE):
-        inside = tmp_path / f"year={year}" / f"lang={lang}"
-        inside.mkdir(parents=True)
+        folder = tmp_path / f"year={year}" / f"lang={lang}"
+        folder.mkdir(parents=True)
         table = pa.table({"id": range(10 * number, 10 * number + 10)})
-        pq.write_table(table, inside / "0.parquet", row_group_size=4)
-        paths.append(str(inside / "0.parquet"))
-    wanted = dataset.dataset(paths, partitioning="hive").to_table().to_pylist()
-    with sk.ParquetDataset(paths, partitioning="hive", progress=False) as found:
-        assert found.__getitems__(range(40)) == wanted
-        assert found.column_names == ("id", "year", "lang")
-        assert found["year"].tolist() == [row["year"] for row in wanted]
-        moved = found.fingerprint
+        pq.write_table(table, folder / "0.parquet", row_group_size=4)
+        paths.append(str(folder / "0.parquet"))
+    expected = dataset.dataset(paths, partitioning="hive").to_table().to_pylist()
+    with sk.ParquetDataset(paths, partitioning="hive", progress=False) as ours:
+        assert ours.__getitems__(range(40)) == expected
+        assert ours.column_names == ("id", "year", "lang")
+        assert ours["year"].tolist() == [row["year"] for row in expected]
+        fingerprint = ours.fingerprint
     assert sk.ParquetDataset(paths[0], progress=False).column_names == ("id",)
     for filters in (
         [("year", ">=", 2024)],
@@ -304,24 +304,24 @@ def test_keys_of_hive_folders_are_columns_as_pyarrow_reads_them(tmp_path):
         [("lang", "in", ["a b"])],
     ):
         expression = pq.filters_to_expression(filters)
-        wanted = dataset.dataset(paths, partitioning="hive").to_table(filter=expression).to_pylist()
-        with sk.ParquetDataset(paths, partitioning="hive", filters=filters, progress=False) as found:
-            assert found.__getitems__(range(len(found))) == wanted
+        expected = dataset.dataset(paths, partitioning="hive").to_table(filter=expression).to_pylist()
+        with sk.ParquetDataset(paths, partitioning="hive", filters=filters, progress=False) as ours:
+            assert ours.__getitems__(range(len(ours))) == expected
     with sk.ParquetDataset(
         paths, ["lang", "id"], partitioning="hive", batches="arrow", progress=False
-    ) as found:
-        assert found.__getitems__([25, 26]).to_pylist() == [
+    ) as ours:
+        assert ours.__getitems__([25, 26]).to_pylist() == [
             {"lang": "a b", "id": 25},
             {"lang": "a b", "id": 26},
         ]
     (tmp_path / "year=2023").rename(tmp_path / "year=2022")
     paths[0] = paths[0].replace("2023", "2022")
-    assert sk.ParquetDataset(paths, partitioning="hive", progress=False).fingerprint != moved
-    with sk.ParquetDataset(paths, progress=False) as found:
-        assert found[0] == {"id": 0}
+    assert sk.ParquetDataset(paths, partitioning="hive", progress=False).fingerprint != fingerprint
+    with sk.ParquetDataset(paths, progress=False) as ours:
+        assert ours[0] == {"id": 0}
 
 
-def test_folders_without_keys_with_others_or_with_those_of_a_column_are_errors(tmp_path):
+def test_folders_with_missing_different_or_duplicate_keys_are_errors(tmp_path):
     for places, problem in (
         (["a/0.parquet"], "has no keys"),
         (["x=1/0.parquet", "y=1/0.parquet"], "has other keys in the names of its folders"),
@@ -335,7 +335,7 @@ def test_folders_without_keys_with_others_or_with_those_of_a_column_are_errors(t
         assert_refused(sk.ParquetDataset(paths, partitioning="hive", progress=False), problem)
 
 
-def test_times_are_numpys_without_a_zone_and_pythons_with_one(tmp_path):
+def test_times_are_numpy_values_without_a_time_zone_and_python_values_with_one(tmp_path):
     times = pa.array([0, 5], pa.timestamp("us"))
     table = pa.table({"at": times, "zoned": times.cast(pa.timestamp("us", tz="UTC"))})
     pq.write_table(table, tmp_path / "times.parquet")

@@ -1,4 +1,4 @@
-"""Parquet is read as pyarrow reads it or refused as there; what could end the process is not asked of it.
+"""Parquet is read as pyarrow reads it or refused as there, without calls that could end the process.
 
 Apache's own suite of files is not in this repository. With a checkout of github.com/apache/parquet-testing:
 `SAMPLERKIT_PARQUET_TESTING=FOLDER pytest -rP tests/storage/formats/test_parquet_testing.py`
@@ -29,11 +29,11 @@ needs_files = pytest.mark.skipif(
 )
 
 OUTSIDE_OF_PYTHON = {"nested_structs.rust.parquet"}
-"""pyarrow reads a table of it, and Python has no value for a time in it: that is read as Arrow alone."""
+"""pyarrow reads a table of it, but Python has no value for one of its times: it is read as Arrow only."""
 
 
 def read_by_pyarrow(path):
-    """The table, by row groups, with the checksums that there are; None where pyarrow refuses."""
+    """The table, by row groups, with checks of existing checksums; None where pyarrow refuses."""
     try:
         file = pq.ParquetFile(path, page_checksum_verification=True)
         table = pa.concat_tables(
@@ -51,7 +51,7 @@ def read(path, batches):
 
 
 def assert_same(values, column):
-    """Compares by Arrow's own comparison, or where that tells NaN from NaN, by what Python writes."""
+    """Compares by Arrow's own comparison, or, since there NaN differs from NaN, by Python's `repr`."""
     ours = pa.array(values, type=column.type, from_pandas=False)
     theirs = column.combine_chunks()
     theirs = theirs if isinstance(theirs, pa.Array) else pa.concat_arrays(theirs.chunks)
@@ -83,8 +83,8 @@ def test_a_file_of_the_suite_is_read_as_pyarrow_reads_it_or_refused_as_there(pat
     print(f"read: {table.num_rows} rows, {table.num_columns} columns")
 
 
-def test_what_python_has_no_value_for_is_an_error_that_names_the_column_and_is_read_as_arrow(tmp_path):
-    """Times behind the year 9999, and texts of other encodings: pyarrow checks neither when it reads."""
+def test_a_value_that_python_cannot_hold_is_an_error_that_names_its_column_and_is_read_as_arrow(tmp_path):
+    """Times after the year 9999, and texts of other encodings: pyarrow checks neither when it reads."""
     late = pa.array([{"at": 1 << 60}], pa.struct({"at": pa.timestamp("us")}))
     text = pa.Array.from_buffers(
         pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")]
@@ -114,8 +114,8 @@ def test_a_filter_reads_row_groups_whose_statistics_python_cannot_hold(tmp_path)
         assert [int(sample["id"]) for sample in dataset.__getitems__(range(len(dataset)))] == [0, 2]
 
 
-def test_row_groups_count_where_the_footer_has_another_sum_of_rows(tmp_path):
-    """Some writers leave the sum out: pyarrow reads all row groups, and so do both of our readers."""
+def test_rows_are_counted_by_row_group_where_the_footer_has_another_sum(tmp_path):
+    """Some writers omit the sum: pyarrow reads all row groups, and so do both of our readers."""
     (path,) = write(tmp_path, [(7, 3)])
     data = Path(path).read_bytes()
     at = data.index(bytes([0x16, 14]), len(data) - 8 - int.from_bytes(data[-8:-4], "little"))  # the number 7
@@ -128,7 +128,7 @@ def test_row_groups_count_where_the_footer_has_another_sum_of_rows(tmp_path):
         assert dataset[6]["id"] == 6
 
 
-def flipped(path):
+def count_errors(path):
     """Flips a bit of each byte of a footer, and reads with a filter or without; counts the errors of each."""
     whole, errors = path.read_bytes(), [0, 0]
     filters = [None, [("maybe", ">", 3)]]
@@ -145,18 +145,18 @@ def flipped(path):
 
 
 def test_no_damage_to_a_footer_ends_the_process(tmp_path):
-    """pyarrow ends it, where it is asked for a column whose metadata are damaged: so it is not asked.
+    """pyarrow ends it when a column with damaged metadata is requested: so none is.
 
-    There is nothing in the footer of the schema that pyarrow keeps in it for itself.
+    The footer is without the schema that pyarrow itself stores in it.
     """
     table = pa.table({"maybe": [None, 3, 4, 5]})
     options = {"store_schema": False, "compression": "none", "use_dictionary": False}
     pq.write_table(table, tmp_path / "a.parquet", **options)
-    assert all(errors > 30 for errors in Child(flipped, tmp_path / "a.parquet").result())
+    assert all(errors > 30 for errors in Child(count_errors, tmp_path / "a.parquet").result())
 
 
-def test_what_was_read_is_let_go_when_nobody_has_it(tmp_path):
-    """pyarrow holds the file that it reads where garbage is not looked for."""
+def test_readers_are_freed_with_their_dataset(tmp_path):
+    """pyarrow keeps the file that it reads where the garbage collector cannot see it."""
     path = tmp_path / "many.parquet"
     pq.write_table(pa.table({"id": range(400)}), path, row_group_size=10)
     with sk.ParquetDataset([path], ["id"], progress=False) as dataset:

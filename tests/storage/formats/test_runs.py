@@ -1,4 +1,4 @@
-"""What a run needs of a dataset, asked of each format: batches by tokens, a tree, a resume on other ranks."""
+"""What a run needs of a dataset of each format: batches by tokens, a tree, a resume on other ranks."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ FORMATS = {
 }
 
 
-def named(sample):
-    """What tells a sample from the others."""
+def sample_id(sample):
+    """What identifies a sample."""
     return int(sample["id"] if "id" in sample else sample["y"])
 
 
@@ -70,6 +70,13 @@ def test_a_package_that_is_missing_is_named_with_its_extra(tmp_path, monkeypatch
         dataset[0]
 
 
+def read_epoch(dataset, batch_size=3, **options):
+    """The samples of an epoch in a random order, as one rank reads them."""
+    sampler, world = sk.RandomSampler(**options), sk.World(1, 0)
+    with sk.Loader(dataset, sampler, batch_size=batch_size, collate_fn=list, world=world) as loader:
+        return [sample for batch in loader for sample in batch]
+
+
 PACKED = {
     "packed mds": (test_mds.FOLDER / "gz", sk.MdsDataset),
     "packed litdata": (test_litdata.FOLDER / "chunk", sk.LitDataset),
@@ -77,7 +84,7 @@ PACKED = {
 
 
 @pytest.mark.parametrize("name", ["litdata", "mds", "mindrecord", "parquet", *PACKED])
-def test_remote_files_are_read_by_chunk_and_a_chunk_that_is_gone_is_named(tmp_path, monkeypatch, name):
+def test_remote_files_are_read_by_chunk_and_a_chunk_that_was_replaced_is_named(tmp_path, monkeypatch, name):
     monkeypatch.setattr("samplerkit.storage.remote.retries._FIRST_WAIT", 0.001)
     fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed: nothing remote here")
     memory, url = fsspec.filesystem("memory"), f"memory://{name.replace(' ', '-')}"
@@ -92,16 +99,14 @@ def test_remote_files_are_read_by_chunk_and_a_chunk_that_is_gone_is_named(tmp_pa
     for path in tmp_path.iterdir():
         memory.pipe(f"{url}/{path.name}", path.read_bytes())
     with make(url) as dataset:
-        options = {"batch_size": 3, "collate_fn": list, "world": sk.World(1, 0)}
-        with sk.Loader(dataset, sk.RandomSampler(shuffle="files", seed=2), **options) as loader:
-            ids = [named(sample) for batch in loader for sample in batch]
+        ids = [*map(sample_id, read_epoch(dataset, shuffle="files", seed=2))]
         assert len({*ids}) == len(ids) == len(dataset)
         assert (dataset.stats.files_read, dataset.stats.downloads) == (dataset.layout.num_files, 0)
         dataset.close()
         file = dataset.layout.names[0].partition(":")[0]
-        (gone,) = (path.name for path in tmp_path.iterdir() if path.name in {file, f"{file}.gz"})
-        memory.pipe(f"{url}/{gone}", b"another one")
-        with pytest.raises(sk.DatasetError, match=re.escape(gone)):
+        (name_on_disk,) = (path.name for path in tmp_path.iterdir() if path.name in {file, f"{file}.gz"})
+        memory.pipe(f"{url}/{name_on_disk}", b"another one")
+        with pytest.raises(sk.DatasetError, match=re.escape(name_on_disk)):
             dataset[0]
 
 
@@ -110,15 +115,15 @@ INDEXED = {
     "a.jsonl.zst": (sk.JsonlDataset, {}),
     "a.tfrecord": (sk.TfRecordDataset, {"scalars": ["id"], "run_bytes": 800}),
 }
-"""Formats that need an index, of which one may be beside the file."""
+"""Formats that need an index, which may be next to the file."""
 
 
-def written(path):
-    """Sixty samples, whose `id` counts."""
+def write_file(path):
+    """Writes sixty samples, with `id` from 0."""
     if path.suffix == ".tfrecord":
         tf_records.write(path, [tf_records.example(tf_records.features_of(row)) for row in range(60)])
     else:
-        path.write_bytes(test_jsonl.packed(test_jsonl.text_of(map(test_jsonl.row, range(60))), path.name))
+        path.write_bytes(test_jsonl.compressed(test_jsonl.text_of(map(test_jsonl.row, range(60))), path.name))
 
 
 @pytest.mark.parametrize("has_index", [True, False])
@@ -126,43 +131,38 @@ def written(path):
 def test_remote_files_with_an_index_are_read_by_ranges_and_packed_ones_as_a_whole(tmp_path, has_index, name):
     fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed: nothing remote here")
     memory, (make, options) = fsspec.filesystem("memory"), INDEXED[name]
-    written(path := tmp_path / name)
+    write_file(path := tmp_path / name)
     url = f"memory://indexed/{has_index}/{name}"
     memory.pipe(url, path.read_bytes())
     if has_index:
         make(path, **options, progress=False).save_indexes()
         memory.pipe(url + ".skidx", Path(f"{path}.skidx").read_bytes())
     with make([url], **options, progress=False, remote={"cache": str(tmp_path / "cache")}) as dataset:
-        sampler = sk.RandomSampler(shuffle="files", seed=2)
-        with sk.Loader(dataset, sampler, batch_size=7, collate_fn=list, world=sk.World(1, 0)) as loader:
-            assert sorted(named(sample) for batch in loader for sample in batch) == [*range(60)]
+        samples = read_epoch(dataset, batch_size=7, shuffle="files", seed=2)
+        assert sorted(map(sample_id, samples)) == [*range(60)]
         if name == "a.tfrecord":
             assert dataset.stats.files_read == dataset.layout.num_files > 5
-    # To the machine come the index, if there is one, and the file where it is packed or has to be indexed.
-    wanted = [url + ".skidx"] * has_index + [url] * (not has_index or name.endswith(".zst"))
-    kept = [path.read_bytes() for path in (tmp_path / "cache").glob("*.file")]
-    assert sorted(kept) == sorted(map(memory.cat, wanted))
+    # The cache has the index, if there is one, and the file where it is packed or has to be indexed.
+    expected = [url + ".skidx"] * has_index + [url] * (not has_index or name.endswith(".zst"))
+    cached = [path.read_bytes() for path in (tmp_path / "cache").glob("*.file")]
+    assert sorted(cached) == sorted(map(memory.cat, expected))
 
 
-def drawn(sample):
+def decode_with_draw(sample):
     return int(sample["id"]), int(sk.draw_rng().integers(1 << 30))
 
 
-def test_a_function_makes_samples_in_their_draws(tmp_path):
-    written(path := tmp_path / "a.jsonl")
-    read = []
-    with sk.JsonlDataset(path, decode=drawn, progress=False) as dataset:
-        for size in (4, 7):
-            options = {"batch_size": size, "collate_fn": list, "world": sk.World(1, 0)}
-            with sk.Loader(dataset, sk.RandomSampler(seed=1), **options) as loader:
-                read.append([sample for batch in loader for sample in batch])
+def test_a_decode_function_has_the_random_generator_of_its_draw(tmp_path):
+    write_file(path := tmp_path / "a.jsonl")
+    with sk.JsonlDataset(path, decode=decode_with_draw, progress=False) as dataset:
+        read = [read_epoch(dataset, batch_size, seed=1) for batch_size in (4, 7)]
     assert read[0] == read[1]
     assert sorted(id for id, _ in read[0]) == [*range(60)]
     assert len({draw for _, draw in read[0]}) == 60
 
 
 @contextmanager
-def mixing(contract, folder, count, world):
+def mixture_loader(contract, folder, count, world):
     """A loader of a mixture of a tree with another part, in batches by tokens, over a dataset just opened."""
     parts = {"data": contract.make(folder), "rest": [{"id": 1000 + number} for number in range(7)]}
     sources = {"data": sk.RandomSampler(shuffle="partial", partial_size=4, lanes=6), "rest": None}
@@ -175,24 +175,24 @@ def mixing(contract, folder, count, world):
             yield loader
 
 
-def resumes_on_other_ranks(contract, folder):
-    """Of two ranks that stop, three resume what was saved: all together read what one rank reads alone."""
+def require_resume(contract, folder):
+    """Three ranks resume what two have saved: all together read what one rank reads alone."""
     count = sum(map(len, contract.write(folder)))
-    with mixing(contract, folder, count, sk.World(1, 0)) as loader:
-        wanted = sorted(named(sample) for batch in loader for sample in batch)
+    with mixture_loader(contract, folder, count, sk.World(1, 0)) as loader:
+        expected = sorted(sample_id(sample) for batch in loader for sample in batch)
     read = []
     for rank in range(2):
-        with mixing(contract, folder, count, sk.World(2, rank)) as loader:
+        with mixture_loader(contract, folder, count, sk.World(2, rank)) as loader:
             for batch in islice(loader, 2):
-                read += map(named, batch)
+                read += map(sample_id, batch)
                 state = json.dumps(loader.state_dict())
     for rank in range(3):
-        with mixing(contract, folder, count, sk.World(3, rank)) as loader:
+        with mixture_loader(contract, folder, count, sk.World(3, rank)) as loader:
             loader.load_state_dict(json.loads(state))
-            read += [named(sample) for batch in loader for sample in batch]
-    assert sorted(read) == wanted
+            read += [sample_id(sample) for batch in loader for sample in batch]
+    assert sorted(read) == expected
 
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_mixture_in_batches_by_tokens_resumes_on_other_ranks(tmp_path, name):
-    resumes_on_other_ranks(FORMATS[name](), str(tmp_path))
+    require_resume(FORMATS[name](), str(tmp_path))

@@ -1,4 +1,4 @@
-"""TFRecord: what TensorFlow wrote is read without it, each record held against its checksums."""
+"""TFRecord: what TensorFlow wrote is read without it, each record checked against its checksums."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from samplerkit.storage.formats import tfrecord as tfrecord_file
 from samplerkit.storage.formats.tfrecord_example import example_of
 from samplerkit.testing import DatasetContract
 from samplerkit.testing.contract import same
+from tests.storage.checks import assert_refused
 from tests.storage.formats import tf_records
 from tests.storage.formats.tf_records import example, field, framed, sample_of
-from tests.storage.refusing import assert_refused
 
 FOLDER = Path(__file__).parents[2] / "data" / "formats" / "tfrecord"
 """Written by TensorFlow 2.21.0: `python -m tests.storage.formats.write_samples tfrecord`."""
 
 
-def written(folder, ranges=((0, 5), (5, 16))):
+def write_files(folder, ranges=((0, 5), (5, 16))):
     paths = [f"{folder}/{number}.tfrecord" for number in range(len(ranges))]
     for path, (start, stop) in zip(paths, ranges, strict=True):
         tf_records.write(path, [example(tf_records.features_of(row)) for row in range(start, stop)])
@@ -33,7 +33,7 @@ class TestTfRecord(DatasetContract):
     """Two files, the second one in several runs."""
 
     def write(self, folder):
-        written(folder)
+        write_files(folder)
         rows = [sample_of(row) for row in range(16)]
         sizes = [len(framed(example(tf_records.features_of(row)))) for row in range(16)]
         files = [[], []]
@@ -62,7 +62,7 @@ BITS = {
     "lists of one kind are joined": (field(3, field(1, b"\1")) + field(3, b"\x08\x02\x08\x03"), [1, 2, 3]),
     "of several kinds the last counts": (field(1, field(1, b"a")) + field(3, field(1, b"\5")), [5]),
     "floats one by one": (field(2, b"\x0d\0\0\x80\x3f\x0d\0\0\0\x40"), [1.0, 2.0]),
-    "fields that nobody knows are left out": (
+    "unknown fields are left out": (
         b"\x20\x07" + b"\x29" + bytes(8) + field(9, b"z") + field(3, field(1, b"\6")),
         [6],
     ),
@@ -73,13 +73,13 @@ BITS = {
 
 @pytest.mark.parametrize("name", BITS)
 def test_the_wire_format_is_read_as_protobuf_reads_it(name):
-    feature, wanted = BITS[name]
+    feature, expected = BITS[name]
     record = field(1, field(9, b"z") + field(1, field(1, b"f") + field(2, feature)))
-    found = example_of(record)["f"]
-    if wanted == "none":
-        assert found is None
+    values = example_of(record)["f"]
+    if expected == "none":
+        assert values is None
     else:
-        assert found.tolist() == (wanted or [2**63 - 1, -(2**63)])
+        assert values.tolist() == (expected or [2**63 - 1, -(2**63)])
 
 
 NO_EXAMPLES = {
@@ -104,41 +104,41 @@ def test_a_file_that_zlib_packed_says_how_to_pack_it(tmp_path):
 
 def test_features_that_a_record_lacks_or_has_twice_are_errors(tmp_path):
     tf_records.write(tmp_path / "a.tfrecord", [example({"a": [1, 2], "b": None})])
-    for given, problem in (
+    for options, problem in (
         ({"columns": ["c"]}, r"no feature 'c', but \['a', 'b'\]"),
         ({"scalars": ["a"]}, "feature 'a' has 2 values"),
         ({"scalars": ["b"]}, "feature 'b' has 0 values"),
     ):
-        assert_refused(sk.TfRecordDataset(tmp_path / "a.tfrecord", **given, progress=False), problem, 0)
+        assert_refused(sk.TfRecordDataset(tmp_path / "a.tfrecord", **options, progress=False), problem, 0)
 
 
 def test_an_index_that_lies_is_an_error_that_names_it(tmp_path):
     """Of another size, damaged, of another kind; or right in its size, and of another file."""
-    path, other = written(tmp_path, [(5, 6), (6, 7)])
-    stored, beside = Stored.of(path, None), Path(path + ".skidx")
+    path, other = write_files(tmp_path, [(5, 6), (6, 7)])
+    stored, index = Stored.of(path, None), Path(path + ".skidx")
     records = tfrecord_file.INDEXES.of(Stored.of(other))
     shifted = tfrecord_file.Records(records.lengths + 1, records.crcs)
     half = tfrecord_file.Records(
         np.array([stored.size // 2 - 16, stored.size - stored.size // 2 - 16]), np.zeros(2, np.uint32)
     )
     for wrong, problem in ((shifted, "another state"), (half, "are not those that were there before")):
-        tfrecord_file.INDEXES.write(beside, stored, wrong, "")
+        tfrecord_file.INDEXES.write(index, stored, wrong, "")
         assert_refused(sk.TfRecordDataset(path, progress=False), problem, 0)
-    beside.write_bytes(beside.read_bytes()[:-1])
+    index.write_bytes(index.read_bytes()[:-1])
     assert_refused(sk.TfRecordDataset(path, progress=False), r"skidx: cannot be read \(damaged\)")
 
 
-def test_a_length_that_begins_as_gzip_does_is_a_length(tmp_path):
+def test_a_length_that_begins_like_gzip_is_read_as_a_length(tmp_path):
     tf_records.write(tmp_path / "a.tfrecord", [bytes(0x8B1F), b"end"])
     with sk.TfRecordDataset(tmp_path / "a.tfrecord", records="bytes", progress=False) as dataset:
         assert dataset[1] == b"end"
         assert dataset[0] == bytes(0x8B1F)
 
 
-def test_indexes_go_where_they_can_be_written_under_names_of_their_own(tmp_path):
+def test_indexes_need_a_writable_folder_and_distinct_names(tmp_path):
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
-        written(tmp_path / folder, [(0, 3)])
+        write_files(tmp_path / folder, [(0, 3)])
     dataset = sk.TfRecordDataset([f"{tmp_path}/{folder}/0.tfrecord" for folder in "ab"], progress=False)
     with pytest.raises(sk.ArgumentValueError, match="folder: would hold two indexes of one name"):
         dataset.save_indexes(tmp_path / "c")

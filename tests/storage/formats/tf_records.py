@@ -26,11 +26,11 @@ def masked(data):
 
 def varint(number):
     number &= (1 << 64) - 1
-    found = b""
+    encoded = b""
     while number > 127:
-        found += bytes([number & 127 | 128])
+        encoded += bytes([number & 127 | 128])
         number >>= 7
-    return found + bytes([number])
+    return encoded + bytes([number])
 
 
 def field(number, data):
@@ -75,7 +75,7 @@ def features_of(row):
 
 
 def sample_of(row):
-    """The same, as the dataset hands it out with `id` as a scalar."""
-    told = features_of(row)
-    numbers = {"tokens": np.array(told["tokens"], np.int64), "x": np.array(told["x"], np.float32)}
-    return {**told, **numbers, "id": np.int64(row)}
+    """The same, as the dataset returns it with `id` as a scalar."""
+    features = features_of(row)
+    numbers = {"tokens": np.array(features["tokens"], np.int64), "x": np.array(features["x"], np.float32)}
+    return {**features, **numbers, "id": np.int64(row)}

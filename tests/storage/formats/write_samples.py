@@ -3,7 +3,7 @@
 `python -m tests.storage.formats.write_samples KIND`, in an environment with the package of that kind:
 huggingface (datasets 5.2.0), tfrecord (tensorflow 2.21.0), mds (mosaicml-streaming 0.13.0, pillow 13.0.0),
 lmdb (lmdb 3.0.0), litdata (litdata 0.2.76, zstd 1.5), litdata_early (litdata 0.2.30), or mindrecord
-(mindspore 2.10.0; the .db that it leaves beside each file is not needed).
+(mindspore 2.10.0; the .db that it leaves next to each file is not needed).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FOLDER = "tests/data/formats"
 
 def huggingface() -> None:
     """A folder of `save_to_disk`."""
-    import datasets  # noqa: PLC0415  # only who writes them needs it: pytest imports each file for its doctests
+    import datasets  # noqa: PLC0415  # only writing needs it: pytest imports each file for its doctests
 
     rows = [{"id": id, "text": f"text {id}", "tokens": [id] * (id % 5)} for id in range(250)]
     datasets.Dataset.from_list(rows).save_to_disk(f"{FOLDER}/huggingface", num_shards=2)
@@ -42,8 +42,8 @@ def tfrecord() -> None:
     for name, packing in (("plain.tfrecord", None), ("packed.tfrecord.gz", "GZIP")):
         with tf.io.TFRecordWriter(f"{FOLDER}/tfrecord/{name}", packing) as file:
             for row in range(40):
-                told = {name: feature(values) for name, values in features_of(row).items()}
-                file.write(tf.train.Example(features=tf.train.Features(feature=told)).SerializeToString())
+                features = {name: feature(values) for name, values in features_of(row).items()}
+                file.write(tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString())
 
 
 def mds() -> None:
@@ -67,7 +67,7 @@ def mds() -> None:
 
 
 def litdata() -> None:
-    """A folder for each way of packing, one of tokens, one with an image, and one with a pickle."""
+    """A folder for each kind of compression, one of tokens, one with an image, and one with a pickle."""
     for name, (packing, make) in litdata_chunks.FOLDERS.items():
         size = 3 if packing == "batch" else None
         _optimized(name, make, compression_level=packing, compression_batch_size=size)
@@ -76,7 +76,7 @@ def litdata() -> None:
 
 
 def litdata_early() -> None:
-    """What a version of two years before wrote: chunks whose size in the index leaves out their head."""
+    """Written by a version two years older: the size of chunks in the index leaves out their header."""
     for name, packing in (("early", None), ("early_packed", "chunk")):
         _optimized(name, litdata_chunks.row_of, compression="zstd" if packing else None)
 
@@ -107,7 +107,7 @@ def mindrecord() -> None:
 
 
 def lmdb() -> None:
-    """A store whose keys were written, and some of them written again or deleted, in several changes."""
+    """A store whose keys were written, and some overwritten or deleted, in several transactions."""
     import lmdb  # type: ignore[import-not-found]  # noqa: PLC0415
 
     with lmdb.open(f"{FOLDER}/lmdb", map_size=1 << 20, max_dbs=2, lock=False) as store:

@@ -1,4 +1,4 @@
-"""Shards for tests of remote reading, and what is expected of them."""
+"""Shards for tests of remote reading, and helpers that read them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import samplerkit as sk
 from tests.storage.remote.server import Server
 from tests.storage.remote.test_privacy import private
-from tests.storage.tar.shards import jpeg_tiles, packed, write
+from tests.storage.tar.shards import jpeg_tiles, write, write_tar
 
 SHARDS, EACH = 8, 12
 NUMBERS = range(SHARDS * EACH)
@@ -26,12 +26,12 @@ def sample_of(number: int, text: str = "number", size: int = 0, key: str = "{:05
 def write_shards(
     folder: Path, shards: int = SHARDS, *, index: bool = True, text: str = "number", size: int = 0
 ) -> str:
-    """Writes shards of small samples; gives the pattern of their paths."""
+    """Writes shards of small samples; returns the pattern of their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     last = f"{shards - 1:02}"
     names = f"{folder}/train-%0{len(last)}d.tar"
     samples = (sample_of(number, text, size) for number in range(shards * EACH))
-    packed(names, samples, samples_per_shard=EACH, index=index, overwrite=True)
+    write_tar(names, samples, samples_per_shard=EACH, index=index, overwrite=True)
     return f"{folder}/train-{{{'0' * len(last)}..{last}}}.tar"
 
 
@@ -41,7 +41,7 @@ def remote(server: Server, cache: Path, **options: Any) -> sk.TarDataset:
 
 
 def write_tiles(folder: Path, suffix: str) -> list[str]:
-    """Writes three shards of real JPEG tiles, compressed or not; gives their names."""
+    """Writes three shards of real JPEG tiles, compressed or not; returns their names."""
     folder.mkdir(parents=True, exist_ok=True)
     names = [f"tiles-{number}{suffix}" for number in range(3)]
     files = jpeg_tiles()
@@ -50,8 +50,8 @@ def write_tiles(folder: Path, suffix: str) -> list[str]:
     return names
 
 
-def without_place(samples: Any) -> list[dict[str, Any]]:
-    """Samples without what tells where they come from."""
+def without_url(samples: Any) -> list[dict[str, Any]]:
+    """Samples without the URL of their shard."""
     return [{name: value for name, value in sample.items() if name != "__url__"} for sample in samples]
 
 

@@ -24,7 +24,7 @@ Files = list[tuple[str, bytes]]
 
 @cache
 def python_sources() -> Files:
-    """Source files of Python's own json and email packages, in folders, with their sizes beside them."""
+    """Source files of Python's own json and email packages, in folders, each with its size."""
     root = Path(json.__file__).parents[1]
     files = []
     for path in sorted([*(root / "json").glob("*.py"), *(root / "email").rglob("*.py")]):
@@ -79,7 +79,7 @@ SOURCES = {
 }
 
 
-def by_tarfile(files: Files, path: Path, kind: int, **options: Any) -> None:
+def write_by_tarfile(files: Files, path: Path, kind: int, **options: Any) -> None:
     """Writes a shard with Python's tarfile."""
     with tarfile.open(path, "w", format=kind, **options) as archive:
         for name, data in files:
@@ -88,7 +88,7 @@ def by_tarfile(files: Files, path: Path, kind: int, **options: Any) -> None:
             archive.addfile(member, io.BytesIO(data))
 
 
-def by_gnu_tar(files: Files, path: Path, kind: str) -> None:
+def write_by_gnu_tar(files: Files, path: Path, kind: str) -> None:
     """Writes a shard with the program tar, from files on disk."""
     folder = path.with_suffix(".folder")
     for name, data in files:
@@ -99,24 +99,24 @@ def by_gnu_tar(files: Files, path: Path, kind: str) -> None:
     subprocess.run(command, input=names, check=True)
 
 
-def by_webdataset(files: Files, path: Path) -> None:
+def write_by_webdataset(files: Files, path: Path) -> None:
     """Writes a shard with webdataset's own writer, which takes samples."""
     with webdataset.TarWriter(str(path), encoder=False) as writer:
         for sample in as_samples(files):
             writer.write(sample)
 
 
-def packed(shards: str | Path, samples: Iterable[dict[str, Any]], **options: Any) -> list[str]:
-    """Writes samples with our writer; gives the paths of the shards."""
+def write_tar(shards: str | Path, samples: Iterable[dict[str, Any]], **options: Any) -> list[str]:
+    """Writes samples with our writer; returns the paths of the shards."""
     with TarWriter(shards, **options) as writer:
         for sample in samples:
             writer.write(sample)
     return writer.paths
 
 
-def by_samplerkit(files: Files, path: Path) -> None:
+def write_by_samplerkit(files: Files, path: Path) -> None:
     """Writes a shard with our writer."""
-    (shard,) = packed(f"{path.with_suffix('')}-%d.tar", as_samples(files))
+    (shard,) = write_tar(f"{path.with_suffix('')}-%d.tar", as_samples(files))
     Path(shard).rename(path)
 
 
@@ -134,15 +134,15 @@ def as_samples(files: Files) -> list[dict[str, Any]]:
 
 
 WRITERS = {
-    "tarfile ustar": lambda files, path: by_tarfile(files, path, tarfile.USTAR_FORMAT),
-    "tarfile gnu": lambda files, path: by_tarfile(files, path, tarfile.GNU_FORMAT),
-    "tarfile pax": lambda files, path: by_tarfile(files, path, tarfile.PAX_FORMAT),
-    "tar ustar": lambda files, path: by_gnu_tar(files, path, "ustar"),
-    "tar gnu": lambda files, path: by_gnu_tar(files, path, "gnu"),
-    "tar pax": lambda files, path: by_gnu_tar(files, path, "pax"),
-    "tar v7": lambda files, path: by_gnu_tar(files, path, "v7"),
-    "webdataset": by_webdataset,
-    "samplerkit": by_samplerkit,
+    "tarfile ustar": lambda files, path: write_by_tarfile(files, path, tarfile.USTAR_FORMAT),
+    "tarfile gnu": lambda files, path: write_by_tarfile(files, path, tarfile.GNU_FORMAT),
+    "tarfile pax": lambda files, path: write_by_tarfile(files, path, tarfile.PAX_FORMAT),
+    "tar ustar": lambda files, path: write_by_gnu_tar(files, path, "ustar"),
+    "tar gnu": lambda files, path: write_by_gnu_tar(files, path, "gnu"),
+    "tar pax": lambda files, path: write_by_gnu_tar(files, path, "pax"),
+    "tar v7": lambda files, path: write_by_gnu_tar(files, path, "v7"),
+    "webdataset": write_by_webdataset,
+    "samplerkit": write_by_samplerkit,
 }
 
 

@@ -8,14 +8,15 @@ import pytest
 
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.format.headers import parse
+from tests.storage.checks import identical
 from tests.storage.tar.shards import (
     SOURCES,
     WRITERS,
-    by_tarfile,
     jpeg_tiles,
     python_sources,
     read_by_webdataset,
     write,
+    write_by_tarfile,
 )
 
 # Ustar has room for names of 255 bytes in two parts, v7 for 100 bytes.
@@ -27,17 +28,13 @@ CASES = [
 CASES += [("tar pax", "python", ".tar.gz"), ("webdataset", "jpeg", ".tgz")]
 
 
-def ordered(sample):
-    return list(sample.items())
-
-
 @pytest.mark.parametrize(("writer", "source", "suffix"), CASES)
 def test_samples_are_the_same_to_the_byte_and_in_the_same_order(tmp_path, writer, source, suffix):
     path = write(tmp_path / f"shard{suffix}", SOURCES[source](), writer)
     dataset = TarDataset(path)
     expected = read_by_webdataset([path])
     assert len(expected) >= 12
-    assert [ordered(sample) for sample in dataset] == [ordered(sample) for sample in expected]
+    assert identical(list(dataset), expected)
     assert dataset.keys() == [sample["__key__"] for sample in expected]
     assert len(dataset.skipped) == 0
 
@@ -70,8 +67,8 @@ NAMES = [
 
 
 @pytest.mark.parametrize("kind", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
-def test_names_are_taken_apart_as_webdataset_does(tmp_path, kind):
-    by_tarfile([(name, b"abc") for name in NAMES], tmp_path / "shard.tar", kind)
+def test_names_are_split_as_by_webdataset(tmp_path, kind):
+    write_by_tarfile([(name, b"abc") for name in NAMES], tmp_path / "shard.tar", kind)
     with tarfile.open(tmp_path / "shard.tar", "a", format=kind) as archive:
         folder = tarfile.TarInfo("a_folder.d")
         folder.type = tarfile.DIRTYPE
@@ -81,9 +78,9 @@ def test_names_are_taken_apart_as_webdataset_does(tmp_path, kind):
     assert list(TarDataset(tmp_path / "shard.tar")) == expected
 
 
-def test_names_that_are_no_utf8_are_the_same(tmp_path):
+def test_names_that_are_not_utf8_are_the_same(tmp_path):
     files = [(name, b"") for name in ("é/ö.txt", "é/ö.ü")]
-    by_tarfile(files, tmp_path / "shard.tar", tarfile.GNU_FORMAT, encoding="latin-1")
+    write_by_tarfile(files, tmp_path / "shard.tar", tarfile.GNU_FORMAT, encoding="latin-1")
     expected = read_by_webdataset([tmp_path / "shard.tar"])
     assert len(expected) == 1
     assert list(TarDataset(tmp_path / "shard.tar")) == expected
@@ -102,5 +99,5 @@ def test_each_byte_of_a_size_in_base_256_counts(tmp_path, place):
 
 def test_global_pax_headers_hold_for_all_members(tmp_path):
     path = tmp_path / "shard.tar"
-    by_tarfile(python_sources(), path, tarfile.PAX_FORMAT, pax_headers={"comment": "x"})
+    write_by_tarfile(python_sources(), path, tarfile.PAX_FORMAT, pax_headers={"comment": "x"})
     assert list(TarDataset(path)) == read_by_webdataset([path])

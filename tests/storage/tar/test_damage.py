@@ -8,7 +8,6 @@ from collections import Counter
 from itertools import product
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import samplerkit as sk
@@ -17,6 +16,7 @@ from samplerkit.storage.tar.format.headers import BLOCK
 from samplerkit.storage.tar.index.archive import Archive
 from samplerkit.storage.tar.index.finding import Cache, make_index
 from samplerkit.storage.tar.index.index import Index
+from samplerkit.testing.contract import same
 from tests.storage.tar.shards import Files, jpeg_tiles, long_names, python_sources, read_by_webdataset, write
 
 SMALL = [(name, data) for name, data in python_sources() if len(data) < 4000]
@@ -30,21 +30,21 @@ SHARDS: dict[str, tuple[Files, str]] = {
 
 
 def outcome(path: Path, expected: list[dict]) -> str:
-    """What becomes of a shard: an error and a counted skip, or the same samples; else the test fails."""
+    """Reads a shard: an error and a counted skip, or the same samples; else the test fails."""
     stamp = {"cache": path.parent / "no-cache-is-shared" / path.name, "progress": False}
     lenient = TarDataset(path, on_error="skip", **stamp)
-    kept = list(lenient)
-    whole = [dict(sample, __url__=str(path)) for sample in expected]
+    samples = list(lenient)
+    complete = [dict(sample, __url__=str(path)) for sample in expected]
     try:
         strict = list(TarDataset(path, **stamp))
     except sk.DatasetError as error:
-        assert str(path) in str(error)  # noqa: PT017  # whether there is an error is what is asked
+        assert str(path) in str(error)  # noqa: PT017  # the test is whether there is an error
         assert "at byte" in str(error)  # noqa: PT017
         assert len(lenient.skipped) > 0
-        assert all(sample in whole for sample in kept), "a sample was made up or cut"
+        assert all(sample in complete for sample in samples), "a sample was made up or cut"
         return "refused"
     assert len(lenient.skipped) == 0
-    assert strict == kept == whole, "damage went unnoticed"
+    assert strict == samples == complete, "damage went unnoticed"
     return "changes nothing"
 
 
@@ -66,16 +66,16 @@ def test_every_truncation_is_found(tmp_path, name):
         end_mark = len(data.rstrip(b"\0"))
         end_mark += -end_mark % BLOCK + 2 * BLOCK
     expected = read_by_webdataset([original])
-    found = Counter()
+    outcomes = Counter()
     path = tmp_path / "cut.tar"
-    # So that each place of a block comes by turns.
+    # Steps that are no divisor of a block, so that all places in one are tried.
     for length in [*range(0, len(data), BLOCK // 2 - 1), len(data) - 8, len(data) - 1, len(data)]:
         path.write_bytes(data[:length])
         result = outcome(path, expected)
-        found[result] += 1
+        outcomes[result] += 1
         assert result == ("refused" if length < end_mark else "changes nothing"), length
-    print(f"{name}: {dict(found)}")
-    assert found["refused"] > 20
+    print(f"{name}: {dict(outcomes)}")
+    assert outcomes["refused"] > 20
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_every_truncation_is_found(tmp_path, name):
     [
         pytest.param("ustar", 1, id="a header of ustar"),
         pytest.param("gnu with long names", 1, id="a header of gnu", marks=pytest.mark.campaign),
-        # One of pax, and that of the member behind it.
+        # One of pax, and that of the member after it.
         pytest.param("pax by webdataset", 2, id="two headers of pax", marks=pytest.mark.campaign),
     ],
 )
@@ -102,17 +102,17 @@ def test_every_flipped_bit_of_a_header_is_found(tmp_path, name, count, caplog):
             for byte, bit in product(range(BLOCK), range(8)):
                 os.pwrite(file.fileno(), bytes([data[start + byte] ^ 1 << bit]), start + byte)
                 after = indexed(path)
-                is_seen = len(after.skipped) > 0
-                # A few go all the way, through the dataset: above all those of which the index says nothing.
-                if not is_seen or (start + byte * 8 + bit) % 1009 == 0:
-                    assert (outcome(path, expected) == "refused") == is_seen
-                if not is_seen:
-                    assert same(before, after)
+                is_reported = len(after.skipped) > 0
+                # A few are also read by the dataset: above all those that the index does not report.
+                if not is_reported or (start + byte * 8 + bit) % 1009 == 0:
+                    assert (outcome(path, expected) == "refused") == is_reported
+                if not is_reported:
+                    assert same((before.fields, before.arrays), (after.fields, after.arrays))
                     harmless.append((byte, bit))
                 os.pwrite(file.fileno(), data[start + byte : start + byte + 1], start + byte)
-    tried = len(places) * BLOCK * 8
-    print(f"{name}: {tried} flips, {len(harmless)} change nothing, all of them in the checksum's padding")
-    # Only there can a bit change and the number stay: "0" and " " in front of it, NUL and " " behind.
+    flips = len(places) * BLOCK * 8
+    print(f"{name}: {flips} flips, {len(harmless)} change nothing, all of them in the checksum's padding")
+    # Only there can a bit change and the number stay: "0" and " " before it, NUL and " " after it.
     assert {byte for byte, _ in harmless} <= set(range(148, 156))
     assert {bit for _, bit in harmless} <= {4, 5}
     assert path.read_bytes() == data
@@ -120,14 +120,6 @@ def test_every_flipped_bit_of_a_header_is_found(tmp_path, name, count, caplog):
 
 def indexed(path: Path) -> Index:
     return make_index(Archive.of(str(path)), Cache(path.parent / "unused"), checksums=False)
-
-
-def same(one: Index, other: Index) -> bool:
-    """Whether two indexes say the same of all samples."""
-    assert set(one.arrays) == set(other.arrays)
-    return one.fields == other.fields and all(
-        np.array_equal(one.arrays[name], other.arrays[name]) for name in one.arrays
-    )
 
 
 def test_a_flip_that_no_one_notices_would_fail_the_test(tmp_path):

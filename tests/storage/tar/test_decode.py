@@ -1,4 +1,4 @@
-"""Decoding by extension: what webdataset gives, but nothing that runs code."""
+"""Decoding by extension as in webdataset, except for what runs code."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 import webdataset
 
 import samplerkit as sk
 from samplerkit.storage.tar.codecs import IMAGE_SPECS, Decode
 from samplerkit.storage.tar.dataset import TarDataset
-from tests.storage.tar.shards import jpeg_tiles, packed, read_by_webdataset
+from tests.storage.checks import identical
+from tests.storage.tar.shards import jpeg_tiles, read_by_webdataset, write_tar
 
 FIELDS = {
     "txt": b"text \xc3\xa9",
@@ -33,34 +33,19 @@ FIELDS = {
 }
 
 
-def arrays(one):
+def arrays(value):
     npy, npz = io.BytesIO(), io.BytesIO()
-    np.save(npy, one, allow_pickle=True)
-    np.savez(npz, x=one, y=np.ones((2, 2), np.float16))
+    np.save(npy, value, allow_pickle=True)
+    np.savez(npz, x=value, y=np.ones((2, 2), np.float16))
     return {"npy": npy.getvalue(), "npz": npz.getvalue()}
-
-
-def equal(one, other):
-    """Whether two decoded values are the same, type and all."""
-    if type(one) is not type(other):
-        return False
-    if isinstance(one, torch.Tensor):
-        return one.dtype == other.dtype and torch.equal(one, other)
-    if isinstance(one, np.ndarray):
-        return one.dtype == other.dtype and np.array_equal(one, other)
-    if isinstance(one, dict):
-        return list(one) == list(other) and all(equal(one[key], other[key]) for key in one)
-    if hasattr(one, "tobytes"):
-        return (one.mode, one.size, one.tobytes()) == (other.mode, other.size, other.tobytes())
-    return one == other
 
 
 def test_fields_are_decoded_as_webdataset_does(tmp_path):
     plain = {"__key__": "a", **FIELDS, **arrays(np.arange(6.0).reshape(2, 3))}
     zipped = {"__key__": "b", **{f"{name}.gz": gzip.compress(data) for name, data in FIELDS.items()}}
-    dataset = TarDataset(packed(f"{tmp_path}/x-%d.tar", [plain, zipped])).decode()
+    dataset = TarDataset(write_tar(f"{tmp_path}/x-%d.tar", [plain, zipped])).decode()
     for number, sample in enumerate(read_by_webdataset([tmp_path / "x-0.tar"])):
-        assert equal(dataset[number], webdataset.Decoder([])(sample))
+        assert identical(dataset[number], webdataset.Decoder([])(sample))
 
 
 @pytest.mark.parametrize("spec", sorted(IMAGE_SPECS))
@@ -71,10 +56,10 @@ def test_images_are_decoded_as_webdataset_does(tmp_path, spec):
         stream = io.BytesIO()
         tile.convert(mode).save(stream, "PNG")
         samples.append({"__key__": mode, "png": stream.getvalue(), "cls": 1})
-    (path,) = packed(f"{tmp_path}/x-%d.tar", samples)
+    (path,) = write_tar(f"{tmp_path}/x-%d.tar", samples)
     decode = webdataset.Decoder([webdataset.imagehandler(spec)])
-    for found, sample in zip(TarDataset(path).decode(spec), read_by_webdataset([Path(path)]), strict=True):
-        assert equal(found, decode(sample)), sample["__key__"]
+    for ours, sample in zip(TarDataset(path).decode(spec), read_by_webdataset([Path(path)]), strict=True):
+        assert identical(ours, decode(sample)), sample["__key__"]
 
 
 def test_our_image_names_are_those_of_webdataset():
@@ -92,14 +77,14 @@ def test_pickles_are_refused_and_run_nothing(tmp_path, extension):
             return marker.write_text, ("it ran",)
 
     sample = {"__key__": "a", extension: pickle.dumps(Bomb()), "txt": "fine"}
-    dataset = TarDataset(packed(f"{tmp_path}/x-%d.tar", [sample]))
+    dataset = TarDataset(write_tar(f"{tmp_path}/x-%d.tar", [sample]))
     with pytest.raises(
         sk.DatasetError, match=r"is a pickle, which runs code when it is loaded; give decode a fun"
     ):
         dataset.decode()[0]
     assert dataset.decode(only="txt")[0]["txt"] == "fine"
-    given = dataset.decode(lambda name, data: len(data) if name.endswith(extension[-3:]) else None)
-    assert given[0][extension] > 10
+    decoded = dataset.decode(lambda name, data: len(data) if name.endswith(extension[-3:]) else None)
+    assert decoded[0][extension] > 10
     assert not marker.exists()
 
 
@@ -117,8 +102,8 @@ OBJECTS = np.array([{}], dtype=object)
         ("jpg", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 1 1\n%%EndComments\n", "is PostScript"),
     ],
 )
-def test_what_cannot_be_decoded_is_refused(tmp_path, name, data, problem):
-    dataset = TarDataset(packed(f"{tmp_path}/x-%d.tar", [{"__key__": "a", name: data, "bin": b""}]))
+def test_a_field_that_cannot_be_decoded_is_an_error(tmp_path, name, data, problem):
+    dataset = TarDataset(write_tar(f"{tmp_path}/x-%d.tar", [{"__key__": "a", name: data, "bin": b""}]))
     problem = f"sample 'a' \\(id 0\\): decode failed: field '{name}': {problem}"
     for only in (None, {name}):
         with pytest.raises(sk.DatasetError, match=problem):

@@ -1,4 +1,4 @@
-"""What is no sample in an archive is an error that names archive and byte, or is counted and skipped."""
+"""Members of an archive that are no samples are errors with archive and byte, or counted and skipped."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ import samplerkit as sk
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.format.flaws import MAX_PLACES
 from samplerkit.storage.tar.format.headers import BLOCK
-from tests.storage.refusing import assert_refused
+from tests.storage.checks import assert_refused
 from tests.storage.tar.shards import jpeg_tiles, read_by_webdataset, write
 
 
-def shard(path, members, kind=tarfile.USTAR_FORMAT):
+def shard(path, members):
     """Writes members: (name, data) for a file, (name, type flag) or (name, type flag, link) for others."""
-    with tarfile.open(path, "w", format=kind) as archive:
-        for name, *what in members:
+    with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as archive:
+        for name, *content in members:
             member = tarfile.TarInfo(name)
-            data = what[0] if isinstance(what[0], bytes) and len(what[0]) != 1 else b""
-            if not data and what[0]:
-                member.type = what[0]
-                member.linkname = what[1] if len(what) > 1 else ""
+            data = content[0] if isinstance(content[0], bytes) and len(content[0]) != 1 else b""
+            if not data and content[0]:
+                member.type = content[0]
+                member.linkname = content[1] if len(content) > 1 else ""
             member.size = len(data)
             archive.addfile(member, io.BytesIO(data))
     return path
@@ -45,7 +45,7 @@ FLAWS = {
     "an absolute name": ([("/etc/m.txt", b"data")], "unsafe name", 2),
     "a name that leads out": ([("x/../../m.txt", b"data")], "unsafe name", 2),
     "a name that begins with ..": ([("../m.txt", b"data")], "unsafe name", 2),
-    "a file that is there twice": ([("m.txt", b"data"), ("m.txt", b"more")], "duplicate field", 3),
+    "a file that occurs twice": ([("m.txt", b"data"), ("m.txt", b"more")], "duplicate field", 3),
     "two files but for the case": ([("m.txt", b"data"), ("m.TXT", b"more")], "duplicate field", 3),
     "a key that comes again": (
         [("m.txt", b"data"), ("n.txt", b"data"), ("m.cls", b"00")],
@@ -86,14 +86,14 @@ def test_a_sample_split_over_shards_is_an_error_or_left_out_of_both(tmp_path, ca
     assert "and the other archives: 1 split sample" in caplog.text
 
 
-def test_keys_that_are_counted_anew_in_each_shard_are_no_split_sample(tmp_path):
+def test_keys_that_restart_in_each_shard_are_no_split_sample(tmp_path):
     paths = [shard(tmp_path / f"{number}.tar", [("0.txt", b"one"), ("0.cls", b"22")]) for number in range(3)]
     dataset = TarDataset(paths)
     assert dataset.keys() == ["0", "0", "0"]
     assert dataset.layout.sizes.tolist() == [1, 1, 1]
 
 
-def test_what_follows_the_end_of_an_archive_is_a_flaw(tmp_path):
+def test_data_after_the_end_of_an_archive_is_a_flaw(tmp_path):
     one, two = (
         shard(tmp_path / f"{name}.tar", [(f"{name}.txt", b"data")]).read_bytes() for name in ("one", "two")
     )
@@ -175,15 +175,12 @@ NO_ARCHIVES = {
     ),
     "bzip2": (bz2.compress, "is compressed by bzip2, which is not supported; unpack it"),
     "xz": (lzma.compress, "is compressed by xz, which is not supported; unpack it"),
-    "zstandard": (
-        lambda data: b"\x28\xb5\x2f\xfd" + data,
-        "is compressed by zstandard, which is not",
-    ),
+    "zstandard": (lambda data: b"\x28\xb5\x2f\xfd" + data, "is compressed by zstandard, which is not"),
 }
 
 
 @pytest.mark.parametrize(("change", "text"), NO_ARCHIVES.values(), ids=NO_ARCHIVES)
-def test_what_is_no_whole_archive_is_an_error(tmp_path, change, text):
+def test_a_file_that_is_no_complete_archive_is_an_error(tmp_path, change, text):
     path = shard(tmp_path / "shard.tar", GOOD)
     path.write_bytes(change(path.read_bytes()))
     assert_refused(TarDataset(path), rf"shard\.tar: {text}")
@@ -216,8 +213,8 @@ def test_every_flip_in_a_gzip_archive_is_found_or_changes_nothing(tmp_path):
             assert list(TarDataset(path)) == whole
             harmless.append(place)
         except sk.DatasetError as error:
-            assert str(path) in str(error)  # noqa: PT017  # whether there is an error is what is asked
-    # Some bits mean nothing (time and system in the header), others lead to the same bytes by another way.
+            assert str(path) in str(error)  # noqa: PT017  # the test is whether there is an error
+    # Some bits mean nothing (time and system in the header), others unpack to the same bytes.
     assert set(harmless).isdisjoint({0, 1, 2, *range(len(data) - 8, len(data))})
     assert len(harmless) < 30
 
@@ -226,7 +223,7 @@ def test_several_gzip_members_and_padding_are_read(tmp_path):
     path = write(tmp_path / "shard.tar", jpeg_tiles())
     data = path.read_bytes()
     whole = list(TarDataset(path))
-    # The second one is larger than what is unpacked at a time.
+    # The second one is larger than the buffer of unpacking.
     members = b"".join(map(gzip.compress, (data[:5000], data[5000:] + bytes(3 << 20), bytes(512))))
     path.write_bytes(members + bytes(700))
     assert list(TarDataset(path)) == whole
@@ -234,8 +231,8 @@ def test_several_gzip_members_and_padding_are_read(tmp_path):
     assert_refused(TarDataset(path), f"damaged gzip at byte {len(members)}: ")
 
 
-def test_of_very_many_flaws_all_are_counted_and_some_are_kept(tmp_path):
-    many = MAX_PLACES + 500
-    path = shard(tmp_path / "shard.tar", [(f"{n}.txt", tarfile.SYMTYPE, "x") for n in range(many)])
+def test_very_many_flaws_are_all_counted_and_some_are_listed(tmp_path):
+    count = MAX_PLACES + 500
+    path = shard(tmp_path / "shard.tar", [(f"{n}.txt", tarfile.SYMTYPE, "x") for n in range(count)])
     skipped = TarDataset(path, on_error="skip").skipped
-    assert (len(skipped), len(skipped.places)) == (many, MAX_PLACES)
+    assert (len(skipped), len(skipped.places)) == (count, MAX_PLACES)

@@ -1,4 +1,4 @@
-"""Files of ours that somebody else wrote, with a digest that fits: they are not used, and made again."""
+"""Forged indexes with a valid digest are not used, and made again."""
 
 from __future__ import annotations
 
@@ -20,75 +20,64 @@ from samplerkit.storage.tar.index import index as index_file
 from samplerkit.storage.tar.index.archive import Archive
 from tests.storage.forging import forge
 from tests.storage.remote.server import served
-from tests.storage.tar.shards import packed
+from tests.storage.tar.shards import write_tar
 
 SAMPLES = 9
 
 
-@pytest.fixture(name="made", scope="module")
-def fixture_made(tmp_path_factory):
+@pytest.fixture(name="originals", scope="module")
+def fixture_originals(tmp_path_factory):
     """Two shards with their indexes."""
     folder = tmp_path_factory.mktemp("made")
     samples = ({"__key__": f"{n:03}", "txt": f"number {n}", "cls": n} for n in range(2 * SAMPLES))
-    packed(f"{folder}/x-%d.tar", samples, samples_per_shard=SAMPLES, checksums=True)
+    write_tar(f"{folder}/x-%d.tar", samples, samples_per_shard=SAMPLES, checksums=True)
     return folder
 
 
 @pytest.fixture(name="shard")
-def fixture_shard(made, tmp_path):
+def fixture_shard(originals, tmp_path):
     """One shard of a test's own, with its index."""
-    return taken(made, tmp_path / "data")
+    return copy_shard(originals, tmp_path / "data")
 
 
-def taken(made, folder, name="x-0.tar"):
+def copy_shard(originals, folder, name="x-0.tar"):
     folder.mkdir(exist_ok=True)
-    os.link(made / "x-0.tar", folder / name)
-    shutil.copy(made / "x-0.tar.skidx", folder / f"{name}.skidx")
+    os.link(originals / "x-0.tar", folder / name)
+    shutil.copy(originals / "x-0.tar.skidx", folder / f"{name}.skidx")
     return folder / name
 
 
-def craft(path, header, body=b""):
-    """Writes a file with a digest that fits, whatever it says."""
-    path.write_bytes(b"")
-    digest = hashlib.blake2b(header + body, digest_size=16).digest()
+def craft(path, header):
+    """Writes a file with a valid digest and any content."""
+    digest = hashlib.blake2b(header, digest_size=16).digest()
     preamble = _PREAMBLE.pack(MAGIC, VERSION, len(header), digest)
-    path.write_bytes(preamble + header + body)
+    path.write_bytes(preamble + header)
 
 
-def to(name, place, value, dtype="<i8"):
-    """A change of one number of an array."""
+def set_number(name, place, value):
+    """Changes one number of an array."""
 
     def change(_meta, arrays):
-        arrays[name] = arrays[name].astype(dtype)
+        arrays[name] = arrays[name].astype("<i8")
         arrays[name][place] = value
 
     return change
 
 
-def cut(name, by=1):
-    def change(_meta, arrays):
-        arrays[name] = arrays[name][:-by]
-
-    return change
+def shorten(name):
+    return lambda _, arrays: arrays.update({name: arrays[name][:-1]})
 
 
-def says(name, value):
-    def change(meta, _arrays):
-        meta[name] = value
-
-    return change
+def set_meta(name, value):
+    return lambda meta, _: meta.update({name: value})
 
 
-def lacks(name):
-    def change(meta, arrays):
-        meta.pop(name, None)
-        arrays.pop(name, None)
-
-    return change
+def remove(name):
+    return lambda meta, arrays: (meta.pop(name, None), arrays.pop(name, None))
 
 
 def one_more_file(_meta, arrays):
-    """The last sample has a file more than its fields."""
+    """Gives the last sample one file more than its fields."""
     for name in ("offset", "size", "crc"):
         arrays[name] = np.append(arrays[name], arrays[name][-1:])
     arrays["first"][-1] += 1
@@ -97,14 +86,14 @@ def one_more_file(_meta, arrays):
 FORGED = [
     one_more_file,
     *(
-        lacks(name)
+        remove(name)
         for name in (
             *("archives", "unpacked", "fields", "flaws", "counts", "fingerprint", "is_certain"),
             *("samples", "first", "signature", "key_end", "keys", "offset", "size"),
         )
     ),
     *(
-        says(name, value)
+        set_meta(name, value)
         for name, value in [
             ("archives", 7),
             ("unpacked", 7),
@@ -124,9 +113,9 @@ FORGED = [
             ("flaws", [[2, 0, "link", "x"]]),
         ]
     ),
-    *(cut(name) for name in ("first", "key_end", "size", "crc", "samples", "keys")),
+    *(shorten(name) for name in ("first", "key_end", "size", "crc", "samples", "keys")),
     *(
-        to(name, place, value)
+        set_number(name, place, value)
         for name, place, value in [
             ("samples", 0, -1),
             ("samples", 0, 8),
@@ -142,12 +131,12 @@ FORGED = [
         ]
     ),
 ]
-"""What no index can say, of one archive or of several."""
+"""Changes to values that are impossible in an index, of one archive or of several."""
 
 
 def header(**values):
-    described = {"meta": {}, "arrays": {}, "bytes": 0, **values}
-    return json.dumps(described).encode()
+    content = {"meta": {}, "arrays": {}, "bytes": 0, **values}
+    return json.dumps(content).encode()
 
 
 HEADERS = [
@@ -170,7 +159,7 @@ HEADERS = [
 
 
 @pytest.mark.parametrize("change", FORGED)
-def test_an_index_that_says_what_none_can_say_is_made_again(tmp_path, shard, change):
+def test_an_index_with_impossible_values_is_made_again(tmp_path, shard, change):
     index, archives = Path(f"{shard}.skidx"), (Archive.of(str(shard)),)
     assert index_file.read_index(index, archives)
     forge(index, change)
@@ -181,7 +170,7 @@ def test_an_index_that_says_what_none_can_say_is_made_again(tmp_path, shard, cha
 
 
 @pytest.mark.parametrize("content", HEADERS)
-def test_a_file_whose_header_cannot_be_is_not_read(tmp_path, content):
+def test_a_file_with_an_impossible_header_is_not_read(tmp_path, content):
     craft(tmp_path / "forged", content)
     with pytest.raises(UnreadableFileError, match=r"its header is invalid|of the wrong size"):
         read_arrays(tmp_path / "forged")
@@ -190,27 +179,27 @@ def test_a_file_whose_header_cannot_be_is_not_read(tmp_path, content):
 
 
 @pytest.fixture(name="joint", scope="module")
-def fixture_joint(made):
+def fixture_joint(originals):
     """The joint index of both shards."""
-    TarDataset(sorted(made.glob("*.tar")), cache=made / "cache", checksums=True).keys()
-    (joint,) = (made / "cache").glob("*.catalogue")
+    TarDataset(sorted(originals.glob("*.tar")), cache=originals / "cache", checksums=True).keys()
+    (joint,) = (originals / "cache").glob("*.catalogue")
     return joint
 
 
-@pytest.mark.parametrize("change", [FORGED[0], FORGED[-1], to("samples", slice(2), [1, 17])])
-def test_a_joint_index_that_says_what_none_can_say_is_made_again(tmp_path, made, joint, change):
+@pytest.mark.parametrize("change", [FORGED[0], FORGED[-1], set_number("samples", slice(2), [1, 17])])
+def test_a_joint_index_with_impossible_values_is_made_again(tmp_path, originals, joint, change):
     forged = tmp_path / joint.name
     shutil.copy(joint, forged)
     forge(forged, change)
-    shards = sorted(made.glob("*.tar"))
+    shards = sorted(originals.glob("*.tar"))
     assert TarDataset(shards, cache=tmp_path, checksums=True)[3]["txt"] == b"number 3"
     assert index_file.read_index(forged, tuple(map(Archive.of, map(str, shards))))
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 5, 2 * SAMPLES - 1, 2 * SAMPLES, 2 * SAMPLES + 1])
-def test_in_pieces_of_any_size_the_same_files_are_found_to_lie_wrong(made, joint, monkeypatch, at_once):
+def test_wrong_offsets_are_detected_in_pieces_of_any_size(originals, joint, monkeypatch, at_once):
     monkeypatch.setattr(index_file, "AT_ONCE", at_once)
-    archives = tuple(map(Archive.of, sorted(map(str, made.glob("*.tar")))))
+    archives = tuple(map(Archive.of, sorted(map(str, originals.glob("*.tar")))))
     index = index_file.reopened(joint, archives)
 
     def is_right(offset):
@@ -225,23 +214,23 @@ def test_in_pieces_of_any_size_the_same_files_are_found_to_lie_wrong(made, joint
             assert not is_right(offset)
 
 
-def test_what_lies_beside_a_remote_shard_and_cannot_be_is_left_aside_with_a_warning(tmp_path, made):
+def test_an_invalid_index_next_to_a_remote_shard_is_ignored_with_a_warning(tmp_path, originals):
     names = ["0.tar", "1.tar"]
-    numbers, header = (Path(f"{taken(made, tmp_path / 'data', name)}.skidx") for name in names)
-    forge(numbers, FORGED[0])
-    craft(header, HEADERS[0])
-    whole = [sample["txt"] for sample in TarDataset(made / "x-0.tar", cache=tmp_path / "local")]
+    first, second = (Path(f"{copy_shard(originals, tmp_path / 'data', name)}.skidx") for name in names)
+    forge(first, FORGED[0])
+    craft(second, HEADERS[0])
+    texts = [sample["txt"] for sample in TarDataset(originals / "x-0.tar", cache=tmp_path / "local")]
     with (
         served(tmp_path / "data") as server,
         TarDataset([f"{server.url}/{name}" for name in names], cache=tmp_path, checksums=True) as dataset,
         pytest.warns(UserWarning, match=r"\.tar\.skidx is damaged, or of another version") as warned,
     ):
-        assert [sample["txt"] for sample in dataset] == whole * len(names)
-    told = {re.search(r"(\d+\.tar)\.skidx is damaged", str(one.message))[1] for one in warned}
-    assert told == set(names)
+        assert [sample["txt"] for sample in dataset] == texts * len(names)
+    named = {re.search(r"(\d+\.tar)\.skidx is damaged", str(warning.message))[1] for warning in warned}
+    assert named == set(names)
 
 
-def test_a_header_longer_than_its_file_is_not_asked_for(tmp_path, shard):
+def test_a_header_longer_than_its_file_is_not_read(tmp_path, shard):
     preamble = _PREAMBLE.pack(MAGIC, VERSION, 2**32 - 1, bytes(16))
     index = Path(f"{shard}.skidx")
     index.write_bytes(preamble + bytes(64))
@@ -256,10 +245,10 @@ def test_pipes_in_place_of_files_are_not_waited_for(tmp_path, shard):
     os.mkfifo(index)
     dataset = TarDataset(shard, cache=tmp_path / "cache")
     assert len(dataset) == SAMPLES
-    told = TarDataset(shard, cache=tmp_path / "cache", lengths=[SAMPLES])
+    lazy = TarDataset(shard, cache=tmp_path / "cache", lengths=[SAMPLES])
     shard.unlink()
     os.mkfifo(shard)
     with pytest.raises(sk.DatasetError, match=r"x-0\.tar: was changed while it was in use"):
         dataset[0]
-    with told, pytest.raises(sk.DatasetError, match=r"x-0\.tar: is no plain file; give the files themselves"):
-        told[0]
+    with lazy, pytest.raises(sk.DatasetError, match=r"x-0\.tar: is no plain file; give the files themselves"):
+        lazy[0]

@@ -1,4 +1,4 @@
-"""Writing to a small disk that is full: an error that names it, and no half of anything."""
+"""Writing to a small disk that is full: an error that names it, and no partial files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def write_until_full(writer):
         writer.write({"__key__": f"{number:02}", "bin": DATA})
 
 
-def there(disk):
+def file_names(disk):
     return sorted(path.name for path in disk.iterdir())
 
 
@@ -35,7 +35,7 @@ def test_a_full_disk_is_an_error_and_leaves_whole_shards_only(small_disk, name):
     ):
         write_until_full(writer)
     assert caught.value.__cause__.errno == 28
-    assert there(small_disk) == ["x-0.tar", "x-0.tar.skidx", "x-1.tar", "x-1.tar.skidx"]
+    assert file_names(small_disk) == ["x-0.tar", "x-0.tar.skidx", "x-1.tar", "x-1.tar.skidx"]
     assert TarDataset(writer.paths).keys() == [f"{number:02}" for number in range(20)]
 
 
@@ -52,7 +52,7 @@ def test_an_index_without_room_leaves_a_whole_shard(small_disk):
         writer.close()
     with pytest.raises(sk.DatasetError, match=r"x-0\.tar\.skidx: cannot be written \(No space"):
         writer.write({"__key__": "later", "bin": b""})
-    assert there(small_disk) == ["other", "x-0.tar"]
+    assert file_names(small_disk) == ["other", "x-0.tar"]
     assert len(TarDataset(writer.paths)) == 400
 
 
@@ -61,4 +61,4 @@ def test_an_error_of_the_user_is_not_hidden_by_a_full_disk(small_disk):
     with pytest.raises(ZeroDivisionError), TarWriter(f"{small_disk}/x-%d.tar") as writer:
         writer.write({"__key__": "a", "bin": b"x" * 10})
         raise ZeroDivisionError
-    assert there(small_disk) == ["other"]
+    assert file_names(small_disk) == ["other"]

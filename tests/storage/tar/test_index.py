@@ -1,4 +1,4 @@
-"""The index: where it is kept, when it is used, what it costs, and that nobody is fooled by an old one."""
+"""The index: where it is kept, when it is used, what it costs, and that an old one is never used."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from tests.storage.tar.shards import jpeg_tiles, python_sources, write
 
 
 @pytest.fixture
-def walks(monkeypatch):
-    """The archives that are walked through, in turn."""
-    walked = []
+def scanned(monkeypatch):
+    """The names of the archives that are scanned, in order."""
+    names = []
     scan = index_module.scan
 
-    def counted(descriptor, archive, size):
-        walked.append(Path(archive).name)
+    def record(descriptor, archive, size):
+        names.append(Path(archive).name)
         return scan(descriptor, archive, size)
 
-    monkeypatch.setattr(index_module, "scan", counted)
-    return walked
+    monkeypatch.setattr(index_module, "scan", record)
+    return names
 
 
-def two(tmp_path):
+def write_two(tmp_path):
     paths = [tmp_path / "data" / name for name in ("one.tar", "two.tar")]
     paths[0].parent.mkdir(exist_ok=True)
     write(paths[0], jpeg_tiles())
@@ -37,44 +37,44 @@ def two(tmp_path):
     return paths
 
 
-def files(folder):
+def file_names(folder):
     return sorted(path.name for path in folder.rglob("*") if path.is_file())
 
 
-def test_an_index_is_made_once_and_never_among_the_data(tmp_path, cache_home, walks, monkeypatch):
-    paths = two(tmp_path)
+def test_an_index_is_made_once_and_never_among_the_data(tmp_path, cache_home, scanned, monkeypatch):
+    paths = write_two(tmp_path)
     first = list(TarDataset(paths))
-    assert sorted(walks) == ["one.tar", "two.tar"]
+    assert sorted(scanned) == ["one.tar", "two.tar"]
     assert list(TarDataset(paths)) == first
     assert list(TarDataset(paths[::-1]).in_order([0])) == [first[60]]
     monkeypatch.chdir(tmp_path / "data")
     assert len(TarDataset("one.tar")) == 60  # the same archive by another name
-    assert sorted(walks) == ["one.tar", "two.tar"]
-    assert files(tmp_path / "data") == ["one.tar", "two.tar"]
-    assert len(files(cache_home)) > 2
-    len(TarDataset(paths, cache=tmp_path / "mine"))
-    assert sorted(walks) == sorted(["one.tar", "two.tar"] * 2)
-    assert len(files(tmp_path / "mine")) > 2
+    assert sorted(scanned) == ["one.tar", "two.tar"]
+    assert file_names(tmp_path / "data") == ["one.tar", "two.tar"]
+    assert len(file_names(cache_home)) > 2
+    len(TarDataset(paths, cache=tmp_path / "own"))
+    assert sorted(scanned) == sorted(["one.tar", "two.tar"] * 2)
+    assert len(file_names(tmp_path / "own")) > 2
 
 
-def test_an_archive_that_was_written_again_is_indexed_again(tmp_path, cache_home, walks):
-    paths = two(tmp_path)
+def test_an_archive_that_was_written_again_is_indexed_again(tmp_path, cache_home, scanned):
+    paths = write_two(tmp_path)
     before = TarDataset(paths)
     fingerprint = before.fingerprint
     write(paths[1], python_sources()[:-2])
     after = TarDataset(paths)
     assert len(after) == len(before) - 1
     assert after.fingerprint != fingerprint
-    assert sorted(walks) == ["one.tar", "two.tar", "two.tar"]
+    assert sorted(scanned) == ["one.tar", "two.tar", "two.tar"]
     samples = list(after)
     assert len(list(cache_home.rglob("*.catalogue"))) == 1, "old ones pile up"
     os.utime(paths[0], ns=(0, 12345))
     assert list(TarDataset(paths)) == samples
-    assert walks[3:] == ["one.tar"]
+    assert scanned[3:] == ["one.tar"]
 
 
 def test_a_cache_that_cannot_be_written_to_leaves_the_index_in_memory(tmp_path):
-    paths = two(tmp_path)
+    paths = write_two(tmp_path)
     samples = list(TarDataset(paths))
     (tmp_path / "file").write_text("no folder")
     dataset = TarDataset(paths, cache=tmp_path / "file")
@@ -82,15 +82,13 @@ def test_a_cache_that_cannot_be_written_to_leaves_the_index_in_memory(tmp_path):
     assert list(pickle.loads(pickle.dumps(dataset))) == samples  # noqa: S301  # our own
 
 
-def test_the_fingerprint_is_of_the_samples_and_not_of_the_place(tmp_path):
-    write(tmp_path / "one.tar", jpeg_tiles(), "webdataset")
+def test_the_fingerprint_depends_on_the_samples_and_not_on_the_path(tmp_path):
     (tmp_path / "sub").mkdir()
     write(tmp_path / "sub" / "one.tar", jpeg_tiles(), "tarfile gnu")
-    # webdataset sorts the fields of a sample; the same files in another order are another sample.
     ours = TarDataset(write(tmp_path / "sub" / "two.tar", jpeg_tiles(), "tar pax")).fingerprint
     assert TarDataset(tmp_path / "sub" / "one.tar").fingerprint == ours
     assert TarDataset(write(tmp_path / "sub" / "two.tar.gz", jpeg_tiles())).fingerprint == ours
-    changed = [(name, data[::-1] if name.endswith("cls") else data) for name, data in jpeg_tiles()]
+    changed = [*jpeg_tiles()]
     changed[1] = (changed[1][0], b"7")
     path = write(tmp_path / "sub" / "three.tar", changed)
     assert TarDataset(path).fingerprint == ours
@@ -135,17 +133,17 @@ def test_an_archive_that_changes_while_its_index_is_made_is_an_error(tmp_path, m
         path.write_bytes(gzip.compress(path.read_bytes()))
     scan = index_module.scan
 
-    def scanned(descriptor, archive, size):
-        found = scan(descriptor, archive, size)
+    def scan_and_change(descriptor, archive, size):
+        members = scan(descriptor, archive, size)
         with Path(f"/proc/self/fd/{descriptor}").resolve().open("r+b") as file:  # a gzip archive's copy
             file.truncate(size_after(size))
             os.utime(file.fileno(), ns=(1, 1))
-        return found
+        return members
 
-    monkeypatch.setattr(index_module, "scan", scanned)
+    monkeypatch.setattr(index_module, "scan", scan_and_change)
     dataset = TarDataset(path, cache=tmp_path / "cache", **options)
     if name.endswith(".gz") and change == "written again":
-        assert len(dataset) > 0  # of a copy, which belongs to its cache, the size is looked at
+        assert len(dataset) > 0  # of a copy, which belongs to its cache, only the size is compared
         return
     with pytest.raises(sk.DatasetError, match=problem):
         len(dataset)

@@ -1,4 +1,4 @@
-"""`samplerkit index`: indexes and lengths beside the shards; what is there is not made again."""
+"""`samplerkit index`: indexes and lengths next to the shards; existing ones are not made again."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from samplerkit.cli.main import main
 from samplerkit.storage.tar.indexing import index_shards
 from tests.storage.remote.server import served
 from tests.storage.tar.remote_shards import EACH, NAMES, NUMBERS, PATTERN, SHARDS
-from tests.storage.tar.shards import packed
+from tests.storage.tar.shards import write_tar
 
 
-def there(folder):
+def index_files(folder):
     return sorted(path.name for path in folder.iterdir() if not path.name.endswith(".tar"))
 
 
-def all_of(names):
+def index_names(names):
     return sorted([*(f"{name}.skidx" for name in names), "lengths.json"])
 
 
 def test_indexes_and_lengths_are_those_of_the_dataset(folder, tmp_path):
-    told = []
-    found = index_shards(
-        f"{folder}/{PATTERN}", threads=4, checksums=True, progress=lambda *args: told.append(args)
+    reports = []
+    stats = index_shards(
+        f"{folder}/{PATTERN}", threads=4, checksums=True, progress=lambda *args: reports.append(args)
     )
-    assert (found.num_shards, found.num_samples, found.num_files) == (SHARDS, len(NUMBERS), 2 * len(NUMBERS))
-    assert (found.num_made, found.num_flaws, found.flaws) == (SHARDS, 0, ())
-    assert told == [("indexing shard", done, SHARDS) for done in range(SHARDS + 1)]
-    assert there(folder) == all_of(NAMES)
-    assert found.lengths == f"{folder}/lengths.json"
+    assert (stats.num_shards, stats.num_samples, stats.num_files) == (SHARDS, len(NUMBERS), 2 * len(NUMBERS))
+    assert (stats.num_made, stats.num_flaws, stats.flaws) == (SHARDS, 0, ())
+    assert reports == [("indexing shard", done, SHARDS) for done in range(SHARDS + 1)]
+    assert index_files(folder) == index_names(NAMES)
+    assert stats.lengths == f"{folder}/lengths.json"
     dataset = sk.TarDataset(f"{folder}/{PATTERN}", cache=tmp_path / "cache", checksums=True)
     dataset.save_lengths(tmp_path / "saved.json")
     assert (tmp_path / "saved.json").read_bytes() == (folder / "lengths.json").read_bytes()
-    assert not list((tmp_path / "cache").glob("*.skidx")), "the indexes beside the shards were enough"
+    assert not list((tmp_path / "cache").glob("*.skidx")), "the indexes next to the shards were enough"
 
 
-def test_only_what_is_not_there_or_not_right_is_made(folder):
+def test_only_missing_and_wrong_indexes_are_made(folder):
     pattern = f"{folder}/{PATTERN}"
     index_shards(pattern)
     before = {path.name: path.stat().st_mtime_ns for path in folder.glob("*.skidx")}
@@ -58,7 +58,7 @@ def test_only_what_is_not_there_or_not_right_is_made(folder):
     assert index_shards(pattern, checksums=True).num_made == SHARDS
 
 
-def test_shards_of_one_name_in_two_folders_have_no_place_in_one(folder, tmp_path):
+def test_indexes_of_shards_with_one_name_are_refused_in_one_folder(folder, tmp_path):
     other = tmp_path / "other"
     other.mkdir()
     first = NAMES[0]
@@ -70,37 +70,37 @@ def test_shards_of_one_name_in_two_folders_have_no_place_in_one(folder, tmp_path
 def test_shards_are_fetched_at_the_same_time(folder, tmp_path):
     arrived = threading.Barrier(4, timeout=30)
 
-    def wait(asked):
-        # Nobody is answered before four are on their way.
-        if asked.method == "GET" and asked.part is None and asked.name.endswith(".tar"):
+    def wait(request):
+        # No request is answered before four have arrived.
+        if request.method == "GET" and request.part is None and request.name.endswith(".tar"):
             arrived.wait()
 
     with served(folder, on_request=wait) as server:
-        found = index_shards(f"{server.url}/{PATTERN}", out=tmp_path / "out", threads=4)
-        assert found.num_made == SHARDS
+        stats = index_shards(f"{server.url}/{PATTERN}", out=tmp_path / "out", threads=4)
+        assert stats.num_made == SHARDS
         assert server.downloads() == NAMES
         server.requests.clear()
         assert index_shards(f"{server.url}/{PATTERN}", out=tmp_path / "out").num_made == 0
         assert server.downloads() == []
-        # Where only the folder is gone, the user's cache knows them still.
+        # Where only the folder is missing, the user's cache still has them.
         assert index_shards(f"{server.url}/{PATTERN}", out=tmp_path / "again").num_made == SHARDS
         assert server.downloads() == []
-    assert there(tmp_path / "out") == there(tmp_path / "again") == all_of(NAMES)
+    assert index_files(tmp_path / "out") == index_files(tmp_path / "again") == index_names(NAMES)
 
 
-def test_lengths_of_other_shards_are_not_written_over(folder, tmp_path):
+def test_lengths_of_other_shards_are_not_overwritten(folder, tmp_path):
     index_shards(f"{folder}/train-{{00..03}}.tar")
     with pytest.raises(
         sk.ArgumentValueError,
         match=rf"--lengths: is there already, and of other shards, got '{folder}/lengths.json'; use",
     ):
         index_shards(f"{folder}/train-{{03..05}}.tar")
-    assert len(there(folder)) == 5, "it is said before the work is done"
+    assert len(index_files(folder)) == 5, "the error comes before the work"
     other = tmp_path / "other.json"
     assert index_shards(f"{folder}/train-{{03..05}}.tar", lengths=str(other)).lengths == str(other)
     assert json.loads(other.read_text())["lengths"] == dict.fromkeys(NAMES[3:6], EACH)
-    # A few of the same shards, and more of them, are no others.
-    packed(folder / "train-02.tar", [{"__key__": "one", "cls": 1}], overwrite=True, index=False)
+    # A few of the same shards, and more of them, are no other shards.
+    write_tar(folder / "train-02.tar", [{"__key__": "one", "cls": 1}], overwrite=True, index=False)
     index_shards(folder / "train-02.tar")
     assert json.loads((folder / "lengths.json").read_text())["lengths"] == {
         **dict.fromkeys(NAMES[:4], EACH),
@@ -118,7 +118,7 @@ def test_a_folder_that_cannot_be_written_to_is_an_error(folder, tmp_path):
         index_shards(f"{folder}/{PATTERN}", out=tmp_path / "file")
 
 
-def test_nothing_is_put_on_a_web_server(folder):
+def test_uploading_to_a_web_server_is_an_error(folder):
     with (
         served(folder) as server,
         pytest.raises(
@@ -129,7 +129,7 @@ def test_nothing_is_put_on_a_web_server(folder):
         index_shards(f"{server.url}/{PATTERN}", upload=True)
 
 
-def test_what_is_written_lies_beside_the_shards_in_the_bucket(
+def test_indexes_are_uploaded_next_to_the_shards_in_the_bucket(
     folder, bucket, endpoint, tmp_path, monkeypatch, capsys
 ):
     pytest.importorskip("s3fs", reason="s3fs is not installed")
@@ -149,11 +149,11 @@ def test_what_is_written_lies_beside_the_shards_in_the_bucket(
         assert (end.value.code, errors) == (0, "")
         return json.loads(output)
 
-    told = {"made": SHARDS, "lengths": "s3://shards/train/lengths.json", "flaw_count": 0, "flaws": []}
-    assert indexed() == {"shards": SHARDS, "samples": len(NUMBERS), "files": 2 * len(NUMBERS), **told}
-    put = {one.key: one.last_modified for one in bucket.objects.all() if not one.key.endswith(".tar")}
-    assert sorted(put) == sorted(f"train/{name}" for name in all_of(NAMES))
-    # On another machine, whose cache is empty, what lies in the bucket is not made again.
+    others = {"made": SHARDS, "lengths": "s3://shards/train/lengths.json", "flaw_count": 0, "flaws": []}
+    assert indexed() == {"shards": SHARDS, "samples": len(NUMBERS), "files": 2 * len(NUMBERS), **others}
+    uploaded = {one.key: one.last_modified for one in bucket.objects.all() if not one.key.endswith(".tar")}
+    assert sorted(uploaded) == sorted(f"train/{name}" for name in index_names(NAMES))
+    # On another machine, whose cache is empty, indexes in the bucket are not made again.
     bucket.Object(f"train/{NAMES[5]}.skidx").delete()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another machine"))
     assert indexed()["made"] == 1

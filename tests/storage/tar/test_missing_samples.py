@@ -1,4 +1,4 @@
-"""Samples that were told and are not there: left out of their batches, while the steps stay as they were."""
+"""Samples of `lengths` that a shard lacks: left out of their batches, while the steps stay as they were."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tests.storage.tar.remote_shards import EACH, LENGTHS, NUMBERS, PATTERN, SHA
 from tests.storage.tar.shards import write
 
 CUT, GONE, EMPTY = 2, 4, 7
-"""A shard that ends early, one that is not there, and one that is no archive at all."""
+"""A shard that ends early, one that is missing, and one that is no archive at all."""
 
 KEPT = 6
-"""Samples of the shard that ends early that are whole."""
+"""How many samples are complete in the shard that ends early."""
 
 MISSING = {*range(CUT * EACH + KEPT, CUT * EACH + EACH)}
 MISSING |= {shard * EACH + row for shard in (GONE, EMPTY) for row in range(EACH)}
@@ -32,7 +32,7 @@ LOGGED = [
     rf"left out: .*train-{GONE:02}\.tar: lacks all {EACH} samples that were given \(unreadable: ",
     rf"left out: .*train-{EMPTY:02}\.tar: lacks all {EACH} samples that were given \(damaged header",
 ]
-"""What stands in the log, in the order of the shards."""
+"""The lines of the log, in the order of the shards."""
 
 
 def damage(folder):
@@ -44,46 +44,46 @@ def damage(folder):
 
 @pytest.fixture(name="place", params=["disk", "shards", "ranges"])
 def fixture_place(request, folder):
-    """Where the shards lie, and how remote ones are fetched; those of the folder are damaged later."""
+    """Where the shards are, and how remote ones are fetched; those of the folder are damaged later."""
     if request.param == "disk":
-        # All names are known before a shard goes.
+        # All names are listed before a shard is removed.
         yield [f"{folder}/train-{number:02}.tar" for number in range(SHARDS)], {}
     else:
         with served(folder) as server:
             yield f"{server.url}/{PATTERN}", {"fetch": request.param}
 
 
-def made(place, tmp_path, **options):
+def open_dataset(place, tmp_path, **options):
     urls, more = place
-    told = {"lengths": LENGTHS, "on_error": "skip", "progress": False, "cache": tmp_path / "cache"}
-    return sk.TarDataset(urls, **told, **more, **options)
+    arguments = {"lengths": LENGTHS, "on_error": "skip", "progress": False, "cache": tmp_path / "cache"}
+    return sk.TarDataset(urls, **arguments, **more, **options)
 
 
-def lines(caplog):
+def log_lines(caplog):
     return sorted(
-        (one.getMessage() for one in caplog.records if one.getMessage().startswith("left out")),
+        (record.getMessage() for record in caplog.records if record.getMessage().startswith("left out")),
         key=lambda line: re.search(r"train-(\d+)", line)[1],
     )
 
 
 def check_log(caplog):
-    """One line a shard."""
-    found = lines(caplog)
-    assert len(found) == len(LOGGED)
-    for line, text in zip(found, LOGGED, strict=True):
+    """Checks that the log has one line for each shard."""
+    logged = log_lines(caplog)
+    assert len(logged) == len(LOGGED)
+    for line, text in zip(logged, LOGGED, strict=True):
         assert re.match(text, line), line
 
 
 @pytest.mark.filterwarnings("ignore:.*requests")
 def test_the_good_samples_are_read_once_and_the_steps_stay(place, folder, tmp_path):
-    dataset, sampler = made(place, tmp_path), sk.RandomSampler(seed=3)
+    dataset, sampler = open_dataset(place, tmp_path), sk.RandomSampler(seed=3)
     damage(folder)
     for epoch in range(2):
         loaders = [
             sk.Loader(dataset, sampler, batch_size=5, world=sk.World(2, rank), collate_fn=list)
             for rank in range(2)
         ]
-        received, pads = Counter(), 0
+        received = Counter()
         for loader in loaders:
             loader.set_epoch(epoch)
             steps = 0
@@ -93,23 +93,18 @@ def test_the_good_samples_are_read_once_and_the_steps_stay(place, folder, tmp_pa
                 is_pad = loader.pads(step)
                 assert [int(sample["__key__"]) for sample in batch] == loader.ids(step).tolist()
                 received.update(s["__key__"] for s, pad in zip(batch, is_pad, strict=True) if not pad)
-                pads += int(is_pad.sum())
             assert steps == len(loader) == 10
         assert received == Counter(GOOD)
     states = [loader.state_dict() for loader in loaders]
     assert states[0] == states[1]
     assert {skip.id for loader in loaders for skip in loader.skipped} == MISSING
-    counts = dataset.skipped.counts
-    assert {name: counts[name] for name in ("truncated", "unreadable", "damaged header")} == {
-        "truncated": 1,
-        "unreadable": 1,
-        "damaged header": 1,
-    }
+    reasons = ("truncated", "unreadable", "damaged header")
+    assert [dataset.skipped.counts[reason] for reason in reasons] == [1, 1, 1]
     dataset.close()
 
 
-def test_a_batch_of_which_nothing_is_there_has_a_pad_that_stands_in(place, folder, tmp_path):
-    dataset = made(place, tmp_path).map(lambda sample: sample | {"draw": sk.draw_rng().random()})
+def test_a_batch_whose_samples_are_all_missing_has_one_pad(place, folder, tmp_path):
+    dataset = open_dataset(place, tmp_path).map(lambda sample: sample | {"draw": sk.draw_rng().random()})
     damage(folder)
     loader = sk.Loader(dataset, sk.SequentialSampler(), batch_size=EACH // 2, collate_fn=list)
     draws = Made(len(NUMBERS), lambda _: sk.draw_rng().random())
@@ -120,18 +115,18 @@ def test_a_batch_of_which_nothing_is_there_has_a_pad_that_stands_in(place, folde
             batches.append([sample["__key__"] for sample in batch])
             step = loader.step - 1
             assert batch[0]["draw"] == first_draws[step]  # whatever sample is there
-            is_stand_in = len(batch) < EACH // 2
-            assert loader.pads(step).tolist() == [is_stand_in] * len(batch)
+            is_pad = len(batch) < EACH // 2
+            assert loader.pads(step).tolist() == [is_pad] * len(batch)
             assert [f"{id:05}" for id in loader.ids(step).tolist()] == batches[-1]
     assert batches[2 * GONE] == batches[2 * GONE + 1] == [f"{(GONE + 1) * EACH:05}"]
-    # Where a shard ends early its own first sample stands in; after the last shard, the first of all.
+    # Where a shard ends early its own first sample is the pad; after the last shard, the first of all.
     assert batches[2 * CUT + 1] == [f"{CUT * EACH:05}"]
     assert batches[2 * EMPTY] == ["00000"]
     dataset.close()
 
 
 def test_without_a_loader_missing_samples_are_left_out_too(place, folder, tmp_path, caplog):
-    dataset = made(place, tmp_path)
+    dataset = open_dataset(place, tmp_path)
     damage(folder)
     assert [sample["__key__"] for sample in dataset] == GOOD
     keys = dataset.keys()
@@ -151,8 +146,8 @@ def test_without_a_loader_missing_samples_are_left_out_too(place, folder, tmp_pa
     dataset.close()
 
 
-def test_a_shard_that_goes_while_it_is_in_use_is_left_out_from_then_on(place, folder, tmp_path, caplog):
-    dataset = made(place, tmp_path, max_shards=1, read_ahead=0)
+def test_a_shard_that_is_removed_while_in_use_is_left_out_from_then_on(place, folder, tmp_path, caplog):
+    dataset = open_dataset(place, tmp_path, max_shards=1, read_ahead=0)
     assert dataset[GONE * EACH]["__key__"] == f"{GONE * EACH:05}"
     dataset[0]
     damage(folder)
@@ -163,24 +158,24 @@ def test_a_shard_that_goes_while_it_is_in_use_is_left_out_from_then_on(place, fo
         with pytest.raises(AbsentError, match=rf"train-{GONE:02}\.tar: lacks all"):
             dataset[GONE * EACH + 3]
         assert [s["__key__"] for s in dataset.__getitems__([1, GONE * EACH, 3])] == ["00001", "00003"]
-        assert len(lines(caplog)) == 1
+        assert len(log_lines(caplog)) == 1
     dataset.close()
 
 
-def test_a_shard_that_was_never_there_is_left_out(folder, tmp_path):
+def test_a_shard_that_is_missing_from_the_start_is_left_out(folder, tmp_path):
     damage(folder)
     paths = f"{folder}/{PATTERN}"
-    told = {"lengths": LENGTHS, "cache": tmp_path / "cache", "progress": False}
-    dataset = sk.TarDataset(paths, on_error="skip", **told)
+    options = {"lengths": LENGTHS, "cache": tmp_path / "cache", "progress": False}
+    dataset = sk.TarDataset(paths, on_error="skip", **options)
     assert dataset.layout.sizes.tolist() == LENGTHS
     assert [sample["__key__"] for sample in dataset] == GOOD
     with pytest.raises(sk.DatasetError, match=rf"urls: there is no such file, got '.*/train-{GONE:02}\.tar'"):
-        sk.TarDataset(paths, **told)
+        sk.TarDataset(paths, **options)
     with pytest.raises(sk.DatasetError, match=r"urls: there is no such file, got '.*/nowhere/train-00\.tar'"):
-        sk.TarDataset(f"{folder}/nowhere/{PATTERN}", on_error="skip", **told)
+        sk.TarDataset(f"{folder}/nowhere/{PATTERN}", on_error="skip", **options)
 
 
-def test_where_most_is_gone_the_job_ends(folder, tmp_path):
+def test_a_job_ends_when_most_shards_are_missing(folder, tmp_path):
     paths = [f"{folder}/train-00.tar"] * 70
     dataset = sk.TarDataset(paths, lengths=[EACH] * 70, on_error="skip", cache=tmp_path / "cache")
     (folder / "train-00.tar").unlink()
@@ -193,36 +188,30 @@ def test_where_most_is_gone_the_job_ends(folder, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("on_error", "told", "id", "kind", "text"),
+    ("on_error", "length", "id", "kind", "text"),
     [
         ("skip", EACH - 1, 0, sk.DatasetError, f"has {EACH} samples, but {EACH - 1} were given; correct len"),
         ("skip", EACH + 1, EACH, AbsentError, rf"lacks 1 of the {EACH + 1} samples .* \(it has no more\)"),
-        (
-            "raise",
-            EACH + 3,
-            0,
-            sk.DatasetError,
-            f"has {EACH} samples, but {EACH + 3} were given",
-        ),
+        ("raise", EACH + 3, 0, sk.DatasetError, f"has {EACH} samples, but {EACH + 3} were given"),
     ],
 )
-def test_another_number_of_samples_without_damage_is_the_fault_of_the_lengths(
-    folder, tmp_path, on_error, told, id, kind, text
+def test_a_wrong_number_of_samples_without_damage_is_an_error_of_the_lengths(
+    folder, tmp_path, on_error, length, id, kind, text
 ):
     options = {"on_error": on_error, "cache": tmp_path / "cache"}
-    dataset = sk.TarDataset(f"{folder}/{PATTERN}", lengths=[told] * SHARDS, **options)
+    dataset = sk.TarDataset(f"{folder}/{PATTERN}", lengths=[length] * SHARDS, **options)
     with pytest.raises(kind, match=rf"train-00\.tar: {text}"):
         dataset[id]
 
 
-@pytest.mark.parametrize("met", [[0, 3], [3, 0]])
-def test_a_sample_split_over_two_shards_is_left_out_when_both_were_met(tmp_path, met):
+@pytest.mark.parametrize("ids", [[0, 3], [3, 0]])
+def test_a_sample_split_over_two_shards_is_left_out_when_both_were_read(tmp_path, ids):
     for number, names in enumerate((["a.txt", "a.cls", "m.txt"], ["m.cls", "z.txt", "z.cls"])):
         write(tmp_path / f"{number}.tar", [(name, name.encode()) for name in names], "webdataset")
     dataset = sk.TarDataset(
         f"{tmp_path}/{{0..1}}.tar", lengths=[2, 2], on_error="skip", cache=tmp_path / "cache"
     )
-    assert [dataset.keys([id]) for id in met] == [[{0: "a", 3: "z"}[id]] for id in met]
+    assert [dataset.keys([id]) for id in ids] == [[{0: "a", 3: "z"}[id]] for id in ids]
     assert dataset.keys() == ["a", "", "", "z"]
     assert [sample["__key__"] for sample in dataset] == ["a", "z"]
     assert dict(dataset.skipped.counts) == {"split sample": 1}

@@ -29,7 +29,7 @@ from samplerkit.storage.tar.read.shards import archive_names
         "plain.tar",
     ],
 )
-def test_braces_mean_what_they_mean_to_webdataset(pattern):
+def test_braces_expand_as_in_webdataset(pattern):
     assert expand_braces(pattern) == list(braceexpand.braceexpand(pattern))
 
 

@@ -21,19 +21,19 @@ from tests.storage.tar.remote_shards import EACH, LENGTHS, NUMBERS, write_shards
 
 
 def test_many_shards_are_read_with_few_open_files(tmp_path):
-    """Half of them with an index beside them."""
-    pattern, here = write_shards(tmp_path, 50), Path("/proc/self/fd")
-    before = len([*here.iterdir()])
+    """Half of them with an index next to them."""
+    pattern, descriptors = write_shards(tmp_path, 50), Path("/proc/self/fd")
+    before = len([*descriptors.iterdir()])
     for path in sorted(tmp_path.glob("*.skidx"))[::2]:
         path.unlink()
     dataset = TarDataset(pattern, cache=tmp_path / "cache", max_handles=10, progress=False).to_tuple("cls")
     for epoch in range(2):
         order = np.random.default_rng(epoch).permutation(50 * EACH)
         assert [int(number) for (number,) in dataset.__getitems__(order)] == order.tolist()
-        assert len([*here.iterdir()]) - before <= 12
+        assert len([*descriptors.iterdir()]) - before <= 12
 
 
-def test_another_process_says_that_the_cache_was_emptied(tmp_path):
+def test_a_cache_that_was_emptied_is_an_error_in_another_process(tmp_path):
     cache = tmp_path / "cache"
     dataset = TarDataset(write_shards(tmp_path), cache=cache).decode().to_tuple("cls")
     assert dataset[0] == (0,)
@@ -50,11 +50,11 @@ def test_a_fork_while_another_thread_reads_does_not_hang(tmp_path):
     def read():
         return [int(sample["cls"]) for sample in dataset.__getitems__(NUMBERS)]
 
-    def read_on():
+    def read_until_stopped():
         while not stop.is_set():
             read()
 
-    thread = threading.Thread(target=read_on)
+    thread = threading.Thread(target=read_until_stopped)
     thread.start()
     try:
         for _ in range(4):
@@ -76,22 +76,22 @@ def test_a_process_that_may_open_fewer_files_than_there_are_shards_reads_them_al
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
         ids = np.random.default_rng(0).permutation(200 * EACH)
         batches = [*np.split(ids, 30), ids]  # also a batch that is in all shards
-        found = [int(sample["cls"]) for batch in batches for sample in dataset.__getitems__(batch)]
-        return found == np.concatenate(batches).tolist(), len(dataset.keys()), len(others)
+        classes = [int(sample["cls"]) for batch in batches for sample in dataset.__getitems__(batch)]
+        return classes == np.concatenate(batches).tolist(), len(dataset.keys()), len(others)
 
     assert Child(read).result() == (True, 200 * EACH, 300)
 
 
 @pytest.mark.parametrize("max_shards", [1, 2])
-def test_the_keys_of_many_shards_are_found_with_few_of_them_open(tmp_path, max_shards):
-    pattern, found = write_shards(tmp_path / "data", index=False), []
+def test_the_keys_of_many_shards_are_read_with_few_of_them_open(tmp_path, max_shards):
+    pattern, keys = write_shards(tmp_path / "data", index=False), []
     with sk.TarDataset(pattern, lengths=LENGTHS, max_shards=max_shards, cache=tmp_path / "c") as dataset:
-        all_done(lambda: found.extend(dataset.keys()))
-    assert found == [f"{number:05}" for number in NUMBERS]
+        all_done(lambda: keys.extend(dataset.keys()))
+    assert keys == [f"{number:05}" for number in NUMBERS]
 
 
 @pytest.mark.parametrize("is_copy", [True, False])
-def test_what_was_used_least_recently_is_closed_for_another_file_and_so_is_an_evicted_copy(tmp_path, is_copy):
+def test_the_least_recently_used_file_is_closed_for_another_and_so_is_an_evicted_copy(tmp_path, is_copy):
     paths, opened = [tmp_path / str(number) for number in range(5)], []
     for path in paths:
         path.write_bytes(b"data")

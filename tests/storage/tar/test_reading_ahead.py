@@ -1,4 +1,4 @@
-"""What is read ahead of shards: it goes when it was used, and ends when something else is told."""
+"""Prefetching of shards: batches are freed once used, and it ends when other batches are expected."""
 
 from __future__ import annotations
 
@@ -19,62 +19,62 @@ FEW = {"lengths": LENGTHS, "max_shards": 4}
 PLAN = [np.arange(3 * number, 3 * number + 3) for number in range(20)]
 
 
-def readers_ahead():
-    """The threads that read ahead in this process."""
+def prefetch_threads():
+    """The threads of this process that prefetch."""
     return {thread for thread in threading.enumerate() if thread.name.startswith("samplerkit-read-ahead")}
 
 
 class Reads:
-    """Reads batches, and keeps a ledger of them and of those that are still in memory."""
+    """Reads batches, and records them and which of them are still in memory."""
 
     def __init__(self, num_bytes=24):
         self.read: list[list[int]] = []
-        self.here: list[weakref.ref[SampleBatch]] = []
+        self.references: list[weakref.ref[SampleBatch]] = []
         self.threads: list[str] = []
         self.num_bytes = num_bytes
-        self.may_go_on = threading.Event()
-        self.may_go_on.set()
+        self.may_continue = threading.Event()
+        self.may_continue.set()
 
     def __call__(self, ids):
-        self.may_go_on.wait(60)
+        self.may_continue.wait(60)
         self.read.append(ids.tolist())
         self.threads.append(threading.current_thread().name)
         batch = SampleBatch(ids.tolist(), self.num_bytes)
-        self.here.append(weakref.ref(batch))
+        self.references.append(weakref.ref(batch))
         return batch
 
     def alive(self):
-        return sum(reference() is not None for reference in self.here)
+        return sum(reference() is not None for reference in self.references)
 
 
-@pytest.fixture(name="begun")
-def fixture_begun():
-    """Batches that are read ahead, and what reads them; all is closed at the end."""
+@pytest.fixture(name="start")
+def fixture_start():
+    """Starts prefetching, and returns the batches with their `Reads`; all are closed at the end."""
     opened = []
 
-    def begin(plan=PLAN, **options):
+    def start(**options):
         reads = Reads(**options)
-        opened.append(BatchesAhead(reads, iter(plan)))
+        opened.append(BatchesAhead(reads, iter(PLAN)))
         return opened[-1], reads
 
-    yield begin
+    yield start
     for batches in opened:
         batches.close()
 
 
-def test_a_batch_that_was_handed_out_is_let_go(begun):
-    batches, reads = begun()
+def test_a_batch_is_freed_after_it_was_returned(start):
+    batches, reads = start()
     for ids in PLAN[:-1]:
         batches.read(ids)
-        wait_until(lambda: len(reads.read) == len(reads.here))
-        # One that is ahead, and one that just came.
+        wait_until(lambda: len(reads.read) == len(reads.references))
+        # One that is prefetched, and one that was just returned.
         assert reads.alive() <= 2
     batches.read(PLAN[-1])
     wait_until(lambda: reads.alive() == 0)
 
 
-def test_batches_that_nobody_expected_are_read_now_and_enough_of_them_end_it(begun):
-    batches, reads = begun()
+def test_unexpected_batches_are_read_at_once_and_many_of_them_end_prefetching(start):
+    batches, reads = start()
     wait_until(lambda: len(reads.read) == 1)
     for number in range(MAX_MISTAKES):
         assert batches.is_valid
@@ -83,66 +83,66 @@ def test_batches_that_nobody_expected_are_read_now_and_enough_of_them_end_it(beg
     assert reads.read == [[0, 1, 2], *([90 + number] for number in range(MAX_MISTAKES))]
 
 
-def test_batches_that_take_much_memory_are_not_read_ahead(begun):
-    batches, reads = begun(num_bytes=MAX_BYTES + 1)
+def test_batches_that_take_much_memory_are_not_prefetched(start):
+    batches, reads = start(num_bytes=MAX_BYTES + 1)
     for ids in PLAN[:4]:
         assert batches.read(ids) == ids.tolist()
-        time.sleep(0.02)  # in which another one could be read ahead
+        time.sleep(0.02)  # in which another one could be prefetched
     assert reads.read == [ids.tolist() for ids in PLAN[:4]]
     assert reads.threads[1:] == ["MainThread"] * 3
 
 
 @pytest.mark.parametrize("waits", [False, True])
-def test_what_reads_ahead_ends_when_it_is_told_also_in_the_middle_of_a_read(begun, waits):
-    before = readers_ahead()
-    batches, reads = begun()
+def test_prefetching_ends_when_it_is_closed_even_during_a_read(start, waits):
+    before = prefetch_threads()
+    batches, reads = start()
     wait_until(lambda: len(reads.read) == 1)
-    reads.may_go_on.clear()
+    reads.may_continue.clear()
     batches.read(PLAN[0])
-    (mine,) = readers_ahead() - before
-    closes = threading.Thread(target=batches.close, kwargs={"waits": waits})
-    closes.start()
-    reads.may_go_on.set()
-    closes.join(60)
-    wait_until(lambda: not mine.is_alive())
+    (thread,) = prefetch_threads() - before
+    closing = threading.Thread(target=batches.close, kwargs={"waits": waits})
+    closing.start()
+    reads.may_continue.set()
+    closing.join(60)
+    wait_until(lambda: not thread.is_alive())
     assert len(reads.read) <= 2
     wait_until(lambda: reads.alive() == 0)
 
 
-# Of a whole dataset.
+# Tests of a whole dataset.
 
 
 def keys(dataset, ids):
     return [int(sample["__key__"]) for sample in dataset.__getitems__(ids)]
 
 
-def in_order(first=0):
+def in_order():
     """Batches that go through the shards one after another."""
-    return [np.arange(start, start + 6) for start in range(first, SHARDS * EACH, 6)]
+    return [np.arange(start, start + 6) for start in range(0, SHARDS * EACH, 6)]
 
 
 @pytest.mark.parametrize("share", [1, 4])
-def test_the_warning_of_costs_is_of_the_samples_that_an_epoch_has(tmp_path, server, share):
-    """A dataset of every fourth sample asks for a fourth of the requests."""
+def test_the_cost_warning_counts_the_samples_of_an_epoch(tmp_path, server, share):
+    """A dataset of every fourth sample makes a fourth of the requests."""
     with remote(server, tmp_path, **FEW, fetch="auto") as dataset:
-        chosen = dataset.select(lambda key: int(key) % share == 0, by="key")
-        assert len(chosen) == SHARDS * EACH // share
-        order = sk.RandomSampler(seed=1).order(chosen)
-        chosen.expect(order.chunks(4))
+        selection = dataset.select(lambda key: int(key) % share == 0, by="key")
+        assert len(selection) == SHARDS * EACH // share
+        order = sk.RandomSampler(seed=1).order(selection)
+        selection.expect(order.chunks(4))
         with pytest.warns(UserWarning, match="reading single samples takes about") as caught:
-            chosen.__getitems__(order[:4])
-    (told,) = [str(warning.message) for warning in caught if "single samples" in str(warning.message)]
-    requests = int(told.partition("takes about ")[2].partition(" ")[0])
-    # Four samples at a time, some of one shard side by side.
-    assert len(chosen) / 4 <= requests <= len(chosen)
+            selection.__getitems__(order[:4])
+    (message,) = [str(warning.message) for warning in caught if "single samples" in str(warning.message)]
+    requests = int(message.partition("takes about ")[2].partition(" ")[0])
+    # Four samples at a time, some of them adjacent in a shard.
+    assert len(selection) / 4 <= requests <= len(selection)
 
 
 @pytest.mark.filterwarnings("ignore:.*reading single samples takes")
-def test_from_shards_to_samples_and_back_nothing_stays_open(tmp_path, server):
+def test_switching_between_shards_and_samples_leaves_nothing_open(tmp_path, server):
     rng = np.random.default_rng(1)
     everywhere = [rng.choice(SHARDS * EACH, 16, replace=False) for _ in range(6)]
     with remote(server, tmp_path, **FEW) as dataset:
-        before = readers_ahead()
+        before = prefetch_threads()
         for _ in range(3):
             dataset.expect(iter(in_order()))
             reading = dataset._source._processes.current().open_files
@@ -159,4 +159,4 @@ def test_from_shards_to_samples_and_back_nothing_stays_open(tmp_path, server):
             samples = reading._batches
         dataset.expect(iter(in_order()))
         wait_until(lambda: not any(thread.is_alive() for thread in samples._cache._threads))
-    wait_until(lambda: readers_ahead() <= before)
+    wait_until(lambda: prefetch_threads() <= before)

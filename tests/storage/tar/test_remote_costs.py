@@ -31,7 +31,7 @@ LOCAL = {
 
 
 def batches_of(layout, workers, **options):
-    """The batches of the first worker of the second of two ranks."""
+    """The batches of the first worker of rank 1 of 2."""
     order = sk.DistributedSampler(2, 1, seed=3, **options).order(layout, epoch=0)[:]
     return [order[start : start + 16] for start in range(0, order.size, 16 * workers)]
 
@@ -47,8 +47,8 @@ def test_orders_that_stay_in_few_shards_fetch_them_and_global_reads_samples(shar
     number, each = LAYOUTS[shards]
     layout = sk.Layout([each] * number)
     batches = batches_of(layout, workers, **LOCAL[mode](each) if mode in LOCAL else {"shuffle": True})
-    found = stretch_of(shards_of(layout, batches), layout.sizes, 1000, workers)
-    assert found.by_shards == (mode in LOCAL or shards == "one")
+    stretch = stretch_of(shards_of(layout, batches), layout.sizes, 1000, workers)
+    assert stretch.by_shards == (mode in LOCAL or shards == "one")
 
 
 def test_a_wide_window_fetches_shards_if_the_cache_can_hold_them():
@@ -58,28 +58,28 @@ def test_a_wide_window_fetches_shards_if_the_cache_can_hold_them():
     assert not stretch_of(shards_of(layout, batches), layout.sizes, 4).by_shards
 
 
-def test_a_rest_of_an_epoch_that_wants_little_of_a_shard_reads_samples():
+def test_the_end_of_an_epoch_that_needs_little_of_a_shard_reads_samples():
     layout = sk.Layout([1000] * 8)
     assert not stretch_of([np.full(20, 7)], layout.sizes, 8).by_shards
 
 
-def test_no_more_is_looked_at_than_is_needed():
+def test_no_more_batches_are_inspected_than_needed():
     layout = sk.Layout([4 * MAX_SAMPLES] * 8)
-    taken = []
+    yielded = []
 
     def endless():
         while True:
-            taken.append(1)
+            yielded.append(1)
             yield np.zeros(1 << 16, dtype=np.int64)
 
     assert not stretch_of(endless(), layout.sizes, 8).by_shards
-    assert len(taken) <= 1 + 2 * 4 * MAX_SAMPLES // (1 << 16)
-    del taken[:]
+    assert len(yielded) <= 1 + 2 * 4 * MAX_SAMPLES // (1 << 16)
+    del yielded[:]
     assert stretch_of(endless(), np.array([1000] * 8), 8).by_shards
-    assert len(taken) == 1
+    assert len(yielded) == 1
 
 
-def test_costs_are_those_of_a_count_by_hand():
+def test_costs_equal_a_count_by_hand():
     layout = sk.Layout([4, 4, 2])
     batches = [np.array([0, 1, 5]), np.array([3, 9, 8, 9]), np.array([4, 2])]
     shards, ranges = epoch_costs(layout, batches, shard_bytes=np.array([400, 800, 100]))
@@ -90,28 +90,28 @@ def test_costs_are_those_of_a_count_by_hand():
     assert in_small_cache.requests > 3
 
 
-def test_the_shard_that_was_used_least_recently_leaves_a_full_cache():
+def test_a_full_cache_evicts_the_least_recently_used_shard():
     layout, used = sk.Layout([1] * 5), np.random.default_rng(4).integers(0, 5, 200)
-    for room in range(1, 6):
-        held, fetched = [], 0
+    for capacity in range(1, 6):
+        cached, fetched = [], 0
         for shard in used.tolist():
-            fetched += shard not in held
-            held = [*(other for other in held if other != shard), shard][-room:]
-        shards, _ = epoch_costs(layout, [[shard] for shard in used], cached_shards=room)
+            fetched += shard not in cached
+            cached = [*(other for other in cached if other != shard), shard][-capacity:]
+        shards, _ = epoch_costs(layout, [[shard] for shard in used], cached_shards=capacity)
         assert shards.requests == fetched
 
 
 @pytest.mark.parametrize("suffix", [".tar", ".tar.gz", ".tgz"])
-def test_a_cache_holds_as_many_shards_as_its_bytes_do_and_half_as_many_compressed_ones(tmp_path, suffix):
+def test_a_cache_holds_as_many_shards_as_fit_and_half_as_many_compressed_ones(tmp_path, suffix):
     (tmp_path / f"0{suffix}").write_bytes(bytes(1000))
     parts = 1 if suffix == ".tar" else 2
     with served(tmp_path) as server:
         for shards in (1, 3):
-            for room, held in ((1000 * parts * shards - 1, shards - 1), (1000 * parts * shards, shards)):
-                remote = RemoteOptions(cache=tmp_path / "cache", max_cache_bytes=room)
+            for limit, expected in ((1000 * parts * shards - 1, shards - 1), (1000 * parts * shards, shards)):
+                remote = RemoteOptions(cache=tmp_path / "cache", max_cache_bytes=limit)
                 options = TarOptions("raise", None, False, Cache.of(None, remote), "auto", 1, 1)
                 url, storage = f"{server.url}/0{suffix}", RemoteStorage(remote)
-                assert Shards((url,), (url,), storage, options).cache_capacity() == held
+                assert Shards((url,), (url,), storage, options).cache_capacity() == expected
 
 
 def test_advice_begins_above_the_stated_ratio_and_names_what_helps():
@@ -137,7 +137,7 @@ SAMPLER = sk.DistributedSampler(shuffle="partial", partial_size=2 * EACH, seed=7
         ),
         # One in eight samples of a shard: fetching all of it would take eight times the bytes.
         pytest.param(2, 16, 3, 2, 4 << 20, (False, False), id="little of every shard"),
-        # The last samples of an epoch tell nothing of it.
+        # The last samples of an epoch are too few for an estimate.
         pytest.param(2, 3, 59, 16, 1 << 20, (False, True), id="the end of an epoch"),
     ],
 )
@@ -145,11 +145,11 @@ def test_ranks_that_share_lanes_fetch_shards_or_read_large_samples_one_by_one(
     before, now, steps, batch_size, sample_bytes, expected
 ):
     layout = sk.Layout([EACH] * SHARDS)
-    begun = sk.Loader(layout, SAMPLER, batch_size=batch_size, world=sk.World(before, 0))
+    previous = sk.Loader(layout, SAMPLER, batch_size=batch_size, world=sk.World(before, 0))
     for rank in range(now):
         loader = sk.Loader(layout, SAMPLER, batch_size=batch_size, world=sk.World(now, rank))
-        loader.load_state_dict(begun.state_dict(step=steps))
+        loader.load_state_dict(previous.state_dict(step=steps))
         shards = (layout.file_of(loader.ids(step)) for step in range(loader.steps_left))
-        found = stretch_of(shards, layout.sizes, SHARDS, 1, EACH * sample_bytes)
-        assert (found.by_shards, found.is_short) == expected, rank
-        assert found.is_local or found.is_short
+        stretch = stretch_of(shards, layout.sizes, SHARDS, 1, EACH * sample_bytes)
+        assert (stretch.by_shards, stretch.is_short) == expected, rank
+        assert stretch.is_local or stretch.is_short

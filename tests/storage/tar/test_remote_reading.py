@@ -1,4 +1,4 @@
-"""Remote shards give what local ones give: in every way of reading, order, and process."""
+"""Remote shards are read as local ones are: in all orders, processes and kinds of reading."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.storage.tar.remote_shards import (
     PATTERN,
     SHARDS,
     remote,
-    without_place,
+    without_url,
     write_shards,
     write_tiles,
 )
@@ -30,7 +30,7 @@ def fixture_local(server, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("suffix", "fetch", "told"),
+    ("suffix", "fetch", "has_lengths"),
     [
         ("-long.tar", "ranges", False),
         (".tar", "auto", True),
@@ -41,7 +41,7 @@ def fixture_local(server, tmp_path):
         (".tar.gz", "ranges", False),
     ],
 )
-def test_remote_shards_have_the_keys_and_bytes_of_local_ones(tmp_path, suffix, fetch, told):
+def test_remote_shards_have_the_keys_and_bytes_of_local_ones(tmp_path, suffix, fetch, has_lengths):
     (tmp_path / "data").mkdir()
     if suffix == "-long.tar":  # names that fit in no header
         names = [write(tmp_path / "data" / "names-long.tar", long_names(), "tar gnu").name]
@@ -50,24 +50,24 @@ def test_remote_shards_have_the_keys_and_bytes_of_local_ones(tmp_path, suffix, f
     expected = sk.TarDataset([tmp_path / "data" / name for name in names], cache=tmp_path / "local")
     with served(tmp_path / "data") as server:
         urls = [private(f"{server.url}/{name}") for name in names]
-        lengths = expected.layout.sizes.tolist() if told else None
+        lengths = expected.layout.sizes.tolist() if has_lengths else None
         with sk.TarDataset(
             urls, cache=tmp_path / "cache", lengths=lengths, fetch=fetch, progress=False
         ) as dataset:
             assert server.requests == []
-            assert without_place(dataset) == without_place(expected)
+            assert without_url(dataset) == without_url(expected)
             ids = np.random.default_rng(0).permutation(len(expected))
-            assert without_place(dataset.__getitems__(ids)) == without_place(expected.__getitems__(ids))
+            assert without_url(dataset.__getitems__(ids)) == without_url(expected.__getitems__(ids))
             assert dataset[7]["__url__"] == f"{server.url}/{names[0]}"
             assert dataset.layout == expected.layout
             assert dataset.keys() == expected.keys()
-            assert (dataset.fingerprint == expected.fingerprint) == (not told)
+            assert (dataset.fingerprint == expected.fingerprint) == (not has_lengths)
             assert leaks([repr(dataset)]) == []
 
 
 def test_workers_of_two_ranks_ask_once_a_machine_for_each_index_and_for_the_lengths(tmp_path):
-    here = sk.TarDataset(write_shards(tmp_path / "data"), cache=tmp_path / "here", progress=False)
-    here.save_lengths(tmp_path / "data/lengths.json")
+    local = sk.TarDataset(write_shards(tmp_path / "data"), cache=tmp_path / "here", progress=False)
+    local.save_lengths(tmp_path / "data/lengths.json")
     with served(tmp_path / "data", seconds=0.05) as server, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what GLOBAL costs
         loaders = []
@@ -76,27 +76,27 @@ def test_workers_of_two_ranks_ask_once_a_machine_for_each_index_and_for_the_leng
             options = {"num_workers": 3, "collate_fn": list, "world": sk.World(2, rank)}
             loaders.append(sk.Loader(dataset, sk.RandomSampler(seed=7), batch_size=8, **options))
         assert all(map(all, zip(*loaders, strict=True)))
-        asked = Counter(one.name for one in server.requests if one.method == "GET")
-    assert {name: count for name, count in asked.items() if not name.endswith(".tar")} == {
+        requests = Counter(request.name for request in server.requests if request.method == "GET")
+    assert {name: count for name, count in requests.items() if not name.endswith(".tar")} == {
         "lengths.json": 1,
         **{f"train-{number:02}.tar.skidx": 1 for number in range(SHARDS)},
     }
 
 
-@pytest.mark.parametrize("index", ["there", "not there", "damaged"])
+@pytest.mark.parametrize("index", ["present", "missing", "damaged"])
 def test_local_and_remote_shards_may_be_mixed(tmp_path, server, local, index):
-    write_shards(tmp_path / "here", index=index == "there")
+    write_shards(tmp_path / "here", index=index == "present")
     if index == "damaged":
         for number in range(SHARDS):
             (tmp_path / "here" / f"train-{number:02}.tar.skidx").write_bytes(b"no index")
     places = [str(tmp_path / "here"), server.url] * (SHARDS // 2)
     urls = [f"{place}/train-{number:02}.tar" for number, place in enumerate(places)]
     for fetch in ("shards", "ranges"):
-        told = {"cache": tmp_path / fetch, "remote": {"max_cache_bytes": 1 << 30}, "progress": False}
-        with sk.TarDataset(urls, fetch=fetch, **told) as dataset:
-            assert without_place(dataset) == without_place(local)
+        options = {"cache": tmp_path / fetch, "remote": {"max_cache_bytes": 1 << 30}, "progress": False}
+        with sk.TarDataset(urls, fetch=fetch, **options) as dataset:
+            assert without_url(dataset) == without_url(local)
             assert (dataset.is_remote, dataset.max_cache_bytes) == (True, 1 << 30)
-        with sk.TarDataset(urls[::2], **told) as dataset:
+        with sk.TarDataset(urls[::2], **options) as dataset:
             assert (dataset.is_remote, dataset.max_cache_bytes) == (False, None)
 
 
@@ -113,7 +113,7 @@ def test_urls_that_differ_in_their_queries_only_are_refused(server, tmp_path):
 
 
 @pytest.mark.parametrize("by", ["sample", "key"])
-def test_a_selection_fetches_each_shard_once_and_none_where_keys_will_do(tmp_path, server, by):
+def test_a_selection_fetches_each_shard_once_and_none_where_keys_suffice(tmp_path, server, by):
     with remote(server, tmp_path) as dataset:
         chosen = dataset.select(lambda given: "3" in (given if by == "key" else given["__key__"]), by=by)
         assert len(chosen) == sum("3" in f"{number:05}" for number in NUMBERS)
@@ -129,12 +129,12 @@ def test_flaws_are_errors_or_are_skipped_as_in_local_shards(tmp_path, fetch):
     expected = sk.TarDataset(f"{tmp_path}/data/{PATTERN}", on_error="skip", cache=tmp_path / "local")
     lengths = expected.layout.sizes.tolist()
     with served(tmp_path / "data") as server:
-        for told in (lengths, None):
-            with remote(server, tmp_path / "a", lengths=told, fetch=fetch, on_error="skip") as dataset:
-                assert without_place(dataset) == without_place(expected)
+        for given in (lengths, None):
+            with remote(server, tmp_path / "a", lengths=given, fetch=fetch, on_error="skip") as dataset:
+                assert without_url(dataset) == without_url(expected)
                 assert dataset.skipped.counts == expected.skipped.counts
             with (
-                remote(server, tmp_path / "b", lengths=told, fetch=fetch) as dataset,
+                remote(server, tmp_path / "b", lengths=given, fetch=fetch) as dataset,
                 pytest.raises(sk.DatasetError, match=r"train-02\.tar.*truncated") as caught,
             ):
                 list(dataset)
@@ -147,7 +147,7 @@ def test_checksums_find_damage_in_the_data(tmp_path):
     with served(data) as server:
         with remote(server, tmp_path, checksums=True, fetch="ranges") as dataset:
             assert dataset[0]["cls"] == b"0"
-        # That the checksums are of other data than those of the shards is the same as the other way round.
+        # A changed checksum of unchanged data stands for changed data.
         for path in tmp_path.glob("*.skidx"):
             forge(path, lambda _, arrays: arrays["crc"].__setitem__(0, arrays["crc"][0] ^ 1))
         with (

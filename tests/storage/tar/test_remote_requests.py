@@ -1,4 +1,4 @@
-"""What is asked of a server: nothing too early, nothing twice, and never two states of one shard."""
+"""Requests to a server: none too early, none twice, and never two states of one shard."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.storage.tar.remote_shards import (
     sample_of,
     write_shards,
 )
-from tests.storage.tar.shards import packed
+from tests.storage.tar.shards import write_tar
 
 PARTIAL = sk.RandomSampler(shuffle=sk.Shuffle.PARTIAL, partial_size=EACH, seed=7)
 GLOBAL = sk.RandomSampler(seed=7)
@@ -30,7 +30,7 @@ def loader_of(dataset, sampler, **options):
     return sk.Loader(dataset, sampler, batch_size=6, collate_fn=list, **options)
 
 
-def test_with_lengths_nothing_is_asked_before_the_first_batch(tmp_path, server):
+def test_with_lengths_nothing_is_requested_before_the_first_batch(tmp_path, server):
     dataset = remote(server, tmp_path, lengths=LENGTHS)
     loader = loader_of(dataset, PARTIAL)
     plan = len(loader), len(dataset), loader.fingerprint, loader.state_dict(), loader.ids(3).tolist()
@@ -62,19 +62,19 @@ def test_partial_downloads_each_shard_once_a_machine(tmp_path, server, workers, 
 
 def test_global_reads_samples_with_no_more_requests_than_samples(tmp_path, server):
     with remote(server, tmp_path, lengths=LENGTHS) as dataset:
-        with pytest.warns(UserWarning, match=r"about [0-9]+ requests and .* an epoch.*PARTIAL") as told:
+        with pytest.warns(UserWarning, match=r"about [0-9]+ requests and .* an epoch.*PARTIAL") as caught:
             keys = keys_of(loader_of(dataset, GLOBAL))
-        assert len(told) == 1, "once"
-        assert leaks([str(told[0].message), repr(dataset)]) == []
+        assert len(caught) == 1, "once"
+        assert leaks([str(caught[0].message), repr(dataset)]) == []
         assert Counter(sum(keys, [])) == Counter(f"{number:05}" for number in NUMBERS)
         assert server.downloads() == []
         assert 0 < len(server.parts()) <= len(NUMBERS)
-        assert sorted(each.name for each in server.asked("GET") if each.name.endswith(".skidx")) == [
+        assert sorted(request.name for request in server.asked("GET") if request.name.endswith(".skidx")) == [
             f"{name}.skidx" for name in NAMES
         ]
 
 
-def test_shards_that_are_in_the_cache_are_read_there_whatever_the_order(tmp_path, server):
+def test_cached_shards_are_read_from_the_cache_in_any_order(tmp_path, server):
     with remote(server, tmp_path, lengths=LENGTHS) as dataset:
         keys_of(loader_of(dataset, PARTIAL))
         server.requests.clear()
@@ -85,13 +85,11 @@ def test_shards_that_are_in_the_cache_are_read_there_whatever_the_order(tmp_path
 
 @pytest.mark.parametrize("fetch", ["shards", "ranges"])
 @pytest.mark.parametrize(("key", "step"), [("{:05}", -1), ("9{:04}", 1)], ids=["other places", "other names"])
-def test_an_index_beside_a_shard_of_the_same_size_and_other_files_is_noticed(
-    tmp_path, server, fetch, key, step
-):
-    """Files have changed places, or their names, so nothing but the headers tells."""
+def test_a_stale_index_next_to_a_shard_of_the_same_size_is_detected(tmp_path, server, fetch, key, step):
+    """Files have changed places, or their names: only the headers differ."""
     stale = (server.folder / "train-03.tar.skidx").read_bytes()
     numbers = range(3 * EACH, 4 * EACH)[::step]
-    (other,) = packed(f"{server.folder}/other-%d.tar", (sample_of(number, key=key) for number in numbers))
+    (other,) = write_tar(f"{server.folder}/other-%d.tar", (sample_of(number, key=key) for number in numbers))
     Path(other).rename(server.folder / "train-03.tar")
     (server.folder / "train-03.tar.skidx").write_bytes(stale)
     with remote(server, tmp_path, lengths=LENGTHS, fetch=fetch) as dataset:
@@ -106,14 +104,14 @@ def test_an_index_beside_a_shard_of_the_same_size_and_other_files_is_noticed(
 @pytest.mark.parametrize(("fetch", "workers"), [("shards", 2), ("ranges", 0)])
 def test_a_shard_that_changes_between_epochs_is_an_error_and_never_mixed(tmp_path, server, fetch, workers):
     # A cache with room for few shards, so that the second epoch asks again.
-    room = {"max_cache_bytes": 3 * (server.folder / NAMES[0]).stat().st_size, "attempts": 1}
-    dataset = remote(server, tmp_path, fetch=fetch, remote=room, max_shards=1, read_ahead=0)
+    options = {"max_cache_bytes": 3 * (server.folder / NAMES[0]).stat().st_size, "attempts": 1}
+    dataset = remote(server, tmp_path, fetch=fetch, remote=options, max_shards=1, read_ahead=0)
     with dataset, loader_of(dataset, PARTIAL, num_workers=workers) as loader:
         texts = [sample["txt"] for batch in loader for sample in batch]
         assert all(text.startswith(b"number") for text in texts)
         write_shards(server.folder, text="NUMBER")
-        seen = []
+        read_before = []
         with pytest.raises(sk.DatasetError, match="changed"):
             for batch in loader:
-                seen += [sample["txt"] for sample in batch]
-        assert all(text.startswith(b"number") for text in seen)
+                read_before += [sample["txt"] for sample in batch]
+        assert all(text.startswith(b"number") for text in read_before)

@@ -1,4 +1,4 @@
-"""Unpacked copies of gzip archives: counted, bounded, and held against their CRC-32."""
+"""Unpacked copies of gzip archives: counted, bounded, and checked against their CRC-32."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from samplerkit.storage import inflate
 from samplerkit.storage.tar.codecs import Decode
 from samplerkit.storage.tar.dataset import TarDataset
 from tests.storage.remote.contents import bytes_held, kept, leftovers
-from tests.storage.tar.shards import jpeg_tiles, packed, python_sources, write
+from tests.storage.tar.shards import jpeg_tiles, python_sources, write, write_tar
 
 SAMPLES, BYTES = 20, 10_000
 SHARD = 240_000
-"""More than a shard of these samples takes when it is unpacked."""
+"""More bytes than an unpacked shard of these samples takes."""
 
 
 @pytest.fixture
 def shards(tmp_path):
-    """Six gzip archives of 20 samples of 10 kB each, and what each sample holds."""
+    """Six gzip archives of 20 samples of 10 kB each, and the data by key."""
     draw = random.Random(3)
     samples = {f"{number:03}": draw.randbytes(BYTES) for number in range(6 * SAMPLES)}
     each = ({"__key__": key, "bin": data} for key, data in samples.items())
     paths = []
-    for path in map(Path, packed(tmp_path / "plain-%d.tar", each, samples_per_shard=SAMPLES, index=False)):
+    for path in map(Path, write_tar(tmp_path / "plain-%d.tar", each, samples_per_shard=SAMPLES, index=False)):
         paths.append(path.with_suffix(".tar.gz"))
         paths[-1].write_bytes(gzip.compress(path.read_bytes(), 1))
         path.unlink()
@@ -41,7 +41,7 @@ def copies(folder):
     return sorted((folder / "remote").glob("*.file"))
 
 
-def test_a_gzip_archive_is_unpacked_once_and_a_changed_one_anew(tmp_path):
+def test_a_gzip_archive_is_unpacked_once_and_a_changed_one_again(tmp_path):
     path, cache = write(tmp_path / "shard.tar.gz", jpeg_tiles()), tmp_path / "cache"
     assert len(list(TarDataset(path, cache=cache))) == 60
     (copy,) = copies(cache)
@@ -51,7 +51,7 @@ def test_a_gzip_archive_is_unpacked_once_and_a_changed_one_anew(tmp_path):
     write(path, python_sources())
     assert TarDataset(path, cache=cache)[0]["__key__"].startswith("email/")
     assert len(copies(cache)) == 2
-    # For want of room, the copy of the older version goes first.
+    # Where space is short, the copy of the older version is evicted first.
     size = sum(each.stat().st_size for each in copies(cache))
     other = write(tmp_path / "other.tar.gz", jpeg_tiles()[:9])
     assert len(TarDataset(other, cache=cache, remote={"max_cache_bytes": size})) == 3
@@ -66,12 +66,12 @@ def test_unpacked_copies_count_in_the_bound_of_the_cache(tmp_path, shards, worke
     dataset = TarDataset(paths, cache=tmp_path / "cache", remote={"max_cache_bytes": bound, "timeout": 60})
     loader = sk.Loader(dataset, sk.RandomSampler(seed=7), batch_size=4, num_workers=workers, collate_fn=list)
 
-    found, most = [], 0
+    received, most = [], 0
     for batch in loader:
-        found += batch
+        received += batch
         most = max(most, bytes_held(tmp_path / "cache" / "remote"))
-    assert Counter(sample["__key__"] for sample in found) == Counter(samples.keys())
-    assert all(sample["bin"] == samples[sample["__key__"]] for sample in found)
+    assert Counter(sample["__key__"] for sample in received) == Counter(samples.keys())
+    assert all(sample["bin"] == samples[sample["__key__"]] for sample in received)
     assert SHARD // 2 < most <= bound
     assert leftovers(tmp_path / "cache" / "remote") == []
 

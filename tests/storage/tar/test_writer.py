@@ -1,4 +1,4 @@
-"""The writer, and packing: whole shards or none, the same bytes everywhere, nothing that no reader takes."""
+"""The writer, and packing: whole shards or none, the same bytes everywhere, nothing that readers refuse."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from samplerkit.storage.tar import pack
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.pack import pack_folder
 from samplerkit.storage.tar.writer import TarWriter
-from tests.storage.tar.shards import packed, read_by_webdataset
+from tests.storage.tar.shards import read_by_webdataset, write_tar
 
 
 def test_values_are_written_so_that_decode_gives_them_back(tmp_path):
@@ -33,7 +33,7 @@ def test_values_are_written_so_that_decode_gives_them_back(tmp_path):
         "bin": bytearray(b"\0\1"),
         "raw": memoryview(b"\2"),
     }
-    (path,) = packed(f"{tmp_path}/x-%d.tar", [sample])
+    (path,) = write_tar(f"{tmp_path}/x-%d.tar", [sample])
     read = TarDataset(path).decode()[0]
     assert read.pop("__url__") == path
     sample.pop("__url__")
@@ -41,39 +41,39 @@ def test_values_are_written_so_that_decode_gives_them_back(tmp_path):
     for arrays in (sample, read):
         arrays["npy"] = arrays["npy"].tolist()
         arrays["npz"] = {name: array.tolist() for name, array in arrays["npz"].items()}
-    # As Python compares them: 12 is an np.int64 of it, and bytes are a bytearray of them.
+    # As Python compares them: 12 equals np.int64(12), and bytes equal a bytearray.
     assert read == {**sample, "raw": b"\2"}
 
 
-def test_a_shard_left_from_a_longer_writing_is_warned_of(tmp_path, caplog):
+def test_a_shard_that_remains_of_more_is_warned_of(tmp_path, caplog):
     samples = [{"__key__": str(number), "bin": b"x"} for number in range(9)]
-    packed(f"{tmp_path}/x-%d.tar", samples, samples_per_shard=2)
+    write_tar(f"{tmp_path}/x-%d.tar", samples, samples_per_shard=2)
     assert not caplog.messages
-    packed(f"{tmp_path}/x-%d.tar", samples, samples_per_shard=3, overwrite=True)
+    write_tar(f"{tmp_path}/x-%d.tar", samples, samples_per_shard=3, overwrite=True)
     (message,) = caplog.messages
     assert message.startswith(f"{tmp_path}/x-3.tar: exists already, after the 3 shards")
 
 
 def test_one_tar_without_samples_is_an_empty_tar(tmp_path):
-    assert packed(f"{tmp_path}/none.tar", []) == [f"{tmp_path}/none.tar"]
+    assert write_tar(f"{tmp_path}/none.tar", []) == [f"{tmp_path}/none.tar"]
     assert len(TarDataset(pack.pack_shard([], f"{tmp_path}/task.tar"))) == 0
     assert read_by_webdataset([tmp_path / "none.tar"]) == []
-    assert packed(f"{tmp_path}/x-%d.tar", []) == []
+    assert write_tar(f"{tmp_path}/x-%d.tar", []) == []
 
 
-def test_a_shard_is_begun_before_it_would_exceed_its_bytes(tmp_path):
+def test_a_new_shard_starts_before_one_would_exceed_its_bytes(tmp_path):
     samples = [{"__key__": str(number), "bin": bytes(1500)} for number in range(40)]
     samples += [{"__key__": "large", "bin": bytes(100_000)}, {"__key__": "last", "bin": b""}]
-    paths = packed(f"{tmp_path}/x-%d.tar", samples, bytes_per_shard=20_480)
+    paths = write_tar(f"{tmp_path}/x-%d.tar", samples, bytes_per_shard=20_480)
     sizes = [Path(path).stat().st_size for path in paths]
     assert [size for size in sizes if size > 20_480] == [102_400]
     assert TarDataset(paths).layout.sizes.tolist() == [9, 9, 9, 9, 4, 1, 1]
 
 
 @pytest.mark.parametrize("key", ["{}", "é{}"], ids=["plain", "with a header of their own for the name"])
-def test_the_end_of_a_shard_counts_in_its_bytes(tmp_path, key):
+def test_the_end_marker_of_a_shard_counts_in_its_bytes(tmp_path, key):
     samples = ({"__key__": key.format(number), "bin": bytes(1500)} for number in range(30))
-    paths = packed(f"{tmp_path}/x-%d.tar", samples, bytes_per_shard=25_000)
+    paths = write_tar(f"{tmp_path}/x-%d.tar", samples, bytes_per_shard=25_000)
     assert {Path(path).stat().st_size for path in paths[:-1]} == {20_480}
 
 
@@ -101,7 +101,7 @@ def test_a_path_without_a_number_is_one_tar_of_any_size(tmp_path):
 
 
 def test_members_have_no_owner_and_no_time(tmp_path):
-    (path,) = packed(f"{tmp_path}/x-%d.tar", [{"__key__": "a", "txt": "fine"}], index=False)
+    (path,) = write_tar(f"{tmp_path}/x-%d.tar", [{"__key__": "a", "txt": "fine"}], index=False)
     with tarfile.open(path) as archive:
         (member,) = archive.getmembers()
     assert (member.mtime, member.uid, member.uname) == (0, 0, "")
@@ -124,35 +124,35 @@ def test_a_sample_that_is_refused_leaves_no_trace(tmp_path):
     assert [s["__key__"] for s in read_by_webdataset([tmp_path / "x-0.tar"])] == ["first"]
 
 
-def test_a_key_does_not_go_on_in_the_next_shard(tmp_path):
+def test_a_key_does_not_continue_in_the_next_shard(tmp_path):
     with TarWriter(f"{tmp_path}/x-%d.tar", samples_per_shard=1) as writer:
         writer.write({"__key__": "a", "txt": "x"})
         with pytest.raises(sk.ArgumentValueError, match="__key__: is there already, got 'a'"):
             writer.write({"__key__": "a", "cls": 1})
 
 
-def test_what_readers_would_leave_out_is_left_out_and_nothing_else(tmp_path):
-    kept = ["__/a.txt", "___/b.txt", "__notes__.txt", "x/__notes__/c.txt", "y/d.txt"]
+def test_files_that_readers_ignore_are_left_out_and_no_others(tmp_path):
+    included = ["__/a.txt", "___/b.txt", "__notes__.txt", "x/__notes__/c.txt", "y/d.txt"]
     left_out = ["README", "__notes__/e.txt", "y/.hidden.txt"]
-    for name in (*kept, *left_out):
+    for name in (*included, *left_out):
         (tmp_path / "source" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "source" / name).write_text("x")
-    packed = pack_folder(tmp_path / "source", f"{tmp_path}/out-%d.tar")
-    assert packed.left_out == tuple(left_out)
-    assert TarDataset(packed.paths).keys() == [name.removesuffix(".txt") for name in kept]
+    result = pack_folder(tmp_path / "source", f"{tmp_path}/out-%d.tar")
+    assert result.left_out == tuple(left_out)
+    assert TarDataset(result.paths).keys() == [name.removesuffix(".txt") for name in included]
 
 
 @pytest.mark.parametrize(("samples", "sizes"), [(3, [1, 1, 1]), (10, [3, 3, 4]), (12, [4, 4, 4])])
-def test_shards_whose_number_is_said_are_as_large_as_one_another(tmp_path, samples, sizes):
+def test_shards_of_a_given_number_have_equal_sizes(tmp_path, samples, sizes):
     (tmp_path / "source").mkdir()
     for number in range(samples):
         (tmp_path / "source" / f"{number:02}.txt").write_text("x")
-    packed = pack_folder(tmp_path / "source", f"{tmp_path}/out-{{0..2}}.tar")
-    assert TarDataset(packed.paths).layout.sizes.tolist() == sizes
+    result = pack_folder(tmp_path / "source", f"{tmp_path}/out-{{0..2}}.tar")
+    assert TarDataset(result.paths).layout.sizes.tolist() == sizes
 
 
 @pytest.mark.parametrize(("shards", "number"), [("out-%d.tar", 6), ("out-{0..1}.tar", 2)])
-def test_shards_are_limited_in_bytes_unless_their_number_is_said(tmp_path, monkeypatch, shards, number):
+def test_shards_are_limited_in_bytes_unless_their_number_is_given(tmp_path, monkeypatch, shards, number):
     monkeypatch.setattr(pack, "DEFAULT_BYTES", 4096)
     (tmp_path / "source").mkdir()
     for name in range(6):
@@ -160,7 +160,7 @@ def test_shards_are_limited_in_bytes_unless_their_number_is_said(tmp_path, monke
     assert len(pack_folder(tmp_path / "source", f"{tmp_path}/{shards}").paths) == number
 
 
-def test_an_array_has_an_encoding_in_a_field_of_arrays_only(tmp_path):
+def test_an_array_is_encoded_only_in_a_field_of_arrays(tmp_path):
     with TarWriter(tmp_path / "a.tar") as writer:
         with pytest.raises(sk.ArgumentTypeError, match="bin: has no encoding for such a value"):
             writer.write({"__key__": "a", "bin": np.arange(3)})

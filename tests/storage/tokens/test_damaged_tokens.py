@@ -1,4 +1,4 @@
-"""Files of tokens that are cut, grow or are gone, and indexes that lie: errors with path and byte."""
+"""Files of tokens that are cut, grow or are missing, and wrong indexes: errors with path and byte."""
 
 import os
 import struct
@@ -9,22 +9,22 @@ import pytest
 import samplerkit as sk
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.testing import DatasetContract
-from tests.storage.tokens.test_reading import written
+from tests.storage.tokens.test_reading import write_pair
 
 DOCUMENTS = [np.arange(begin, begin + 40) for begin in range(0, 400, 40)]
 
 
 def pair(folder, name="a"):
     """Ten documents of 40 tokens of two bytes: 800 bytes of tokens, 234 of an index."""
-    return written(folder / name, DOCUMENTS)
+    return write_pair(folder / name, DOCUMENTS)
 
 
 class TestPairs(DatasetContract):
-    """Two pairs of Megatron's: the `.bin` is cut and deleted, the index lies."""
+    """Two of Megatron's pairs: the `.bin` is cut and deleted, the index is wrong."""
 
     def write(self, folder):
         for name in ("a", "b"):
-            written(f"{folder}/{name}", DOCUMENTS)
+            write_pair(f"{folder}/{name}", DOCUMENTS)
         tokens = np.arange(400)
         return [[tokens[begin : begin + 31] for begin in range(0, 390, 30)]] * 2
 
@@ -32,12 +32,12 @@ class TestPairs(DatasetContract):
         return sk.TokenDataset([f"{folder}/a", f"{folder}/b"], 30, phase=False)
 
     def lies(self, whole):
-        # Tokens have no checksum: whoever sees other ones for the first time takes them for tokens.
+        # Tokens have no checksum: on a first read, changed ones cannot be detected.
         return ()
 
 
 class TestDocuments(TestPairs):
-    """Whole documents, whose lengths an index tells: that is what is cut, deleted, and lies."""
+    """Whole documents: the index, which has their lengths, is cut, deleted and wrong."""
 
     def write(self, folder):
         super().write(folder)
@@ -79,7 +79,7 @@ def test_a_file_that_changes_while_it_is_read_is_an_error(tmp_path, change, mess
             data.__getitems__(windows)
 
 
-def patched(path, at, layout, *values):
+def patch_file(path, at, layout, *values):
     """Writes numbers at a byte of a file."""
     data = bytearray(path.read_bytes())
     struct.pack_into(layout, data, at, *values)
@@ -108,7 +108,7 @@ LIES = {
 
 @pytest.mark.parametrize(("patch", "message"), LIES.values(), ids=LIES.keys())
 def test_an_index_that_lies_is_an_error_when_it_is_opened(tmp_path, patch, message):
-    patched(pair(tmp_path).with_suffix(".idx"), *patch)
+    patch_file(pair(tmp_path).with_suffix(".idx"), *patch)
     with pytest.raises(DatasetError, match=message):
         len(sk.TokenDataset(tmp_path / "a", 30))
 
@@ -127,7 +127,7 @@ INNER_LIES = {
 @pytest.mark.parametrize("patch", INNER_LIES.values(), ids=INNER_LIES.keys())
 @pytest.mark.parametrize("use", ["borders", "spans", "documents", "split"])
 def test_an_index_that_contradicts_itself_is_an_error_where_it_is_used(tmp_path, patch, use):
-    patched(pair(tmp_path).with_suffix(".idx"), *patch)
+    patch_file(pair(tmp_path).with_suffix(".idx"), *patch)
     with pytest.raises(DatasetError, match=r"a\.idx: says at byte \d+ that sequence \d"):
         data = sk.TokenDataset(
             tmp_path / "a",
@@ -157,23 +157,19 @@ def test_an_index_that_contradicts_itself_is_an_error_where_it_is_used(tmp_path,
         ("cut.npy", None, r"cut.npy: ends at byte \d+, and its header says \d+ bytes"),
         ("more.npy", None, r"more.npy: continues behind byte \d+, where its header says that it ends"),
         ("gone", None, "gone: is of no known format, and there is neither a .bin nor an .idx of that name"),
-        (
-            "n.jsonl",
-            None,
-            "n.jsonl: is of no known format, .*; known: .npy, raw .bin, and",
-        ),
+        ("n.jsonl", None, "n.jsonl: is of no known format, .*; known: .npy, raw .bin, and"),
         ("half", None, "half.bin: cannot be read"),
         (["a", "wide.npy"], None, "wide.npy: holds int32, and .*a.bin uint16; files of one dataset"),
     ],
 )
-def test_what_is_no_file_of_tokens_is_an_error_that_says_so(tmp_path, name, dtype, message):
+def test_a_file_that_holds_no_tokens_is_an_error_that_says_why(tmp_path, name, dtype, message):
     pair(tmp_path)
     np.save(tmp_path / "float.npy", np.zeros(5, np.float32))
     np.save(tmp_path / "big.npy", np.zeros(5, ">u2"))
     np.save(tmp_path / "two.npy", np.zeros((5, 1), np.uint16))
     np.save(tmp_path / "wide.npy", np.zeros(500, np.int32))
     whole = (tmp_path / "wide.npy").read_bytes()
-    for name_of, content in {
+    for file_name, content in {
         "odd.bin": bytes(101),
         "n.jsonl": b"{}",
         "half.idx": b"",
@@ -181,13 +177,13 @@ def test_what_is_no_file_of_tokens_is_an_error_that_says_so(tmp_path, name, dtyp
         "cut.npy": whole[:-1],
         "more.npy": whole + b"x",
     }.items():
-        (tmp_path / name_of).write_bytes(content)
+        (tmp_path / file_name).write_bytes(content)
     files = [tmp_path / each for each in name] if isinstance(name, list) else tmp_path / name
     with pytest.raises((DatasetError, ArgumentValueError), match=message):
         len(sk.TokenDataset(files, 4, dtype=dtype))
 
 
-def test_numbers_that_nothing_can_hold_are_refused(tmp_path):
+def test_arguments_that_do_not_fit_the_files_are_refused(tmp_path):
     np.save(tmp_path / "a.npy", np.zeros(50, np.uint32))
     with pytest.raises(
         ArgumentValueError, match=r"as_dtype: cannot hold all tokens of .*a\.npy, which are uint32"
@@ -228,39 +224,39 @@ def test_a_token_beyond_the_vocabulary_is_an_error_that_names_its_byte(tmp_path,
 
 
 def test_a_read_that_was_cut_short_is_finished(tmp_path, monkeypatch):
-    """As one is that a signal meets, or one of more than 2 GiB."""
+    """The kernel cuts a read that a signal interrupts, or one of more than 2 GiB."""
     np.save(tmp_path / "a.npy", np.arange(400, dtype=np.int32))
     data = sk.TokenDataset(tmp_path / "a.npy", 30, seed=1)
-    wanted = data.__getitems__(range(13))
-    filled, read, lengths = os.preadv, os.pread, []
+    expected = data.__getitems__(range(13))
+    preadv, pread, lengths = os.preadv, os.pread, []
 
-    def short(descriptor, buffers, offset):
+    def short_preadv(descriptor, buffers, offset):
         view = memoryview(buffers[0]).cast("B")
-        return filled(descriptor, [view[: max(1, len(view) // 2)]], offset)
+        return preadv(descriptor, [view[: max(1, len(view) // 2)]], offset)
 
-    def short_too(descriptor, length, offset):
+    def short_pread(descriptor, length, offset):
         lengths.append(length)
-        return read(descriptor, max(1, length // 2), offset)
+        return pread(descriptor, max(1, length // 2), offset)
 
-    monkeypatch.setattr(os, "preadv", short)
-    monkeypatch.setattr(os, "pread", short_too)
-    assert np.array_equal(data.__getitems__(range(13)), wanted)
+    monkeypatch.setattr(os, "preadv", short_preadv)
+    monkeypatch.setattr(os, "pread", short_pread)
+    assert np.array_equal(data.__getitems__(range(13)), expected)
     assert len(lengths) > 26
 
 
-def test_files_shorter_than_a_block_are_told_or_refused(tmp_path, caplog):
+def test_files_shorter_than_a_block_are_logged_or_refused(tmp_path, caplog):
     for name, tokens in (("long", 1000), ("short", 50), ("tiny", 5)):
         np.save(tmp_path / f"{name}.npy", np.zeros(tokens, np.uint16))
 
-    def made(*names):
+    def dataset_of(*names):
         return sk.TokenDataset([tmp_path / f"{name}.npy" for name in names], 64)
 
-    assert made("long", "tiny").layout.sizes.tolist() == [15, 0]
+    assert dataset_of("long", "tiny").layout.sizes.tolist() == [15, 0]
     assert not caplog.records
-    assert made("long", "short").layout.sizes.tolist() == [15, 0]
+    assert dataset_of("long", "short").layout.sizes.tolist() == [15, 0]
     assert "50 of 1050 tokens are in files shorter than a block" in caplog.text
     with pytest.raises(DatasetError, match="loses 55 of 55 tokens: 2 of its 2 files hold fewer than 64"):
-        len(made("short", "tiny"))
+        len(dataset_of("short", "tiny"))
 
 
 def test_a_writer_leaves_both_files_or_none(tmp_path):
@@ -269,11 +265,11 @@ def test_a_writer_leaves_both_files_or_none(tmp_path):
         raise RuntimeError("on purpose")
     writer.close()  # what it wrote stays away
     assert list(tmp_path.iterdir()) == []
-    told, prefix = [], tmp_path / "new" / "folder" / "a"
-    with sk.TokenWriter(prefix, total=2, progress=lambda *done: told.append(done)) as writer:
+    reports, prefix = [], tmp_path / "new" / "folder" / "a"
+    with sk.TokenWriter(prefix, total=2, progress=lambda *done: reports.append(done)) as writer:
         writer.write([1, 2, 3])
         writer.write(np.array([], dtype=np.int64))
-    assert told == [("documents written:", 1, 2), ("documents written:", 2, 2)]
+    assert reports == [("documents written:", 1, 2), ("documents written:", 2, 2)]
     assert (writer.num_documents, writer.num_tokens) == (2, 3)
     with pytest.raises(ArgumentValueError, match="prefix: is there already"):
         sk.TokenWriter(prefix)
@@ -293,7 +289,7 @@ def test_a_writer_refuses_a_token_that_its_type_cannot_hold(tmp_path, dtype, tok
             writer.write([1, token])
 
 
-def test_a_writer_whose_folder_cannot_be_made_says_so(tmp_path):
+def test_a_writer_whose_folder_cannot_be_created_is_an_error(tmp_path):
     (tmp_path / "file").write_text("no folder")
     with pytest.raises(DatasetError, match="cannot be written"):
         sk.TokenWriter(tmp_path / "file" / "a").write([1])
@@ -302,7 +298,7 @@ def test_a_writer_whose_folder_cannot_be_made_says_so(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_of_two_writers_at_one_prefix_the_second_to_end_is_refused(tmp_path):
+def test_a_writer_is_refused_when_another_one_has_written_its_prefix(tmp_path):
     prefix = str(tmp_path / "corpus")
     first, second = (sk.TokenWriter(prefix, "uint16", progress=False) for _ in range(2))
     first.write([1, 2, 3])
@@ -314,8 +310,8 @@ def test_of_two_writers_at_one_prefix_the_second_to_end_is_refused(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus.bin", "corpus.idx"]
 
 
-def test_a_prefix_and_its_index_are_one_file_that_is_named_twice(tmp_path):
+def test_a_prefix_given_together_with_its_index_is_a_duplicate(tmp_path):
     prefix = str(tmp_path / "corpus")
-    written(prefix, [[1, 2, 3]])
+    write_pair(prefix, [[1, 2, 3]])
     with pytest.raises(ArgumentValueError, match=r"corpus\.bin"):
         sk.TokenDataset([prefix, f"{prefix}.idx"], 3)

@@ -7,12 +7,12 @@ import samplerkit as sk
 from samplerkit.errors import ArgumentTypeError, DatasetError, OutOfDatasetError
 from samplerkit.storage.tokens import token_files
 from tests.storage.crowd import all_done
-from tests.storage.tokens.test_reading import written
+from tests.storage.tokens.test_reading import write_pair
 
 DOCUMENTS = [[1, 2, 3, 0], [0], [4, 5, 0], [6, 7, 8, 9, 10, 0], [11]]
 
 
-def raw(folder):
+def write_array(folder):
     """The same tokens in an array, in which a token ends each document but the last one."""
     np.save(folder / "raw.npy", np.concatenate(DOCUMENTS).astype(np.uint16))
     return folder / "raw.npy"
@@ -21,8 +21,8 @@ def raw(folder):
 @pytest.fixture(params=["idx", "token"])
 def documents(request, tmp_path):
     if request.param == "idx":
-        return sk.TokenDataset(written(tmp_path / "pair", DOCUMENTS), 3).as_documents()
-    return sk.TokenDataset(raw(tmp_path), 3, documents=0).as_documents()
+        return sk.TokenDataset(write_pair(tmp_path / "pair", DOCUMENTS), 3).as_documents()
+    return sk.TokenDataset(write_array(tmp_path), 3, documents=0).as_documents()
 
 
 def test_documents_are_whole(documents):
@@ -36,9 +36,9 @@ def test_documents_are_whole(documents):
 
 
 def test_segments_are_parts_of_documents(documents):
-    asked = np.array([[3, 2, 3], [0, 0, 4], [3, 0, 2], [2, 3, 0], [4, 0, 1]])
-    found = [part.tolist() for part in documents.__getsegments__(asked)]
-    assert found == [DOCUMENTS[id][start : start + length] for id, start, length in asked.tolist()]
+    segments = np.array([[3, 2, 3], [0, 0, 4], [3, 0, 2], [2, 3, 0], [4, 0, 1]])
+    parts = [part.tolist() for part in documents.__getsegments__(segments)]
+    assert parts == [DOCUMENTS[id][start : start + length] for id, start, length in segments.tolist()]
     assert documents.__getsegments__(np.zeros((0, 3), np.int64)) == []
     with pytest.raises(OutOfDatasetError, match="document 1 has 1 tokens, and no such part, got \\(0, 2\\)"):
         documents.__getsegments__([[1, 0, 2]])
@@ -52,7 +52,7 @@ def test_segments_are_parts_of_documents(documents):
 
 def test_documents_of_a_part_are_those_of_its_sequences(tmp_path):
     lengths = [3, 0, 5, 1, 0, 4, 2, 9]
-    prefix = written(tmp_path / "pair", [np.full(length, number) for number, length in enumerate(lengths)])
+    prefix = write_pair(tmp_path / "pair", [np.full(length, number) for number, length in enumerate(lengths)])
     begin = 0
     for part, end in (("train", 4), ("valid", 6), ("test", 8)):
         data = sk.TokenDataset(prefix, 1, split="2,1,1", part=part).as_documents()
@@ -63,30 +63,30 @@ def test_documents_of_a_part_are_those_of_its_sequences(tmp_path):
         begin = end
 
 
-def test_documents_that_nothing_tells_are_refused(tmp_path):
-    data = sk.TokenDataset(raw(tmp_path), 3)
+def test_documents_without_an_index_or_an_end_token_are_refused(tmp_path):
+    data = sk.TokenDataset(write_array(tmp_path), 3)
     with pytest.raises(DatasetError, match="has no index of documents"):
         data.as_documents()
 
 
-def test_threads_find_documents_by_an_index_of_which_the_others_read_pages(tmp_path, monkeypatch):
+def test_threads_share_the_pages_of_an_index_of_documents(tmp_path, monkeypatch):
     monkeypatch.setattr(token_files, "PAGE", 4)
     lengths = np.random.default_rng(0).integers(0, 4, 1200)
     lengths[590:605] = 0  # pages of empty documents
-    of_token = np.repeat(np.arange(1200), lengths)
-    prefix = written(tmp_path / "pair", [np.full(length, number) for number, length in enumerate(lengths)])
+    document_of = np.repeat(np.arange(1200), lengths)
+    prefix = write_pair(tmp_path / "pair", [np.full(length, number) for number, length in enumerate(lengths)])
     whole = sk.TokenDataset(prefix, 5).as_documents()
     assert [document.tolist() for document in whole] == [[n] * int(size) for n, size in enumerate(lengths)]
     for attempt in range(2):
         data = sk.TokenDataset(prefix, 5, documents="idx", outputs=("tokens", "documents"))
         windows = np.random.default_rng(attempt).permutation(len(data))
-        found = [None] * len(data)
+        numbers = [None] * len(data)
 
-        def read(mine, data=data, found=found):
-            for id in mine.tolist():
-                found[id] = data[id]["documents"]
+        def read(ids, data=data, numbers=numbers):
+            for id in ids.tolist():
+                numbers[id] = data[id]["documents"]
 
-        all_done(*(lambda mine=mine: read(mine) for mine in np.array_split(windows, 3)))
-        for id, documents in enumerate(found):
-            expected = of_token[5 * id : 5 * id + 5]
+        all_done(*(lambda ids=ids: read(ids) for ids in np.array_split(windows, 3)))
+        for id, documents in enumerate(numbers):
+            expected = document_of[5 * id : 5 * id + 5]
             assert np.array_equal(np.diff(documents), np.diff(expected) != 0), (attempt, id)

@@ -1,4 +1,4 @@
-"""What a dataset of tokens reads: rows of all formats and types, documents, and what is made of them."""
+"""What a dataset of tokens reads: rows of all formats and types, documents, and the outputs made of them."""
 
 import numpy as np
 import pytest
@@ -8,23 +8,22 @@ from hypothesis import strategies as st
 import samplerkit as sk
 from samplerkit.errors import DatasetError
 from samplerkit.storage.tokens.arguments import KINDS
-from samplerkit.storage.tokens.rings import PASS
 
 ALL = ("tokens", "labels", "loss_mask", "position_ids", "cu_seqlens", "documents")
 
 
-def written(prefix, documents, dtype="uint16"):
-    """Writes documents as Megatron reads them, and gives the prefix."""
+def write_pair(prefix, documents, dtype="uint16"):
+    """Writes documents as Megatron reads them, and returns the prefix."""
     with sk.TokenWriter(prefix, dtype, overwrite=True) as writer:
         for document in documents:
             writer.write(document)
     return prefix
 
 
-def expected(tokens, data, epoch, number=0):
+def expected_rows(tokens, data, epoch):
     """The rows of one file, by rolling its tokens."""
     rings = data._source.rings
-    phase = int(rings.phases(np.array([0]), np.array([epoch + number * PASS]))[0])
+    phase = int(rings.phases(np.array([0]), np.array([epoch]))[0])
     ring = np.roll(tokens, -phase)
     ring = np.append(ring, ring[:1])
     return np.stack(
@@ -39,7 +38,7 @@ def test_every_type_and_format_gives_the_same_rows(tmp_path, kind):
     tokens.tofile(tmp_path / "a.bin")
     places = [(tmp_path / "a.npy", None), (tmp_path / "a.bin", kind), ([str(tmp_path / "a.npy")], kind)]
     if kind != "u4":
-        places.append((written(tmp_path / "pair", np.split(tokens, [7, 7, 60]), kind), None))
+        places.append((write_pair(tmp_path / "pair", np.split(tokens, [7, 7, 60]), kind), None))
     for files, dtype in places:
         data = sk.TokenDataset(files, 8, block_len=24, dtype=dtype, seed=3)
         assert data.layout.sizes.tolist() == [12]
@@ -48,7 +47,7 @@ def test_every_type_and_format_gives_the_same_rows(tmp_path, kind):
             data.set_epoch(epoch)
             batch = data.__getitems__(np.arange(len(data)))
             assert batch.dtype == np.int64
-            assert np.array_equal(batch, expected(tokens, data, epoch))
+            assert np.array_equal(batch, expected_rows(tokens, data, epoch))
             assert np.array_equal(data.__getitems__([5, 0, 5]), batch[[5, 0, 5]])
             assert np.array_equal(data[-1], batch[-1])
 
@@ -60,18 +59,18 @@ def test_every_type_and_format_gives_the_same_rows(tmp_path, kind):
     st.integers(0, 50),
     st.booleans(),
 )
-@example([3, 3, 3, 3], 5, 1, 1, True)  # a document begins behind the seam of a window
+@example([3, 3, 3, 3], 5, 1, 1, True)  # a document begins just after the end of a window
 @example([3, 3, 3, 3], 5, 2, 2, True)
 @settings(deadline=None, max_examples=30)
-def test_documents_of_windows_are_those_of_the_index(tmp_path_factory, lengths, seq_len, many, seed, phase):
-    total, block_len = sum(lengths), seq_len * many if phase else seq_len
+def test_documents_of_windows_are_those_of_the_index(tmp_path_factory, lengths, seq_len, factor, seed, phase):
+    total, block_len = sum(lengths), seq_len * factor if phase else seq_len
     if total < block_len + (not phase):
         return
     prefix = tmp_path_factory.mktemp("documents") / "a"
     document_of = np.repeat(np.arange(len(lengths)), lengths)
     offset_of = np.concatenate([np.arange(length) for length in lengths])
     tokens = document_of * 10 + offset_of
-    written(prefix, np.split(tokens, np.cumsum(lengths)[:-1]), "int32")
+    write_pair(prefix, np.split(tokens, np.cumsum(lengths)[:-1]), "int32")
     data = sk.TokenDataset(
         prefix, seq_len, block_len=block_len, seed=seed, phase=phase, documents="idx", outputs=ALL
     )
@@ -95,33 +94,33 @@ def test_documents_of_windows_are_those_of_the_index(tmp_path_factory, lengths, 
         assert all(count > 0 for *_, count in spans)
 
 
-@pytest.mark.parametrize("stored", ["uint16", "int64"])
-def test_documents_end_with_a_token(tmp_path, stored):
-    np.save(tmp_path / "a.npy", np.array([1, 2, 0, 3, 0, 0, 4, 5, 6], dtype=stored))
+@pytest.mark.parametrize("dtype", ["uint16", "int64"])
+def test_documents_end_with_a_token(tmp_path, dtype):
+    np.save(tmp_path / "a.npy", np.array([1, 2, 0, 3, 0, 0, 4, 5, 6], dtype=dtype))
     data = sk.TokenDataset(tmp_path / "a.npy", 8, phase=False, documents=0, outputs=ALL)
-    one = data[0]
-    assert one["tokens"].tolist() == [1, 2, 0, 3, 0, 0, 4, 5]
-    assert one["labels"].tolist() == [2, 0, 3, 0, 0, 4, 5, 6]
-    assert one["documents"].tolist() == [0, 0, 0, 1, 1, 2, 3, 3]
-    assert one["position_ids"].tolist() == [0, 1, 2, 0, 1, 0, 0, 1]
-    assert one["cu_seqlens"].tolist() == [0, 3, 5, 6, 8]
-    assert one["loss_mask"].tolist() == [1, 1, 0, 1, 0, 0, 1, 1]
-    assert one["documents"].base.nbytes <= 5 * 64  # the block that all share: nine int64 are the longest
-    nothing = data.__getitems__([])
-    assert nothing["cu_seqlens"].tolist() == [0]
-    assert nothing["position_ids"].shape == (0, 8)
+    sample = data[0]
+    assert sample["tokens"].tolist() == [1, 2, 0, 3, 0, 0, 4, 5]
+    assert sample["labels"].tolist() == [2, 0, 3, 0, 0, 4, 5, 6]
+    assert sample["documents"].tolist() == [0, 0, 0, 1, 1, 2, 3, 3]
+    assert sample["position_ids"].tolist() == [0, 1, 2, 0, 1, 0, 0, 1]
+    assert sample["cu_seqlens"].tolist() == [0, 3, 5, 6, 8]
+    assert sample["loss_mask"].tolist() == [1, 1, 0, 1, 0, 0, 1, 1]
+    assert sample["documents"].base.nbytes <= 5 * 64  # the block that all share: nine int64 are the longest
+    empty = data.__getitems__([])
+    assert empty["cu_seqlens"].tolist() == [0]
+    assert empty["position_ids"].shape == (0, 8)
 
 
-def test_splits_are_rings_of_their_own(tmp_path):
+def test_each_part_of_a_split_is_a_ring_of_its_own(tmp_path):
     documents = [np.full(length, number) for number, length in enumerate([10, 0, 30, 5, 15, 20, 12, 8])]
-    written(tmp_path / "a", documents, "int32")
+    write_pair(tmp_path / "a", documents, "int32")
     tokens = np.concatenate(documents)
     np.save(tmp_path / "a.npy", np.arange(100, dtype=np.uint8))
     begin = 0
     for part, end in (("train", 60), ("valid", 92), ("test", 100)):
         data = sk.TokenDataset(tmp_path / "a", 4, split="5,2,1", part=part, seed=1)
         assert data._source.rings.tokens.tolist() == [end - begin]
-        assert np.array_equal(data.__getitems__(range(len(data))), expected(tokens[begin:end], data, 0))
+        assert np.array_equal(data.__getitems__(range(len(data))), expected_rows(tokens[begin:end], data, 0))
         assert {span[1] for id in range(len(data)) for span in data.spans(id)} <= set(tokens[begin:end])
         begin = end
     data = sk.TokenDataset(tmp_path / "a.npy", 4, split="3,1", part="valid", phase=False)
@@ -144,23 +143,23 @@ def test_a_tree_of_corpora_has_a_layout_of_its_names(tmp_path):
     assert data.__getitems__([0, 9, 10, 13, 14, 15])[:, 3].tolist() == [100, 100, 50, 50, 30, 30]
 
 
-def test_the_fingerprint_knows_all_but_the_length_of_windows(tmp_path):
+def test_the_fingerprint_depends_on_all_but_the_length_of_windows(tmp_path):
     np.save(tmp_path / "a.npy", np.zeros(100, dtype=np.uint16))
     np.save(tmp_path / "b.npy", np.zeros(101, dtype=np.uint16))
     np.save(tmp_path / "c.npy", np.zeros(100, dtype=np.int32))
 
-    def made(file="a", seq_len=4, **arguments):
+    def digest(file="a", seq_len=4, **arguments):
         return sk.TokenDataset(tmp_path / f"{file}.npy", seq_len, **{"block_len": 8, **arguments}).fingerprint
 
-    assert made() == made(seq_len=2) == made(seq_len=8) == made(outputs=("labels",))
+    assert digest() == digest(seq_len=2) == digest(seq_len=8) == digest(outputs=("labels",))
     others = [
-        made(seed=1),
-        made(block_len=16),
-        made(phase=False, block_len=None),
-        made("b"),
-        made("c"),
-        made(split="1,1"),
-        made(split="1,1", part="valid"),
+        digest(seed=1),
+        digest(block_len=16),
+        digest(phase=False, block_len=None),
+        digest("b"),
+        digest("c"),
+        digest(split="1,1"),
+        digest(split="1,1", part="valid"),
         sk.TokenDataset({"a": tmp_path / "a.npy"}, 4, block_len=8).fingerprint,
     ]
-    assert len({made(), *others}) == 9
+    assert len({digest(), *others}) == 9

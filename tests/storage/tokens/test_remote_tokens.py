@@ -1,4 +1,4 @@
-"""Tokens at URLs: by requests for windows, or from files that are fetched once; the same as local ones."""
+"""Tokens at URLs, by requests for windows or from files that are fetched once, equal local ones."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ import samplerkit as sk
 from samplerkit.errors import DatasetError
 from samplerkit.order.deal import World
 from tests.storage.remote.server import served
-from tests.storage.tokens.test_reading import written
+from tests.storage.tokens.test_reading import write_pair
 from tests.waiting import wait_until
 
 NAMES = ("a", "b")
@@ -20,17 +20,17 @@ def fixture_web(tmp_path):
     folder = tmp_path / "data"
     rng = np.random.default_rng(0)
     for name in NAMES:
-        written(folder / name, (rng.integers(0, 9000, length) for length in rng.integers(0, 400, 100)))
-        written(folder / "far" / name, [rng.integers(0, 9000, 500_000)])
+        write_pair(folder / name, (rng.integers(0, 9000, length) for length in rng.integers(0, 400, 100)))
+        write_pair(folder / "far" / name, [rng.integers(0, 9000, 500_000)])
     np.save(folder / "c.npy", rng.integers(0, 250, 5000).astype(np.uint8))
     with served(folder) as web:
         web.folder = folder
         yield web
 
 
-def made(place, names=NAMES, remote=None, **arguments):
-    told = {"documents": "idx", "outputs": ("tokens", "cu_seqlens"), "block_len": 128, **arguments}
-    return sk.TokenDataset([f"{place}/{name}" for name in names], 64, seed=3, remote=remote, **told)
+def open_tokens(place, remote=None, **arguments):
+    options = {"documents": "idx", "outputs": ("tokens", "cu_seqlens"), "block_len": 128, **arguments}
+    return sk.TokenDataset([f"{place}/{name}" for name in NAMES], 64, seed=3, remote=remote, **options)
 
 
 @pytest.mark.parametrize(("fetch", "workers"), [("ranges", 0), ("shards", 2)])
@@ -38,7 +38,7 @@ def test_urls_give_the_batches_of_local_files(web, tmp_path, fetch, workers):
     remote = {"cache": tmp_path / "cache"}
     read, stats = {}, None
     for place in (web.folder, web.url):
-        with made(place, remote=remote, fetch=fetch) as data:
+        with open_tokens(place, remote=remote, fetch=fetch) as data:
             loader = sk.Loader(
                 data, sk.RandomSampler(seed=5), batch_size=16, num_workers=workers, world=World(1, 0)
             )
@@ -53,12 +53,12 @@ def test_urls_give_the_batches_of_local_files(web, tmp_path, fetch, workers):
     assert read[web.folder] == read[web.url]
     assert stats.requests >= len(web.asked("GET")) > 0
     if fetch == "shards":
-        whole = {name: count for (method, name), count in web.counts.items() if name.endswith(".bin")}
-        assert set(whole) == {"a.bin", "b.bin"}
+        counts = {name: count for (method, name), count in web.counts.items() if name.endswith(".bin")}
+        assert set(counts) == {"a.bin", "b.bin"}
         assert {web.counts["GET", f"{name}.bin"] for name in NAMES} == {1}
 
 
-def test_windows_that_lie_together_are_one_request(web):
+def test_adjacent_windows_are_one_request(web):
     data = sk.TokenDataset([f"{web.url}/far/{name}" for name in NAMES], 100, phase=False)
     assert len(data) == 2 * 4999
     before = web.counts["GET", "a.bin"]
@@ -73,7 +73,7 @@ def test_windows_that_lie_together_are_one_request(web):
     assert web.counts["GET", "a.bin"] - before == 4
 
 
-def test_nothing_of_a_file_is_read_before_a_window_of_it_is_wanted(web):
+def test_nothing_of_a_file_is_read_before_a_window_of_it_is_requested(web):
     data = sk.TokenDataset([f"{web.url}/far/{name}" for name in NAMES], 100)
     assert len(data) == 10_000
     assert web.counts["GET", "a.bin"] == 0
@@ -89,7 +89,7 @@ def test_arrays_at_urls_are_read(web):
     assert np.array_equal(far.__getitems__(range(50)), near.__getitems__(range(50)))
 
 
-def test_a_copy_that_was_evicted_gives_its_room_back_when_another_one_is_opened(web, tmp_path):
+def test_an_evicted_copy_frees_its_space_when_another_one_is_opened(web, tmp_path):
     for number in range(4):
         np.save(web.folder / f"{number}.npy", np.full(1000, number, np.uint16))
     remote = {"cache": tmp_path / "cache", "max_cache_bytes": (web.folder / "0.npy").stat().st_size}
@@ -103,7 +103,7 @@ def test_a_copy_that_was_evicted_gives_its_room_back_when_another_one_is_opened(
 
 @pytest.mark.parametrize("fetch", ["ranges", "shards"])
 def test_a_file_that_changes_on_the_server_is_an_error(web, tmp_path, fetch):
-    data = made(web.url, remote={"cache": tmp_path / "cache", "retry_seconds": 0.1}, fetch=fetch)
+    data = open_tokens(web.url, remote={"cache": tmp_path / "cache", "retry_seconds": 0.1}, fetch=fetch)
     assert len(data)
     path = web.folder / "a.bin"
     path.write_bytes(path.read_bytes()[::-1])
@@ -111,7 +111,7 @@ def test_a_file_that_changes_on_the_server_is_an_error(web, tmp_path, fetch):
         data.__getitems__([0])
 
 
-def test_the_next_batch_is_asked_for_while_one_is_worked_on_and_once(web):
+def test_the_next_batch_is_requested_once_while_the_current_one_is_used(web):
     data, near = (
         sk.TokenDataset([f"{place}/far/{name}" for name in NAMES], 100, seed=4)
         for place in (web.url, web.folder)
@@ -121,27 +121,27 @@ def test_the_next_batch_is_asked_for_while_one_is_worked_on_and_once(web):
         dataset.set_epoch(3)
     assert near.expect is None
 
-    def asked():
+    def count_requests():
         return web.counts["GET", "a.bin"] + web.counts["GET", "b.bin"]
 
     assert len(data)
     counts = []
     for ids in batches:
-        before = asked()
+        before = count_requests()
         data.__getitems__(ids)
-        counts.append(asked() - before)
+        counts.append(count_requests() - before)
     assert sum(counts) > 5
-    before = asked()
+    before = count_requests()
     with data:
         data.expect(iter(batches))
         for number, ids in enumerate(batches):
             assert np.array_equal(data.__getitems__(ids), near.__getitems__(ids))
-            # Of the next one all is asked for, though nobody has called for it.
-            wait_until(lambda number=number: asked() - before == sum(counts[: number + 2]))
-        assert asked() - before == sum(counts)
+            # The next batch is requested completely, before it is read.
+            wait_until(lambda number=number: count_requests() - before == sum(counts[: number + 2]))
+        assert count_requests() - before == sum(counts)
 
 
-def test_a_batch_that_was_not_expected_and_one_of_another_epoch_are_read_all_the_same(web):
+def test_unexpected_batches_and_those_of_another_epoch_are_read_correctly(web):
     files = [f"far/{name}" for name in NAMES]
     far, near = (
         sk.TokenDataset([f"{place}/{name}" for name in files], 100) for place in (web.url, web.folder)

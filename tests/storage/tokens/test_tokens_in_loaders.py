@@ -9,6 +9,7 @@ import torch
 import samplerkit as sk
 from samplerkit.order.deal import World
 from samplerkit.storage.tokens.outputs import OUTPUTS
+from tests.storage.checks import identical
 
 ALONE = World(1, 0)
 
@@ -28,7 +29,7 @@ def test_a_loader_gives_a_dict_of_tensors_where_there_are_several_outputs(tmp_pa
     assert int(batch["cu_seqlens"][-1]) == 40
 
 
-# As parts of a tree: what one dataset hands out of all corpora, the tree does too.
+# As parts of a tree, which returns the same as one dataset of all corpora.
 
 CORPORA = {"web": 900, "code": 500, "books": 700}
 
@@ -45,21 +46,10 @@ def files(tmp_path):
     return {name: str(tmp_path / name) for name in CORPORA}
 
 
-def both(files, seq_len=16, **options):
-    """One dataset of named corpora, and a tree of a dataset each that bears its corpus's name."""
+def dataset_and_tree(files, seq_len=16, **options):
+    """Returns one dataset of named corpora, and a tree of a dataset for each corpus, which has its name."""
     parts = {name: sk.TokenDataset({name: path}, seq_len, **options) for name, path in files.items()}
     return sk.TokenDataset(files, seq_len, **options), sk.TreeDataset(parts)
-
-
-def same(one, other):
-    assert type(one) is type(other)
-    if not isinstance(one, dict):
-        assert one.dtype == other.dtype
-        np.testing.assert_array_equal(one, other)
-        return
-    assert list(one) == list(other)
-    for name, values in one.items():
-        same(values, other[name])
 
 
 @pytest.mark.parametrize(
@@ -72,8 +62,8 @@ def same(one, other):
         ("idx", ("labels", "loss_mask"), {"phase": False}),
     ],
 )
-def test_a_tree_hands_out_what_one_dataset_of_all_corpora_does(files, documents, outputs, options):
-    one, tree = both(files, documents=documents, outputs=outputs, **options)
+def test_a_tree_returns_the_same_as_one_dataset_of_all_corpora(files, documents, outputs, options):
+    one, tree = dataset_and_tree(files, documents=documents, outputs=outputs, **options)
     rng = np.random.default_rng(5)
     assert len(one) == len(tree)
     for epoch in (0, 5):
@@ -81,17 +71,17 @@ def test_a_tree_hands_out_what_one_dataset_of_all_corpora_does(files, documents,
         tree.set_epoch(epoch)
         for size in (1, 7, 40):
             ids = rng.permutation(len(one))[:size]
-            same(one.__getitems__(ids), tree.__getitems__(ids))
-            same(one[int(ids[0])], tree[int(ids[0])])
+            assert identical(one.__getitems__(ids), tree.__getitems__(ids))
+            assert identical(one[int(ids[0])], tree[int(ids[0])])
 
 
-def test_a_subset_of_windows_is_a_part_with_borders_too(files):
+def test_a_subset_of_windows_in_a_tree_keeps_the_borders_of_documents(files):
     one = sk.TokenDataset(files["web"], 16, documents="idx", outputs=("cu_seqlens", "tokens"))
     tree = sk.TreeDataset({"web": torch.utils.data.Subset(one, range(5, 20))})
-    same(one.__getitems__([9, 6, 5]), tree.__getitems__([4, 1, 0]))
+    assert identical(one.__getitems__([9, 6, 5]), tree.__getitems__([4, 1, 0]))
 
 
-def test_windows_of_unlike_lengths_cannot_be_laid_flat(files):
+def test_windows_of_different_lengths_cannot_be_flattened_into_one_batch(files):
     options = {"documents": "idx", "outputs": ("cu_seqlens",)}
     tree = sk.TreeDataset(
         {"a": sk.TokenDataset(files["web"], 16, **options), "b": sk.TokenDataset(files["code"], 8, **options)}
@@ -100,7 +90,7 @@ def test_windows_of_unlike_lengths_cannot_be_laid_flat(files):
         tree.__getitems__([0, len(tree) - 1])
 
 
-def test_a_part_without_borders_beside_one_with_them_is_refused(files):
+def test_parts_with_and_without_borders_of_documents_are_refused(files):
     tree = sk.TreeDataset(
         {
             "a": sk.TokenDataset(files["web"], 16, documents="idx", outputs=("tokens", "cu_seqlens")),
@@ -111,7 +101,7 @@ def test_a_part_without_borders_beside_one_with_them_is_refused(files):
         tree.__getitems__([0, len(tree) - 1])
 
 
-def test_without_its_name_a_corpus_has_other_phases_in_a_tree(files):
+def test_a_corpus_without_a_name_has_other_phases_in_a_tree(files):
     """What docs/trees.md says: the phase of a file follows from the names that lead to its corpus."""
     one = sk.TokenDataset(files, 16)
     tree = sk.TreeDataset({name: sk.TokenDataset(path, 16) for name, path in files.items()})
@@ -131,38 +121,38 @@ def mixture():
     return sk.MixtureSampler({"web": sk.RandomSampler(seed=1), "code": None}, weights=MIX, seed=4)
 
 
-def of_blocks(child):
+def block_sampler(child):
     sampler = sk.BlockSampler(2, seed=3)
     sampler.add_child(child)
     return sampler
 
 
-WAYS = {
+CASES = {
     "windows": ({}, lambda sampler: sampler, 20),
     "windows without phases": ({"phase": False}, lambda sampler: sampler, 20),
-    "blocks": ({"block_len": 32}, of_blocks, 10),
+    "blocks": ({"block_len": 32}, block_sampler, 10),
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("with_a_ledger", [True, False])
-def test_a_state_from_before_a_corpus_was_appended_loads_behind_an_edit_that_adds_it(
-    files, way, with_a_ledger
+def test_a_state_from_before_a_corpus_was_appended_loads_after_an_edit_that_adds_it(
+    files, case, with_a_ledger
 ):
-    options, over, at = WAYS[way]
+    options, wrap, at = CASES[case]
 
     def loader(names, sampler):
         data = sk.TokenDataset({name: files[name] for name in names}, 16, **options)
-        return sk.Loader(data, over(sampler), batch_size=4, world=ALONE, tail="ragged")
+        return sk.Loader(data, wrap(sampler), batch_size=4, world=ALONE, tail="ragged")
 
     before = loader(MIX, sk.Ledger(mixture()) if with_a_ledger else mixture())
     state = before.state_dict(step=5)
     edits = [sk.Edit(at=at, source="books", weights=ALL)]
     after = loader(ALL, sk.Ledger(mixture(), edits))
     after.load_state_dict(state)
-    whole = loader(ALL, sk.Ledger(mixture(), edits))
+    uninterrupted = loader(ALL, sk.Ledger(mixture(), edits))
     read = np.concatenate([*islice(before, 5), *after])
-    expected = np.concatenate(list(whole))
+    expected = np.concatenate(list(uninterrupted))
     assert len(read) == len(expected) > 40
     np.testing.assert_array_equal(read[20:], expected[20:])
     # A BlockSampler above a ledger shuffles a pool in another way than one above the mixture alone.

@@ -1,4 +1,4 @@
-"""The laws of windows: each token is an input exactly once an epoch, and windows never cross files."""
+"""Windows: each token is an input exactly once an epoch, and none crosses files."""
 
 import json
 import pickle
@@ -9,7 +9,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.storage.tokens.rings import PASS, Rings
-from tests.storage.tokens.test_reading import written
+from tests.storage.tokens.test_reading import write_pair
 
 GOLDEN = Path(__file__).parents[2] / "data" / "token_phases_1.json"
 
@@ -29,37 +29,34 @@ def inputs(ring, epoch, number=0):
     return np.stack([np.broadcast_to(files[:, None], tokens.shape), tokens], axis=-1)
 
 
-def left_out(tokens, block_len, phase):
-    """The tokens before the phase, cyclically, that fill no block."""
+def skipped_tokens(tokens, block_len, phase):
+    """The tokens before the phase, cyclically, that do not fill a block."""
     return {(phase - 1 - each) % tokens for each in range(tokens % block_len)}
 
 
-def holds_the_law(ring, epoch, number=0):
-    """Whether each token of each file is an input exactly once, but for those before the phase."""
+def reads_each_token_once(ring, epoch, number=0):
+    """Whether each token of each file is an input exactly once, except for those before the phase."""
     read = inputs(ring, epoch, number)
     phases = ring.phases(np.arange(ring.tokens.size), np.full(ring.tokens.size, epoch + number * PASS))
     for file, tokens in enumerate(ring.tokens.tolist()):
-        mine = np.sort(read[read[..., 0] == file][:, 1]).tolist()
-        lost = left_out(tokens, ring.block_len, int(phases[file])) if tokens >= ring.block_len else None
-        wanted = [] if lost is None else sorted(set(range(tokens)) - lost)
-        if mine != wanted:
+        file_tokens = np.sort(read[read[..., 0] == file][:, 1]).tolist()
+        lost = skipped_tokens(tokens, ring.block_len, int(phases[file])) if tokens >= ring.block_len else None
+        expected = [] if lost is None else sorted(set(range(tokens)) - lost)
+        if file_tokens != expected:
             return False
     return True
 
 
 def test_every_token_of_small_files_is_an_input_exactly_once():
-    cases = 0
     for block_len in range(1, 11):
         for seq_len in (each for each in range(1, block_len + 1) if block_len % each == 0):
             for tokens in range(0, 27, 2):
                 for epoch in range(2):
                     ring = rings([tokens, 2 * tokens + 1], seq_len, block_len, seed=epoch)
-                    assert holds_the_law(ring, epoch, epoch % 2), (tokens, seq_len, block_len, epoch)
-                    cases += 1
-    print(f"{cases} epochs of two files")
+                    assert reads_each_token_once(ring, epoch, epoch % 2), (tokens, seq_len, block_len, epoch)
 
 
-def test_blocks_hold_the_same_tokens_whatever_the_length_of_windows():
+def test_blocks_hold_the_same_tokens_for_all_lengths_of_windows():
     for seq_len in (1, 2, 3, 4, 6, 12):
         ring = rings([100, 12, 59], seq_len, 12, seed=3)
         read = inputs(ring, epoch=5).reshape(-1, 12, 2)
@@ -67,7 +64,7 @@ def test_blocks_hold_the_same_tokens_whatever_the_length_of_windows():
 
 
 @pytest.mark.parametrize("tokens", [1, 7, 8, 9, 15, 16, 17, 40])
-def test_without_a_phase_windows_stand_from_the_first_token_on(tokens):
+def test_windows_without_a_phase_begin_at_the_first_token(tokens):
     ring = rings([tokens], 8, 8, phase=False)
     assert ring.windows.tolist() == [(tokens - 1) // 8]
     for epoch in (0, 3):
@@ -75,13 +72,13 @@ def test_without_a_phase_windows_stand_from_the_first_token_on(tokens):
         assert read.tolist() == list(range(8 * ((tokens - 1) // 8)))
 
 
-def test_phases_are_those_that_were_frozen():
+def test_phases_equal_those_of_the_golden_file():
     golden = json.loads(GOLDEN.read_text())
     for case in golden["cases"]:
         ring = rings([2**62] * 3, 1, case["block_len"], case["seed"])
         files = np.arange(3)
-        found = ring.phases(files, np.full(3, case["epoch"] + case["pass"] * PASS))
-        assert found.tolist() == case["phases"]
+        phases = ring.phases(files, np.full(3, case["epoch"] + case["pass"] * PASS))
+        assert phases.tolist() == case["phases"]
     tree = golden["tree"]
     count = len(tree["corpora"])
     ring = Rings(
@@ -97,7 +94,7 @@ def test_phases_are_those_that_were_frozen():
     assert ring.phases(np.arange(count), 2 + PASS * np.arange(count)).tolist() == tree["phases"]
 
 
-def test_phases_are_the_same_whether_they_were_kept_or_computed_anew(monkeypatch):
+def test_cached_phases_equal_computed_ones(monkeypatch):
     sizes = [3, 1, 5]
 
     def phases():
@@ -105,44 +102,44 @@ def test_phases_are_the_same_whether_they_were_kept_or_computed_anew(monkeypatch
         names = (("a",), ("b",), ("c",))
         ring = Rings(np.full(9, 10**6), names, corpora, np.concatenate(places), 8, 64, True, 5)
         rng = np.random.default_rng(0)
-        found = []
+        rows = []
         for _ in range(30):  # in turn each window in an epoch of its own, and each corpus in one
             files = rng.integers(0, 9, 20)
             for epoch, number in (rng.integers(0, 2, (2, 20)), rng.integers(0, 2, (2, 3))[:, corpora[files]]):
-                found.append(ring.phases(files, epoch + number * PASS).tolist())
-        return ring, found
+                rows.append(ring.phases(files, epoch + number * PASS).tolist())
+        return ring, rows
 
-    kept, found = phases()
-    assert kept._last_read[0][1].min() >= 0
-    assert pickle.loads(pickle.dumps(kept))._last_read[0][1].max() == -1  # noqa: S301  # our own bytes
+    cached, rows = phases()
+    assert cached._last_read[0][1].min() >= 0
+    assert pickle.loads(pickle.dumps(cached))._last_read[0][1].max() == -1  # noqa: S301  # our own bytes
     monkeypatch.setattr("samplerkit.storage.tokens.rings._MAX_FILES", 2)
-    none, again = phases()
-    assert again == found
-    assert none._last_read[0][1].max() == -1
+    uncached, again = phases()
+    assert again == rows
+    assert uncached._last_read[0][1].max() == -1
 
 
 @pytest.mark.parametrize("case", ["phases", "blocks", "no phases", "split"])
-def test_documents_are_taken_out_with_all_their_windows_and_what_else_leaves_is_named(tmp_path, case):
+def test_documents_are_removed_with_all_their_windows_and_the_others_in_these_are_reported(tmp_path, case):
     lengths = [6, 0, 3, 0, 0, 8, 1, 1, 12, 2, 0, 7]
-    written(tmp_path / "corpus", map(range, lengths))
+    write_pair(tmp_path / "corpus", map(range, lengths))
     given = {"phases": {}, "blocks": {"block_len": 8}, "no phases": {"phase": False}}.get(case)
     data = sk.TokenDataset(
         {"code": tmp_path / "corpus"}, 4, **({"split": "1,1,0", "part": "valid"} if given is None else given)
     )
     epochs = range(1 if case == "no phases" else 40)  # many enough for each phase
     spans = {(id, epoch): data.spans(id, epoch=epoch) for id in range(len(data)) for epoch in epochs}
-    for wanted in ([8, 9], [6, 7, 11], *([document] for document in range(12))):
+    for removed in ([8, 9], [6, 7, 11], *([document] for document in range(12))):
         if case == "split":
-            wanted = [document for document in wanted if document >= 6]
-        ids, others = data.windows_of_documents({"code/corpus": wanted})
-        holding = {id for (id, _), parts in spans.items() if {one[1] for one in parts} & {*wanted}}
+            removed = [document for document in removed if document >= 6]
+        ids, others = data.windows_of_documents({"code/corpus": removed})
+        holding = {id for (id, _), parts in spans.items() if {span[1] for span in parts} & {*removed}}
         assert ids.tolist() == sorted(holding)
-        lost = {one[1] for (id, _), parts in spans.items() if id in holding for one in parts}
-        assert others["code/corpus"].tolist() == sorted(lost - {*wanted})
+        affected = {span[1] for (id, _), parts in spans.items() if id in holding for span in parts}
+        assert others["code/corpus"].tolist() == sorted(affected - {*removed})
     ids, others = data.windows_of_documents({0: [8]})
     run = sk.Ledger(sk.RandomSampler(seed=1), [sk.Edit(at=0, without=ids)]).order(data)
-    left = {one[1] for id in {*run[:].tolist()} for epoch in epochs for one in data.spans(id, epoch=epoch)}
-    assert 8 not in left
+    kept = {one[1] for id in {*run[:].tolist()} for epoch in epochs for one in data.spans(id, epoch=epoch)}
+    assert 8 not in kept
     assert others[0].tolist()
     with pytest.raises(sk.OutOfDatasetError, match=r"^document: must be in \["):
         data.windows_of_documents({0: [len(lengths)]})
