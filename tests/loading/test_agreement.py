@@ -15,7 +15,7 @@ from samplerkit.loading import agreement
 from samplerkit.loading.agreement import Agreement
 from tests.loading.simulated_ranks import ORDER, simulate
 from tests.own_seconds import OwnSeconds
-from tests.storage.crowd import all_done
+from tests.storage.crowd import run_in_threads
 
 EVALUATION = {"dataset": "4 samples", "sampler": "SequentialSampler()", "seed": [], "epoch": 0, "position": 0}
 
@@ -47,7 +47,7 @@ def run_ranks(*orders, seconds=0.3):
             outcomes[number] = error
 
     with OwnSeconds() as own:
-        all_done(*(partial(rank, number) for number in range(len(orders))))
+        run_in_threads(*(partial(rank, number) for number in range(len(orders))))
     return outcomes, own.seconds
 
 
@@ -197,6 +197,6 @@ def test_unread_shards_are_an_error_on_all_ranks_and_shared_shards_are_allowed(w
             # With the numbers of the job, the same order is read.
             member.require(ORDER, 60)
 
-    all_done(*(partial(begin, rank, world) for rank, world in enumerate(worlds)))
+    run_in_threads(*(partial(begin, rank, world) for rank, world in enumerate(worlds)))
     assert len(messages) == (len(worlds) if problem else 0)
     assert all(problem in error and "leave num_shards and shard_id out" in error for error in messages)

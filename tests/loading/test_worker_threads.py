@@ -16,7 +16,7 @@ from samplerkit.loading.run.run import Run
 from tests.loading.numbers import Numbers, numbers_loader
 from tests.loading.worker_kinds import THREADS, with_workers
 from tests.numbers import Made
-from tests.storage.crowd import all_done
+from tests.storage.crowd import run_in_threads
 from tests.waiting import begun_since, wait_until
 
 
@@ -146,7 +146,7 @@ def test_threads_that_request_different_epochs_at_once_each_get_their_own_order(
         for _ in range(10_000):
             assert run.undealt(epoch).recipe == expected
 
-    all_done(lambda: read_order(0), lambda: read_order(1))
+    run_in_threads(lambda: read_order(0), lambda: read_order(1))
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ PATIENCE_SECONDS = 60
 """A thread that still runs by then hangs: what these tests do takes a moment."""
 
 
-def all_done(*functions: Callable[[], object]) -> None:
+def run_in_threads(*functions: Callable[[], object]) -> None:
     """Runs each function in a thread of its own; what one raises is raised."""
     failed: list[BaseException] = []
 

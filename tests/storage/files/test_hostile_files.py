@@ -12,7 +12,7 @@ import pytest
 import samplerkit as sk
 from samplerkit.storage.files.dataset import FileDataset
 from samplerkit.storage.lengths import save_lengths
-from tests.storage.crowd import all_done
+from tests.storage.crowd import run_in_threads
 from tests.storage.remote.server import served
 
 
@@ -47,7 +47,7 @@ def test_a_pipe_is_no_file_and_is_not_waited_for(tmp_path, reader):
         with pytest.raises(sk.DatasetError, match=r"pipe: is no plain file; give the files"):
             len(FileDataset([path], reader, progress=False))
 
-    all_done(reads_and_counts)
+    run_in_threads(reads_and_counts)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.storage.files.dataset import FileDataset
-from tests.storage.crowd import all_done
+from tests.storage.crowd import run_in_threads
 from tests.storage.files.folders import Watching, plain, samples_of, write_npz
 
 SIZES = [4, 0, 7, 1]
@@ -78,7 +78,7 @@ def test_several_threads_that_need_lengths_count_once(paths):
     reader = Counting(seconds=0.05)
     found = []
     with FileDataset(paths, reader) as dataset:
-        all_done(*[lambda: found.append(len(dataset))] * 5)
+        run_in_threads(*[lambda: found.append(len(dataset))] * 5)
     assert found == [12] * 5
     assert len(reader.counted) == 4
 

@@ -15,7 +15,7 @@ from samplerkit.storage.ahead import uses
 from samplerkit.storage.ahead.uses import MAX_MISTAKES, MAX_OVERTAKEN, NEVER, Uses
 from samplerkit.storage.files.dataset import FileDataset
 from tests.loading.worker_kinds import with_workers
-from tests.storage.crowd import all_done
+from tests.storage.crowd import run_in_threads
 from tests.storage.files.folders import Watching, write_npz
 
 FILES, ROWS, RANKS = 24, 100, 2
@@ -240,7 +240,7 @@ BATCHES = [np.arange(10 * file, 10 * file + 4) for file in range(60)]
 
 def test_a_batch_that_is_begun_before_its_turn_takes_nothing_from_the_one_before():
     uses = Uses(iter(BATCHES), lambda ids: ids // 10, 8)
-    all_done(lambda: uses.begin(BATCHES[1]))
+    run_in_threads(lambda: uses.begin(BATCHES[1]))
     assert [uses.next_use(file) for file in (0, 1, 2)] == [0, 1, 2]
     uses.begin(BATCHES[0])
     uses.end()

@@ -13,7 +13,7 @@ import pytest
 import samplerkit as sk
 from samplerkit.storage.files.dataset import FileDataset
 from tests.jobs import ended
-from tests.storage.crowd import PATIENCE_SECONDS, all_done
+from tests.storage.crowd import PATIENCE_SECONDS, run_in_threads
 from tests.storage.files.folders import Watching, plain, reading_threads, samples_of, write_npz
 from tests.storage.remote.children import Child
 from tests.waiting import wait_until
@@ -83,7 +83,7 @@ def test_the_end_of_a_use_lets_who_waits_for_room_look_again(paths):
             with cache._changed:  # who stands in the line waits now, and has let go of the lock
                 is_waited_for.set()
 
-        all_done(uses, waits, tells)
+        run_in_threads(uses, waits, tells)
 
 
 def test_a_thread_that_waits_for_room_is_not_passed_by_for_ever(paths):
@@ -103,7 +103,7 @@ def test_a_thread_that_waits_for_room_is_not_passed_by_for_ever(paths):
             is_over.set()
 
     with FileDataset(paths, "npz", SIZES, max_files=1, read_ahead=0) as dataset:
-        all_done(lambda: reads_and_reads(dataset), lambda: reads_some(dataset))
+        run_in_threads(lambda: reads_and_reads(dataset), lambda: reads_some(dataset))
     # One of each in turn, and some before the other thread has started.
     assert reads < 200
 
@@ -118,7 +118,7 @@ def test_an_error_in_one_thread_is_raised_there_and_lets_the_others_go_on(paths)
                 with pytest.raises(sk.DatasetError, match=r"003\.npz: cannot be read"):
                     dataset[30]
 
-        all_done(fails, reading(dataset, [[id] for id in (0, 10, 40, 0, 70) * 4]))
+        run_in_threads(fails, reading(dataset, [[id] for id in (0, 10, 40, 0, 70) * 4]))
 
 
 @pytest.mark.parametrize("max_files", [1, 2, 4])
@@ -150,7 +150,7 @@ def test_threads_that_share_a_dataset_hold_no_more_files_than_they_may(paths, ma
             others = []
             if rng.random() < 0.2:
                 others.append(lambda dataset=dataset, plans=plans: dataset.expect(map(np.array, plans[-1])))
-            all_done(*(reading(dataset, plan) for plan in plans), *others)
+            run_in_threads(*(reading(dataset, plan) for plan in plans), *others)
             assert dataset.stats.peak_files <= max_files
         assert LAGS or reader.most <= max_files
         reads += sum(map(len, plans))

@@ -15,7 +15,7 @@ import pytest
 import samplerkit as sk
 from samplerkit.storage.opening import Handle, Handles
 from samplerkit.storage.tar.dataset import TarDataset
-from tests.storage.crowd import all_done
+from tests.storage.crowd import run_in_threads
 from tests.storage.remote.children import Child
 from tests.storage.tar.remote_shards import EACH, LENGTHS, NUMBERS, write_shards
 
@@ -86,7 +86,7 @@ def test_a_process_that_may_open_fewer_files_than_there_are_shards_reads_them_al
 def test_the_keys_of_many_shards_are_read_with_few_of_them_open(tmp_path, max_shards):
     pattern, keys = write_shards(tmp_path / "data", index=False), []
     with sk.TarDataset(pattern, lengths=LENGTHS, max_shards=max_shards, cache=tmp_path / "c") as dataset:
-        all_done(lambda: keys.extend(dataset.keys()))
+        run_in_threads(lambda: keys.extend(dataset.keys()))
     assert keys == [f"{number:05}" for number in NUMBERS]
 
 

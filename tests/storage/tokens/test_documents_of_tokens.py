@@ -6,7 +6,7 @@ import pytest
 import samplerkit as sk
 from samplerkit.errors import ArgumentTypeError, DatasetError, OutOfDatasetError
 from samplerkit.storage.tokens import token_files
-from tests.storage.crowd import all_done
+from tests.storage.crowd import run_in_threads
 from tests.storage.tokens.test_reading import write_pair
 
 DOCUMENTS = [[1, 2, 3, 0], [0], [4, 5, 0], [6, 7, 8, 9, 10, 0], [11]]
@@ -86,7 +86,7 @@ def test_threads_share_the_pages_of_an_index_of_documents(tmp_path, monkeypatch)
             for id in ids.tolist():
                 numbers[id] = data[id]["documents"]
 
-        all_done(*(lambda ids=ids: read(ids) for ids in np.array_split(windows, 3)))
+        run_in_threads(*(lambda ids=ids: read(ids) for ids in np.array_split(windows, 3)))
         for id, documents in enumerate(numbers):
             expected = document_of[5 * id : 5 * id + 5]
             assert np.array_equal(np.diff(documents), np.diff(expected) != 0), (attempt, id)
