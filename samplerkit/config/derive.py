@@ -198,7 +198,7 @@ class Inline(ArgumentMark):
     """
 
     entry: Any
-    is_mapped: bool = False
+    is_mapped: bool
 
     def _read(self, value: Any, inner: Any, info: Any) -> Any:
         if isinstance(value, np.ndarray):

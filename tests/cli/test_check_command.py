@@ -45,7 +45,7 @@ def write_module(tmp_path, monkeypatch):
     return called
 
 
-def test_a_config_is_looked_at_in_the_epoch_that_is_said(command, tmp_path):
+def test_a_config_is_checked_in_the_given_epoch(command, tmp_path):
     path = config(tmp_path, shuffle="files")
     code, found = in_json(command, "check", path, "--epoch", 3)
     assert (code, found["findings"]) == (0, [])

@@ -39,7 +39,7 @@ def resumed(folder, dataset=None, world=None):
     return loader
 
 
-def test_the_written_config_goes_on_from_the_checkpoint_by_the_edit(edited, tmp_path):
+def test_the_written_config_resumes_from_the_checkpoint_by_the_edit(edited, tmp_path):
     code, output, _ = edited("--skip", 30, "--json")
     assert code == 0
     told = json.loads(output)

@@ -79,7 +79,7 @@ SUMMARY = (
 )
 
 
-def test_a_run_that_is_killed_half_way_goes_on_and_loses_and_repeats_nothing(shards, tmp_path):
+def test_a_run_that_is_killed_half_way_resumes_and_loses_and_repeats_nothing(shards, tmp_path):
     out = tmp_path / "small"
     name, *arguments = command(shards, out)
     example = ROOT / "docs" / "examples" / name

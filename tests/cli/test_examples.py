@@ -36,7 +36,7 @@ def test_own_data_trains_on_two_ranks(tmp_path):
 
 
 @pytest.mark.campaign
-def test_image_folder_trains_and_a_killed_run_goes_on_to_the_very_same_network(tmp_path):
+def test_image_folder_trains_and_a_killed_run_resumes_to_the_very_same_network(tmp_path):
     example = [sys.executable, str(EXAMPLES / "train_image_folder.py")]
     images, whole, cut = tmp_path / "images", tmp_path / "whole.pt", tmp_path / "cut.pt"
     images.mkdir()
@@ -75,7 +75,7 @@ def losses(folder):
 
 
 @pytest.mark.campaign
-def test_a_gpt_is_killed_on_two_ranks_goes_on_on_one_with_other_weights_and_then_on_longer_windows(tmp_path):
+def test_a_gpt_is_killed_on_two_ranks_resumes_on_one_with_other_weights_and_then_on_longer_windows(tmp_path):
     example = str(EXAMPLES / "train_gpt.py")
     command = [sys.executable, *TORCHRUN, "--nproc-per-node", "2", example, str(tmp_path), "--steps", "1000"]
     with subprocess.Popen(
@@ -110,7 +110,7 @@ def test_a_gpt_is_killed_on_two_ranks_goes_on_on_one_with_other_weights_and_then
 
 
 @pytest.mark.campaign
-def test_a_job_that_is_stopped_goes_on_when_it_is_requeued(tmp_path):
+def test_a_job_that_is_stopped_resumes_when_it_is_requeued(tmp_path):
     command = [sys.executable, str(EXAMPLES / "train_until_stopped.py"), str(tmp_path)]
     printed = []
     for lines in (70, 1000):

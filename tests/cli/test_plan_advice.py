@@ -149,7 +149,7 @@ def test_each_machine_fetches_what_its_ranks_read(shuffle, per_machine, monkeypa
     assert estimated.whole.requests == pytest.approx(wanted, rel=0.35)
 
 
-def test_a_run_that_goes_on_on_other_ranks_is_planned_with_the_lanes_of_its_start(command, tmp_path):
+def test_a_run_that_resumes_on_other_ranks_is_planned_with_the_lanes_of_its_start(command, tmp_path):
     path = written(tmp_path, {"kind": "distributed", "shuffle": "files", "seed": 7}, sizes=EQUAL)
     plain = in_json(command, "plan", path, "--world", 3)[1]
     resumed = in_json(command, "plan", path, "--world", 3, "--first-world", 4)[1]
@@ -158,7 +158,7 @@ def test_a_run_that_goes_on_on_other_ranks_is_planned_with_the_lanes_of_its_star
     assert resumed["fingerprint"] == first["fingerprint"] != plain["fingerprint"]
 
 
-def test_a_run_that_goes_on_on_other_ranks_mixes_by_the_lanes_of_its_start():
+def test_a_run_that_resumes_on_other_ranks_mixes_by_the_lanes_of_its_start():
     sampler, layout = sk.RandomSampler(shuffle="files", seed=7), sk.Layout(EQUAL)
     first, resumed = (sk.Loader(layout, sampler, batch_size=4, world=sk.World(ranks)) for ranks in (4, 1))
     resumed.load_state_dict(first.state_dict())

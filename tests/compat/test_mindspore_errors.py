@@ -90,7 +90,7 @@ def build(probe):
     return eval(probe["expr"], NAMES | (OF_LABELLED if probe["dataset"] == "labelled" else {}))  # noqa: S307
 
 
-def test_all_probes_of_samplers_are_looked_at():
+def test_all_probes_of_samplers_are_compared():
     assert (len(AT_ONCE), len(LATE), len(NEVER)) == (86, 90, 62)
 
 

@@ -234,7 +234,7 @@ def test_yielded_tells_how_many_items_of_the_epoch_were_handed_out(algorithm):
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_an_epoch_that_repeats_is_told_once(algorithm):
+def test_an_epoch_that_repeats_is_warned_of_once(algorithm):
     sampler = DistributedSampler(range(10), 2, 0, algorithm=algorithm)
     first = list(sampler)
     with pytest.warns(UserWarning, match="set_epoch") as told:
@@ -243,7 +243,7 @@ def test_an_epoch_that_repeats_is_told_once(algorithm):
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_nothing_is_told_where_it_is_meant_or_does_not_matter(algorithm):
+def test_no_warning_where_it_is_intended_or_does_not_matter(algorithm):
     sampler = DistributedSampler(range(10), 2, 0, algorithm=algorithm)
     for epoch in (0, 1, 1, 0):
         sampler.set_epoch(epoch)

@@ -122,7 +122,7 @@ def test_without_a_job_one_process_reads_everything(monkeypatch):
 
 @pytest.mark.parametrize("name", ANY)
 @pytest.mark.parametrize("new_ranks", [1, 2, 3])
-def test_a_state_goes_on_with_any_number_of_ranks(name, new_ranks):
+def test_a_state_resumes_with_any_number_of_ranks(name, new_ranks):
     whole = shares(name, 1, epoch=4)[0]
     for cut in {0, 1, len(whole) // 4, (len(whole) - 1) // 2}:
         for rank in range(2):

@@ -65,7 +65,7 @@ def test_without_the_drop_in_the_ranks_draw_differently(job):
     assert job[0]["plain"] != job[1]["plain"]
 
 
-def test_ranks_that_draw_differently_are_told_so(job):
+def test_ranks_that_draw_differently_are_an_error(job):
     for rank in job:
         assert "draws" in rank["disagreeing"]
 
@@ -74,7 +74,7 @@ def test_a_rank_that_reads_alone_does_not_wait_for_ever(job):
     assert job[0]["alone"] == [0, 2, 4, 6, 8]
 
 
-def test_ranks_read_files_as_one_process_reads_them_and_are_told_of_another_list(job, folder):
+def test_ranks_read_files_as_one_process_does_and_another_list_is_an_error(job, folder):
     files = make_dataset(folder / "files", FILE_SIZES)
     read = [rank["files"] for rank in job]
     assert [(one["ranks"], one["rank"]) for one in read] == [(2, 0), (2, 1)]

@@ -21,7 +21,7 @@ def made(algorithm="torch", ranks=2, rank=0, size=41, **chosen):
 @pytest.mark.parametrize("shuffle", [False, True])
 @pytest.mark.parametrize("drop_last", [False, True])
 @pytest.mark.parametrize("new_ranks", [1, 2, 3, 5])
-def test_a_state_goes_on_with_any_number_of_ranks(algorithm, shuffle, drop_last, new_ranks):
+def test_a_state_resumes_with_any_number_of_ranks(algorithm, shuffle, drop_last, new_ranks):
     chosen = {"algorithm": algorithm, "shuffle": shuffle, "drop_last": drop_last}
     for cut in range(20):
         received = []

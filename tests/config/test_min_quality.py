@@ -83,7 +83,7 @@ def test_without_a_dataset_section_the_dataset_is_checked_when_a_loader_is_made_
         config.check_quality()
 
 
-def test_data_that_are_mixed_in_storage_are_told_as_such(tmp_path):
+def test_data_that_is_mixed_in_storage_is_reported_as_such(tmp_path):
     np.save(tmp_path / "labels.npy", UNSORTED)
     asked = {"mixing": 0.5, "labels": str(tmp_path / "labels.npy")}
     with pytest.raises(sk.ConfigError, match="already mixed in storage") as caught:

@@ -71,7 +71,7 @@ def test_a_config_reads_files_from_a_web_server_into_its_own_cache(remote_run, t
     assert len(remote_run.asked("GET")) == 3
 
 
-def test_a_reader_that_wants_the_url_itself_is_told_by_false():
+def test_remote_false_passes_the_url_itself_to_the_reader():
     config = files()
     config["dataset"]["remote"] = False
     assert sk.load_config(config).to_dict()["dataset"]["remote"] is False

@@ -36,7 +36,7 @@ def test_every_command_of_a_recipe_prints_what_the_page_says(page, tmp_path, req
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_recipe_begins_with_an_environment_and_has_a_run_that_goes_on(page):
+def test_a_recipe_begins_with_an_environment_and_has_a_run_that_resumes(page):
     text = page.read_text(encoding="utf-8")
     assert f'title="{FOR_THE_READER}"' in text
     assert "load_state_dict" in text

@@ -33,7 +33,7 @@ def test_every_command_prints_what_the_page_says(told):
         assert accuracies(one.printed) == pytest.approx(accuracies(one.expected), abs=0.04)
 
 
-def test_the_rank_is_really_killed_and_the_others_go_on_without_a_loss(told):
+def test_the_rank_is_really_killed_and_the_others_continue_without_a_loss(told):
     (killed,) = [one for one in told if CRASHES in one.command]
     assert "Signal 9 (SIGKILL)" in killed.errors
     (resumed,) = [one for one in told if "--nproc-per-node 3" in one.command]

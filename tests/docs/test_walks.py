@@ -70,7 +70,7 @@ def from_a_state():
         ("From a saved state to the next batch", from_a_state, 3),
     ],
 )
-def test_a_walk_enters_its_files_in_the_order_that_is_told(title, begin, most):
+def test_a_walk_enters_its_files_in_the_documented_order(title, begin, most):
     begin()()  # what is imported or computed once is not on the way
     walk, way = told(title), entered(begin())
     assert 3 <= len(walk) <= most

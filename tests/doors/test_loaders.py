@@ -17,7 +17,7 @@ NAMES = {"composer": "mosaicml", "megatron": "megatron-core"}
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_an_example_is_killed_and_goes_on_without_loss_or_repeat(package, tmp_path):
+def test_an_example_is_killed_and_resumes_without_loss_or_repeat(package, tmp_path):
     try:
         metadata.version(NAMES.get(package, package))
         if package in ("composer", "timm"):  # they import it, and a build of it fits few builds of torch

@@ -11,7 +11,7 @@ from tests.trainers.jobs import run
 NEEDS = ("trl", "transformers", "datasets")
 
 
-def test_an_sft_trainer_goes_on_with_the_packs_that_are_left(tmp_path):
+def test_an_sft_trainer_resumes_with_the_packs_that_are_left(tmp_path):
     command = ["-m", "tests.doors.sft_job", tmp_path / "run"]
     code, printed = run(tmp_path, *command)
     assert code == 9, printed

@@ -138,7 +138,7 @@ def test_the_figures_of_batches_are_what_the_batches_say():
     assert new_companions(RunView.of(run), 0) > 0.5
 
 
-def test_a_long_epoch_is_looked_at_in_steps_and_says_so():
+def test_a_long_epoch_is_sampled_in_steps_and_marked_as_estimated():
     recipe = sk.TokenBatches(8, lengths=np.tile(np.arange(1, 9), 20_000))
     run = sk.Loader(range(160_000), sk.RandomSampler(), batches=recipe, world=sk.World(8, 0))
     figures = batch_figures(RunView.of(run), 0)

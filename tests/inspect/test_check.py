@@ -44,7 +44,7 @@ def test_a_healthy_set_up_has_no_findings(name):
     assert check(make(), world=world) == ()
 
 
-def test_before_training_the_epoch_that_is_told_is_the_right_one():
+def test_before_training_the_given_epoch_is_checked():
     fresh = DataLoader(ROWS, sampler=of_torch(epoch=0))
     assert check(fresh, world=FOUR, epoch=0) == ()
     (finding,) = check(fresh, world=FOUR, epoch=5)

@@ -56,7 +56,7 @@ def test_a_plan_counts_tokens_the_documents_that_are_cut_and_the_steps_between_c
 
 
 @pytest.mark.parametrize("epoch", [0, 4])
-def test_a_step_is_told_in_documents_and_these_are_what_is_read(prefix, epoch):
+def test_a_step_is_reported_in_documents_and_these_are_read(prefix, epoch):
     data = sk.TokenDataset(prefix, 5, block_len=20, documents="idx", seed=1)
     run = loader(data)
     starts = np.cumsum([0, *DOCUMENTS])
@@ -107,7 +107,7 @@ def all_parts(run, epoch, ranks):
 
 
 @pytest.mark.parametrize("case", ["blocks", "pads", "no phase", "split", "mixture in passes"])
-def test_when_a_document_is_read_is_what_is_told_of_all_steps(prefix, two_corpora, case):
+def test_when_a_document_is_read_agrees_with_all_steps(prefix, two_corpora, case):
     given = {"documents": "idx", "seed": 1}
     sampler, files, names = None, prefix, range(len(DOCUMENTS))
     if case == "pads":
@@ -152,7 +152,7 @@ def test_the_file_of_a_document_is_named_as_in_the_command(prefix):
 
 
 @pytest.mark.parametrize("batch_size", [2, 7])
-def test_the_marks_of_documents_are_what_is_told_of_each_step(two_corpora, batch_size):
+def test_the_marks_of_documents_agree_with_each_step(two_corpora, batch_size):
     data = sk.TokenDataset(two_corpora, 5, documents="idx", seed=1)
     names = {"one": None, "two": None}
     run = loader(data, sk.MixtureSampler(names, weights={"one": 1, "two": 2}, seed=4), 3, batch_size)

@@ -146,7 +146,7 @@ def test_a_mixture_is_the_weave_of_mixtures_of_lanes_and_leads_back(key, lanes, 
     st.integers(0, 10**6),
 )
 @settings(max_examples=20, deadline=None, derandomize=True)
-def test_when_weights_change_each_source_goes_on_where_its_lane_stood(key, lanes, changes, seed):
+def test_when_weights_change_each_source_continues_at_the_position_of_its_lane(key, lanes, changes, seed):
     draws, random = SourceDraws(key), np.random.default_rng(seed)
     weights = [[3, 2, 1], *([*given, 1, 1][:3] for _, given in changes)]
     firsts = np.cumsum([[step + random.integers(0, 3) for _ in range(lanes)] for step, _ in changes], axis=0)

@@ -73,7 +73,7 @@ def test_once_is_a_bijection_in_proportion_to_the_sizes(lanes, sizes):
     assert some[:].tolist() == orders[0][:7].tolist()
 
 
-def test_first_ends_before_a_source_begins_anew_and_all_when_each_was_read():
+def test_first_ends_before_a_source_restarts_and_all_when_each_was_read():
     for lanes in (1, 3, 8):
         given = {"weights": {"web": 5, "code": 2, "books": 1}, "lanes": lanes, "seed": 2}
         first, every = (of(NAMES, stop=stop, **given).order(CORPUS) for stop in ("first", "all"))
@@ -85,7 +85,7 @@ def test_first_ends_before_a_source_begins_anew_and_all_when_each_was_read():
         assert {*range(len(CORPUS))} == {*every[:].tolist()} != {*longer[: len(every) - 1].tolist()}
 
 
-def test_sources_run_on_over_epochs_or_begin_anew():
+def test_sources_run_on_over_epochs_or_restart():
     layout = sk.Layout.tree({"a": 1000, "b": 1000})
     given = {"weights": {"a": 1, "b": 1}, "num_samples": 600, "lanes": 1}
     running, anew = (of(("a", "b"), passes=passes, **given) for passes in ("run_on", "restart"))

@@ -79,7 +79,7 @@ def read(loaders, steps):
     return ids, loaders[0].state_dict()
 
 
-def test_a_run_that_is_cut_anywhere_goes_on_on_other_ranks():
+def test_a_run_that_is_cut_anywhere_resumes_on_other_ranks():
     randomly = random.Random(1)
     for case in undealt():
         ranks, others = randomly.randint(1, 3), randomly.randint(1, 3)

@@ -12,7 +12,7 @@ BATCHES = sk.TokenBatches(1000, lengths=[4 + number % 60 for number in range(SAM
 """Those of the job."""
 
 
-def test_a_run_is_restarted_and_goes_on_in_mid_epoch(tmp_path):
+def test_a_run_is_restarted_and_resumes_in_mid_epoch(tmp_path):
     assert "continues in epoch 1, step 30" in check_restarted_in_mid_epoch(tmp_path, "train_accelerate.py")
 
 

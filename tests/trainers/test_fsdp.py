@@ -9,7 +9,7 @@ from tests.trainers.restarted import SAMPLES, check_exactly_once
 NEEDS = ("scikit-learn",)
 
 
-def test_ranks_of_a_replica_get_the_same_batches_and_another_mesh_goes_on(tmp_path):
+def test_ranks_of_a_replica_get_the_same_batches_and_another_mesh_resumes(tmp_path):
     script = [EXAMPLES / "train_fsdp.py", tmp_path]
     code, printed = run(tmp_path, *torchrun(4, *script), DIGITS_KILL="3:33")
     assert code != 0

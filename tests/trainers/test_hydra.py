@@ -11,7 +11,7 @@ NEEDS = ("hydra-core", "scikit-learn")
 SCRIPT = EXAMPLES / "train_hydra.py"
 
 
-def test_a_run_that_is_killed_goes_on_and_refuses_another_seed(tmp_path):
+def test_a_run_that_is_killed_resumes_and_refuses_another_seed(tmp_path):
     folder = f"folder={tmp_path}"
     code, printed = run(tmp_path, SCRIPT, folder, DIGITS_KILL="0:33")
     assert code != 0

@@ -10,7 +10,7 @@ from tests.trainers.restarted import SAMPLES, check_exactly_once
 NEEDS = ("lightning", "scikit-learn")
 
 
-def test_a_fit_of_two_epochs_that_is_killed_goes_on_in_mid_epoch(tmp_path):
+def test_a_fit_of_two_epochs_that_is_killed_resumes_in_mid_epoch(tmp_path):
     script = EXAMPLES / "train_lightning.py"
     code, printed = run(tmp_path, script, tmp_path, DIGITS_KILL="1:33")
     assert code != 0

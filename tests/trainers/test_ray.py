@@ -9,7 +9,7 @@ from tests.trainers.restarted import SAMPLES, check_exactly_once
 NEEDS = ("ray", "scikit-learn")
 
 
-def test_a_worker_is_killed_and_ray_goes_on_from_the_last_checkpoint_that_it_knows(tmp_path):
+def test_a_worker_is_killed_and_ray_resumes_from_the_last_checkpoint_that_it_knows(tmp_path):
     code, printed = run(tmp_path, EXAMPLES / "train_ray.py", tmp_path, seconds=400, DIGITS_KILL="1:33")
     assert code == 0, printed
     assert (tmp_path / "killed-1-33").exists(), printed

@@ -23,7 +23,7 @@ def cache_home(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache-home"))
 
 
-def test_a_catalogue_is_made_by_tasks_and_a_killed_job_goes_on(tmp_path):
+def test_a_catalogue_is_made_by_tasks_and_a_killed_job_resumes(tmp_path):
     goes_on_where_it_was_killed(tmp_path, EXAMPLE, "catalogue")
 
 

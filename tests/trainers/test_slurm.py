@@ -26,7 +26,7 @@ def has_reached(step, ledgers):
     return all(path.exists() and len(path.read_text().splitlines()) > step for path in ledgers)
 
 
-def test_a_job_that_the_queue_stops_goes_on_with_one_task_in_place_of_two(tmp_path):
+def test_a_job_that_the_queue_stops_resumes_with_one_task_in_place_of_two(tmp_path):
     with reserved_port() as port, reserved_port() as other, Job(tmp_path) as job:
         tasks = srun(job, tmp_path, 2, port)
         wait_until(lambda: has_reached(25, [tmp_path / f"rank-{task}.jsonl" for task in range(2)]), 200)

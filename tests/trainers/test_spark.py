@@ -13,7 +13,7 @@ from tests.trainers.jobs import ROOT
 from tests.trainers.test_ray_data import goes_on_where_it_was_killed
 
 
-def test_a_catalogue_is_made_by_tasks_and_a_killed_job_goes_on(tmp_path, monkeypatch):
+def test_a_catalogue_is_made_by_tasks_and_a_killed_job_resumes(tmp_path, monkeypatch):
     pytest.importorskip("pyspark", reason="pyspark is not installed")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache-home"))
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)

@@ -44,7 +44,7 @@ def check_batches(ledger, texts, ranks):
     assert len({len(line.ids) for line in ledger.kept}) > 10
 
 
-def test_a_killed_run_goes_on_to_the_very_same_losses_and_then_on_one_rank(tmp_path, texts):
+def test_a_killed_run_resumes_to_the_very_same_losses_and_then_on_one_rank(tmp_path, texts):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     code, printed = run(tmp_path, *torchrun(2, SCRIPT, whole))
     assert code == 0, printed

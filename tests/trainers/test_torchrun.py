@@ -11,7 +11,7 @@ NEEDS = ("scikit-learn",)
 SCRIPT = EXAMPLES / "train_ddp.py"
 
 
-def test_a_ddp_run_goes_on_with_as_many_ranks_with_fewer_and_with_more(tmp_path):
+def test_a_ddp_run_resumes_with_as_many_ranks_with_fewer_and_with_more(tmp_path):
     """Two agents stand for two nodes; a worker of the second one is killed, and later the whole node.
 
     The rendezvous is on the first one. What torchrun could not do by itself comes last: a third rank.

@@ -9,12 +9,12 @@ from tests.trainers.restarted import check_restarted_in_mid_epoch
 NEEDS = ("transformers", "accelerate", "datasets", "scikit-learn")
 
 
-def test_a_trainer_is_restarted_and_goes_on_in_mid_epoch_from_its_own_checkpoint(tmp_path):
+def test_a_trainer_is_restarted_and_resumes_in_mid_epoch_from_its_own_checkpoint(tmp_path):
     printed = check_restarted_in_mid_epoch(tmp_path, "train_transformers.py")
     assert "46 steps, test accuracy" in printed
 
 
-def test_a_trainer_with_batches_of_a_budget_is_restarted_and_goes_on_in_mid_epoch(tmp_path):
+def test_a_trainer_with_batches_of_a_budget_is_restarted_and_resumes_in_mid_epoch(tmp_path):
     command = torchrun(2, EXAMPLES / "train_text_transformers.py", tmp_path, restarts=1)
     code, printed = run(tmp_path, *command, DIGITS_KILL="1:22")
     assert code == 0, printed

@@ -72,7 +72,7 @@ def test_each_rank_reads_each_of_its_files_once(datasets, name, version):
         assert max(sampler.stats.peak_files for sampler in samplers) <= room + 1
 
 
-def test_with_too_small_a_buffer_of_files_they_are_read_again_and_that_is_told(dataset, caplog):
+def test_with_too_small_a_buffer_files_are_read_again_with_a_warning(dataset, caplog):
     sampler = make_sampler(dataset, shuffle_buffer=300, file_buffer=2)
     assert sorted(flat(items_of(sampler))) == list(range(sum(UNEQUAL)))
     assert sampler.stats.files_read > 3 * 64
@@ -103,7 +103,7 @@ def test_an_item_is_a_list_of_arrays_by_file_none_and_the_files(dataset):
     assert seen == set(dataset.files)
 
 
-def test_without_shuffling_each_rank_reads_its_run_of_rows_and_the_last_goes_on_at_the_beginning(datasets):
+def test_without_shuffling_each_rank_reads_its_rows_and_the_last_wraps_to_the_beginning(datasets):
     size = sum(UNEQUAL)
     for ranks in (1, 3, 5):
         share = -(-size // ranks)
@@ -162,7 +162,7 @@ def test_the_total_size_need_not_be_right(dataset, caplog, total_size):
     assert [str(total_size) in record.getMessage() for record in caplog.records] == [True] * is_wrong
 
 
-def test_lengths_that_are_told_are_not_counted_and_others_are_ignored(dataset):
+def test_given_lengths_are_not_counted_and_others_are_ignored(dataset):
     known = dict(zip(dataset.files, UNEQUAL, strict=True))
     sampler = make_sampler(dataset, files_len={**known, "another.npz": 5})
     assert len(sampler) == sum(UNEQUAL)

@@ -15,7 +15,7 @@ from tests.compat.webdataset.shards import as_list, is_even, number_of, numbers,
 
 @pytest.mark.parametrize(("workers", "at"), [(0, 1), (2, 5)])
 @pytest.mark.parametrize("batched", [False, True])
-def test_a_loader_goes_on_where_its_state_was_saved_and_on_to_the_next_epoch(tmp_path, workers, at, batched):
+def test_a_loader_resumes_from_its_state_and_continues_with_the_next_epoch(tmp_path, workers, at, batched):
     urls = write(tmp_path, 3, 50)
 
     def make():

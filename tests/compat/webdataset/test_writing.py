@@ -27,7 +27,7 @@ def written(sink, count=7):
     return sink
 
 
-def test_shards_begin_at_a_number_and_each_is_told_when_it_is_complete(tmp_path):
+def test_shards_begin_at_a_number_and_post_is_called_for_each_complete_one(tmp_path):
     told = []
 
     def post(path):

@@ -42,7 +42,7 @@ def test_a_dataset_of_a_catalogue_is_the_dataset_of_its_files(kind, tmp_path):
     assert told(pickle.loads(pickle.dumps(known))) == told(plain)  # noqa: S301
 
 
-def test_a_state_goes_from_parquet_files_to_their_catalogue_and_from_told_shards_to_theirs(tmp_path):
+def test_a_state_moves_from_parquet_files_to_their_catalogue_and_from_given_shards_to_theirs(tmp_path):
     out = made(PARQUET, tmp_path)
     assert sk.ParquetDataset(out).fingerprint == sk.ParquetDataset(f"{tmp_path}/*.parquet").fingerprint
     out, shards = made(TAR, tmp_path / "tar"), f"{tmp_path}/tar/*.tar"

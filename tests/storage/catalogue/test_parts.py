@@ -52,7 +52,7 @@ def test_parts_in_any_order_end_as_the_catalogue_of_one_machine(kind, tmp_path):
     assert not Path(f"{whole}.parts").exists()
 
 
-def test_who_was_killed_goes_on_and_looks_at_no_file_of_a_finished_part_again(tmp_path):
+def test_a_killed_process_resumes_and_reads_no_file_of_a_finished_part_again(tmp_path):
     pattern, seen, out = FILES.written(tmp_path / "data", SIZES), tmp_path / "seen", f"{tmp_path}/all.skcat"
 
     def make(most):

@@ -147,7 +147,7 @@ def test_a_damaged_file_of_lengths_is_a_typed_error(paths, tmp_path, text):
 
 
 @pytest.mark.parametrize("wrong", [6, 8])
-def test_a_length_that_the_file_does_not_have_names_file_told_and_found(paths, wrong):
+def test_a_wrong_length_names_the_file_and_both_lengths(paths, wrong):
     with FileDataset(paths, "npz", [4, 0, wrong, 1]) as dataset:
         assert plain(dataset[0]) == samples_of(SIZES)[0]
         with pytest.raises(

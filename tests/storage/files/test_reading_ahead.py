@@ -41,7 +41,7 @@ def test_as_many_files_are_read_ahead_as_were_asked_for(paths, read_ahead):
     assert reading_threads() == []
 
 
-def test_files_read_one_after_another_are_read_ahead_without_being_told(paths):
+def test_files_read_one_after_another_are_prefetched_without_expect(paths):
     reader = Watching()
     with FileDataset(paths, reader, SIZES) as dataset:
         dataset.__getitems__([13])

@@ -135,7 +135,7 @@ def test_no_policy_reads_fewer_files_when_the_order_is_known_also_ahead(ones, se
     assert known == fewest_reads(tuple(sequence), places)
 
 
-def test_without_being_told_a_round_of_files_is_read_over_and_over(ones):
+def test_without_expect_a_round_of_files_is_read_again_and_again(ones):
     """The control: with one file too many, what was used least recently is always the wrong one to drop."""
     rounds = [0, 1, 2, 3, 4] * 8
     assert reads(ones, rounds, is_expected=False, max_files=4) == 40
@@ -148,7 +148,7 @@ def told_in(caplog):
 
 
 @pytest.mark.parametrize("limit", [{"max_files": 4}, {"max_files": 60, "max_bytes": 4 * ROWS * 8 * 4}])
-def test_too_little_memory_for_the_order_is_told_once_and_early(paths, caplog, limit):
+def test_too_little_memory_for_the_order_is_warned_of_once_and_early(paths, caplog, limit):
     sampler = sk.DistributedSampler(shuffle="partial", partial_size=550, seed=1)
     with FileDataset(paths, "npz", [ROWS] * FILES, **limit) as dataset:
         batches = iter(sk.Loader(dataset, sampler, batch_size=16, world=sk.World(1, 0)))

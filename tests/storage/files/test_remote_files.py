@@ -129,7 +129,7 @@ def test_an_error_names_the_url_and_neither_its_query_nor_the_copy(folder, tmp_p
         assert {each.query for each in web.requests} == {SECRET[1:]}
 
 
-def test_the_bytes_of_each_file_are_told_at_its_place(remote, tmp_path):
+def test_the_bytes_of_each_file_are_reported_at_its_place(remote, tmp_path):
     sizes = [5000, 0, 70, 3]
     local = tmp_path / "local.npz"
     local.write_bytes(bytes(123))

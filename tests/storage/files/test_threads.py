@@ -108,7 +108,7 @@ def test_a_thread_that_waits_for_room_is_not_passed_by_for_ever(paths):
     assert reads < 200
 
 
-def test_an_error_in_one_thread_is_raised_there_and_lets_the_others_go_on(paths):
+def test_an_error_in_one_thread_is_raised_there_and_the_others_continue(paths):
     reader = Watching()
     reader.failing["003.npz"] = OSError("the disk is gone")
     with FileDataset(paths, reader, SIZES, max_files=1) as dataset:

@@ -76,7 +76,7 @@ def test_a_new_version_is_another_file_and_the_old_one_goes_first(server, storag
     assert server.asked("GET") == []
 
 
-def test_files_of_one_name_and_size_are_told_apart(server, storage):
+def test_files_of_one_name_and_size_are_distinguished(server, storage):
     reader = storage()
     urls = [f"{server.url}{path}" for path in ("/a/x.tar", "/b/x.tar", "/get?id=1", "/get?id=2")]
     for number, path in enumerate(("/a/x.tar", "/b/x.tar", "/get")):

@@ -198,7 +198,7 @@ def test_a_copy_gets_its_name_while_nobody_counts(server, storage, tmp_path):
     assert kept(folder) == [10, len(DATA)]
 
 
-def test_a_cache_that_is_emptied_between_two_files_begins_anew(server, storage, url, tmp_path):
+def test_a_cache_that_is_emptied_between_two_files_is_filled_again(server, storage, url, tmp_path):
     reader = storage()
     for _ in range(3):
         assert content(reader.fetch(url)) == DATA

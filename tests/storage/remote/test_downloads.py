@@ -20,7 +20,7 @@ def tells_no_size(handler, resource):
     faults.chunked(is_whole=True)(handler, resource)
 
 
-def test_a_file_whose_size_is_not_told_needs_room_for_its_own_bytes_only(server, storage, url, tmp_path):
+def test_a_file_of_unknown_size_needs_room_for_its_own_bytes_only(server, storage, url, tmp_path):
     server.always["GET", "/a"] = server.always["VERSION", "/a"] = tells_no_size
     with pytest.raises(DatasetError, match=r"does not fit into the cache: .* \(max_cache_bytes\)"):
         storage(max_cache_bytes=len(DATA) - 1).fetch(url)
@@ -29,7 +29,7 @@ def test_a_file_whose_size_is_not_told_needs_room_for_its_own_bytes_only(server,
 
 
 @pytest.mark.parametrize("breaks", [faults.truncates, faults.resets])
-def test_a_broken_download_goes_on_where_it_broke(server, storage, url, breaks):
+def test_a_broken_download_resumes_where_it_broke(server, storage, url, breaks):
     server.faults["GET", "/a"] = [breaks, breaks]
     reader = storage()
     assert content(reader.fetch(url)) == DATA
@@ -42,7 +42,7 @@ def test_a_broken_download_goes_on_where_it_broke(server, storage, url, breaks):
 
 
 @pytest.mark.parametrize("is_weak", [True, False], ids=["a weak tag", "no size"])
-def test_a_download_begins_anew_where_no_byte_is_certain_to_be_at_its_place(server, storage, url, is_weak):
+def test_a_download_restarts_where_no_byte_is_certain_to_be_at_its_place(server, storage, url, is_weak):
     if is_weak:
         server.resources["/a"].etag = 'W/"weak"'
     else:
@@ -52,7 +52,7 @@ def test_a_download_begins_anew_where_no_byte_is_certain_to_be_at_its_place(serv
     assert [request.headers.get("Range") for request in server.asked("GET")] == [None, None]
 
 
-def test_a_download_that_goes_on_takes_no_byte_twice_from_a_server_without_ranges(server, storage, url):
+def test_a_download_that_resumes_takes_no_byte_twice_from_a_server_without_ranges(server, storage, url):
     server.faults["GET", "/a"] = [faults.truncates, faults.ignores_the_range]
     assert content(storage().fetch(url)) == DATA
 
@@ -109,7 +109,7 @@ def test_a_server_that_tells_no_size_is_read_as_a_whole(server, storage):
         reader.read([Span(url, 49_990, 11)])
 
 
-def test_a_body_whose_end_cannot_be_told_is_refused_unless_a_digest_is_given(server, storage):
+def test_a_body_without_a_known_end_is_refused_unless_a_digest_is_given(server, storage):
     url = server.put("/a", DATA[:50_000])
 
     def without_an_end(handler, resource):

@@ -75,7 +75,7 @@ def test_a_file_that_changes_between_the_parts_of_one_call_is_never_mixed(server
     ],
     ids=["a time", "the size alone"],
 )
-def test_without_an_etag_versions_are_told_apart_by_what_there_is(server, storage, before, tag, after):
+def test_without_an_etag_versions_are_distinguished_by_other_headers(server, storage, before, tag, after):
     url, reader = server.put("/a", b""), storage()
     server.resources["/a"] = Resource(DATA[:100], *before)
     assert reader.version(url).tag == tag

@@ -191,7 +191,7 @@ class Told(Batched):
         return super().__getitems__(ids)
 
 
-def test_each_part_is_told_the_epoch_its_own_ids_and_its_own_passes():
+def test_each_part_receives_the_epoch_its_own_ids_and_its_own_passes():
     web, code, deaf = Told("abcd"), Told("xy", wants=False), Batched("z")
     tree = sk.TreeDataset({"web": web, "code": code, "deaf": deaf})
     assert tree.wants_passes
