@@ -60,4 +60,4 @@ class Watching:
 
 def reading_threads():
     """The threads that read ahead in this process."""
-    return [thread for thread in threading.enumerate() if thread.name.startswith("samplerkit-")]
+    return [thread for thread in threading.enumerate() if thread.name.startswith("samplerkit-read-ahead")]
