@@ -1,4 +1,4 @@
-"""Draws: the unit of randomness is a position of an epoch's order, which no resume and no rank changes."""
+"""Draws: randomness belongs to a position of an epoch's order, which neither a resume nor a rank changes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Draw:
     Args:
         seed: of the order, in [0, 2^64).
         epoch: the epoch, from 0.
-        position: in the undealt order of that epoch. Pads have separate positions, after its end.
+        position: in the undealt order of that epoch. Pads have positions of their own, after its end.
 
     Example:
         >>> Draw(7, 0, 123).rng().integers(100) == Draw(7, 0, 123).rng().integers(100)
@@ -39,13 +39,13 @@ class Draw:
     position: int
 
     def digest(self, role: str, size: int) -> bytes:
-        """Returns at most 64 random bytes for a role, a name of at most 16 ASCII characters."""
+        """Returns `size` random bytes, at most 64, for a role: a name of at most 16 ASCII characters."""
         content = struct.pack("<QQQ", self.seed, self.epoch, self.position)
         salt = role.encode("ascii")
         return hashlib.blake2b(content, digest_size=size, salt=salt, person=b"samplerkit").digest()
 
     def rng(self, role: str = "draw") -> np.random.Generator:
-        """Returns the generator of this draw for a role, at its beginning."""
+        """Makes the generator of this draw for a role, in its initial state."""
         key = np.frombuffer(self.digest(role, 16), dtype="<u8")
         return np.random.Generator(np.random.Philox(key=key))
 
@@ -53,18 +53,18 @@ class Draw:
 @final
 @dataclass(eq=False, repr=False)
 class Draws:
-    """The draws of a batch while it is read, in one thread: within `with`, `draw_rng` uses them.
+    """The draws of a batch that is being read in one thread: inside its `with` block, `draw_rng` uses them.
 
     Args:
         seed: of the order.
         epoch: the epoch.
         positions: of the samples, in the order of the batch.
-        enters_alone: whether the code that reads the batch enters the draw of each sample; else `draw_rng`
-            needs the place in the batch.
-        begin: called with each draw that is entered, and required for all of them; None for no call.
+        enters_alone: whether the code that reads the batch enters the draw of each sample; otherwise
+            `draw_rng` needs the place in the batch.
+        begin: called with each draw that is entered; if it is set, every sample must be entered.
 
     Attributes:
-        entered: the place of the sample that is read; None where that is not known.
+        entered: the place in the batch of the sample that is being read; None if it is not known.
     """
 
     seed: int
@@ -79,8 +79,8 @@ class Draws:
         self._rngs: dict[int, np.random.Generator] = {}
 
     def __enter__(self) -> Self:
-        # A weak reference: an exception in a signal handler may prevent `__exit__`, and then the draws are
-        # garbage.
+        # A weak reference: an exception in a signal handler may prevent `__exit__`, and these draws must not
+        # stay current then.
         self._token = _current_draws.set(ref(self))
         return self
 
@@ -88,25 +88,33 @@ class Draws:
         _current_draws.reset(self._token)
 
     def draw(self, place: int) -> Draw:
-        """Returns the draw of a sample."""
+        """Returns the draw of the sample at a place of the batch."""
         return Draw(self.seed, self.epoch, int(self.positions[place]))
 
     def of(self, places: Ids, *, enters_alone: bool) -> Draws:
-        """Returns the draws of some samples that are read as a separate batch; arguments as above."""
+        """Returns the draws of some samples of the batch, which are read as a separate batch.
+
+        Args:
+            places: of these samples in the batch.
+            enters_alone: as for the class.
+        """
         return replace(self, positions=np.asarray(self.positions)[places], enters_alone=enters_alone)
 
     def enter(self, place: int | None) -> None:
-        """Begins the draw of a sample and ends the previous one; None only ends that."""
+        """Begins the draw of a sample and ends the previous draw; None only ends the previous draw."""
         self.entered = place
         if self.begin is not None and place is not None:
             self.begin(self.draw(place))
 
     def rng(self, place: int | None) -> np.random.Generator:
-        """Returns the generator of a draw; while it is read, always the same one.
+        """Returns the generator of a draw: the same object while the batch is read.
+
+        Args:
+            place: in the batch; None for the sample that is being read.
 
         Raises:
-            ArgumentTypeError: `place` is no integer.
-            ArgumentValueError: no place is given, and it is not known which sample is read.
+            ArgumentTypeError: `place` is not an integer.
+            ArgumentValueError: no place is given, and it is not known which sample is being read.
             OutOfDatasetError: there is no such place.
         """
         entered = self.entered
@@ -132,23 +140,24 @@ _current_draws: Final[ContextVar[Callable[[], Draws | None]]] = ContextVar(
 
 
 def draw_rng(place: int | None = None) -> np.random.Generator:
-    """Returns the random generator of the draw that is being read, inside of a dataset that a `Loader` reads.
+    """Returns the random generator of the draw that is being read; for datasets that a `Loader` reads.
 
-    A draw is a position of an epoch's order. Its generator depends on the seed of the sampler, the epoch and
-    that position alone: not on ranks, workers, batches, or where the run was resumed. So a sample that is
-    drawn twice in an epoch gets two generators, and a pad a separate one. While a sample is read it is always
-    the same generator, which continues.
+    A draw is a position of an epoch's order. Its generator depends only on the seed of the sampler, the epoch
+    and that position: not on ranks, workers, batches, or where the run was resumed. So a sample that is drawn
+    twice in an epoch has two generators, and a pad has another one. While a sample is read, all calls return
+    the same generator object, so further calls continue its sequence of random numbers.
 
     Args:
-        place: in `__getitems__`, which of its ids is meant; left out in `__getitem__`, and in the functions
-            of a `TarDataset`.
+        place: in `__getitems__`, the index of an id in the list that it received; left out in `__getitem__`
+            and in the functions of a `TarDataset`.
 
     Returns:
         A numpy generator (Philox).
 
     Raises:
-        DatasetError: no sample is being read: outside of a `Loader`, or in a thread of one's own.
-        ArgumentTypeError: `place` is no integer.
+        DatasetError: no sample is being read: the call is outside of a `Loader`, or in a thread that the
+            dataset started.
+        ArgumentTypeError: `place` is not an integer.
         ArgumentValueError: a batch is read as a whole, and no place is given.
         OutOfDatasetError: the batch has no such place.
 
@@ -176,7 +185,10 @@ def draw_rng(place: int | None = None) -> np.random.Generator:
 
 
 def entered_draws(size: int) -> Draws | None:
-    """Returns the draws of the batch that is being read, if each of its `size` samples must be entered."""
+    """Returns the draws of the batch that is being read, if the caller must enter each of its `size` samples.
+
+    Otherwise None.
+    """
     draws = _current_draws.get()()
     if draws is None or not draws.enters_alone or draws.entered is not None:
         return None
@@ -188,14 +200,14 @@ def in_draws(
 ) -> list[Result]:
     """Calls a function for each of some samples of a batch, within the draw of that sample.
 
-    For datasets that run the user's code sample by sample, and have `enters_draws = True`. Without draws, or
-    within a single one, the function is called directly.
+    For datasets that run the user's code sample by sample, and have `enters_draws = True`. If `entered_draws`
+    returns None, the function is called directly.
 
     Args:
         read: the function.
-        items: what it is called with.
-        places: of the items in the batch.
-        size: the samples of the whole batch.
+        items: its argument for each sample.
+        places: of these samples in the batch.
+        size: the number of samples of the whole batch.
     """
     draws = entered_draws(size)
     if draws is None:

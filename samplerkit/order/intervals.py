@@ -1,4 +1,4 @@
-"""Arrays by intervals and labels: the interval of a value, numbers in intervals, groups of equal labels."""
+"""Array functions for intervals and labels: the interval of a value, the numbers in intervals, groups."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ _DENSE_SPAN = 1 << 16
 
 
 def interval_of(starts: Ids, values: Ids) -> Ids:
-    """Returns the number of the interval of each value.
+    """Returns the number of the interval that contains each value.
 
     Args:
-        starts: where each interval starts and, last, where the last one ends; ascending, shape (n + 1,).
+        starts: the start of each interval, then the end of the last one; ascending, shape (n + 1,).
         values: each in [starts[0], starts[n]); shape (m,).
 
     Returns:
-        int64 array of shape (m,). Empty intervals hold nothing.
+        int64 array of shape (m,). No value is in an empty interval.
 
     Example:
         >>> interval_of(np.array([0, 3, 3, 5]), np.array([0, 2, 3, 4]))
         array([0, 0, 2, 2])
     """
     if values.size <= _FEW:
-        # For so few values a plain search is faster than choosing a better one.
+        # For few values, one binary search is faster than choosing a method.
         return starts.searchsorted(values, side="right") - 1
-    # Values that are read together are mostly close: search between the first and the last.
+    # Values of one batch are mostly close to each other: search only between the smallest and the largest.
     first = int(np.searchsorted(starts, values.min(), side="right")) - 1
     last = int(np.searchsorted(starts, values.max(), side="right")) - 1
     if first == last:
@@ -55,10 +55,11 @@ def interval_of(starts: Ids, values: Ids) -> Ids:
 
 
 def _by_buckets(borders: Ids, values: Ids) -> Ids:
-    """Counts the borders up to each value; all borders are between the smallest and the largest value.
+    """Counts the borders that are at most each value; all borders are in (min(values), max(values)].
 
-    A binary search takes branches that a processor cannot predict. Here the bucket of a value is found by
-    arithmetic, and its border is a step or two after the borders before the bucket.
+    The branches of a binary search cannot be predicted by a processor. Here the range is divided into equal
+    buckets. A shift returns the bucket of a value, and a table the number of borders before that bucket; the
+    few borders within the bucket are then compared one by one.
     """
     low, high = int(values.min()), int(values.max())
     bits = max(_BUCKET_BITS, borders.size.bit_length() + 1)
@@ -76,14 +77,14 @@ def _by_buckets(borders: Ids, values: Ids) -> Ids:
 
 @final
 class Offsets:
-    """Ascending borders for many searches: a table leads close to the right border.
+    """Ascending borders, with a table that speeds up searches for many values.
 
-    The table has the number of borders before each of some equal buckets: a bucket is found by a shift, and
-    most values are at most one step further. It is made once it saves time, and has at most two numbers per
-    border.
+    The range is divided into equal buckets, and the table has the number of borders before each bucket. A
+    shift returns the bucket of a value; most values then need at most one comparison more. The table is made
+    by the first search that is large enough to gain from it, and has at most two numbers per border.
 
     Args:
-        borders: int64 array of shape (n,), ascending, none below 0; equal ones are passed together.
+        borders: int64 array of shape (n,), ascending, none below 0; borders may be equal.
 
     Source: Chen and Asau, "On generating random variates from an empirical distribution" (1974).
 
@@ -96,10 +97,10 @@ class Offsets:
         self.borders: Final = borders
 
     def passed(self, values: Ids) -> Ids:
-        """Counts the borders up to each value.
+        """Counts the borders that are at most each value.
 
         Args:
-            values: each in [0, the last border); shape (m,).
+            values: each in [0, borders[-1]); shape (m,).
 
         Returns:
             int64 array of shape (m,).
@@ -117,27 +118,28 @@ class Offsets:
 
     @cached_property
     def _buckets(self) -> tuple[int, Ids]:
-        """The logarithm of the width of a bucket, and the number of borders before each."""
+        """The binary logarithm of the width of a bucket, and the number of borders before each bucket."""
         shift = max(0, int(self.borders[-1]).bit_length() - self.borders.size.bit_length())
         in_bucket = np.bincount(self.borders >> shift)
         word = np.int32 if self.borders.size < 1 << 31 else np.int64
         return shift, (np.cumsum(in_bucket) - in_bucket).astype(word)
 
     def __reduce__(self) -> Any:
-        # What can be made again does not travel to other processes.
+        # The table is not pickled: another process makes it again.
         return Offsets, (self.borders,)
 
 
 @final
 class Shifts:
-    """Values shifted by their interval, looked up again and again among the same few intervals.
+    """Adds to each value the shift of its interval; fast if successive calls are in the same few intervals.
 
-    Few of many equal buckets hold a border: for all others a table gives at once how far a value moves. It is
-    kept until values are in other intervals, and has 64 KiB at most.
+    The range of these intervals is divided into many equal buckets. Most buckets contain no border between
+    intervals, so a table has one shift for each of them; only values in buckets with a border are searched
+    for. The table is cached until values are in other intervals, and has at most 64 KiB.
 
     Args:
-        starts: as for `interval_of`, from 0.
-        shifts: how far the values of each interval move, int64 array of shape (n,); none moves below 0.
+        starts: as for `interval_of`, with starts[0] = 0.
+        shifts: of each interval, int64 array of shape (n,); no shifted value is below 0.
 
     Example:
         >>> Shifts(np.array([0, 3, 5]), np.array([2, -3])).moved(np.array([0, 2, 3, 4]))
@@ -149,7 +151,11 @@ class Shifts:
         self._cached: tuple[int, int, int, Ids] = (0, 0, 0, shifts[:0])
 
     def moved(self, values: Ids) -> Ids:
-        """Returns the values, each in [0, starts[n]), where they move to; both of shape (m,)."""
+        """Returns the shifted values, shape (m,).
+
+        Args:
+            values: each in [0, starts[n]); shape (m,).
+        """
         if values.size < _MIN_FOR_BUCKETS:
             return values + self._shifts[interval_of(self._starts, values)]
         ends = np.array([values.min(), values.max()])
@@ -159,7 +165,7 @@ class Shifts:
             return moved
         if last - first > _MAX_MOVED:
             return values + self._shifts[interval_of(self._starts, values)]
-        # All at once: another thread may look at the same moment.
+        # One tuple, read and replaced as a whole: another thread may do the same meanwhile.
         cached = self._cached
         if cached[:2] != (first, last):
             cached = self._cached = first, last, *self._table(first, last)
@@ -175,7 +181,10 @@ class Shifts:
         return moved
 
     def _table(self, first: int, last: int) -> tuple[int, Ids]:
-        """The logarithm of the width of a bucket, and how far its values move if none of them is a border."""
+        """Returns the binary logarithm of the width of a bucket, and the shift of each bucket.
+
+        A bucket that contains a border has `_HOLDS_BORDER`, so that its values become negative.
+        """
         low, end = int(self._starts[first]), int(self._starts[last + 1])
         shift = max(0, (end - 1 - low).bit_length() - _BUCKET_BITS)
         borders = (self._starts[first + 1 : last + 1] - low) >> shift
@@ -186,7 +195,7 @@ class Shifts:
         return shift, table
 
     def __reduce__(self) -> Any:
-        # What can be made again does not travel to other processes.
+        # The table is not pickled: another process makes it again.
         return Shifts, (self._starts, self._shifts)
 
 
@@ -194,8 +203,8 @@ def numbers_in(begins: Ids, counts: Ids) -> Ids:
     """Returns the numbers in several intervals, one interval after another.
 
     Args:
-        begins: the first number of each; shape (n,).
-        counts: how many each holds; shape (n,).
+        begins: the first number of each interval; shape (n,).
+        counts: how many numbers each interval contains; shape (n,).
 
     Returns:
         Array of shape (sum of the counts,).
@@ -211,7 +220,7 @@ def numbers_in(begins: Ids, counts: Ids) -> Ids:
 
 
 def edges_of(counts: Ids) -> Ids:
-    """Returns where each of several runs begins, and where the last one ends, from their lengths.
+    """Returns the start of each of several consecutive intervals and the end of the last, by their lengths.
 
     Example:
         >>> edges_of(np.array([2, 3]))
@@ -223,7 +232,7 @@ def edges_of(counts: Ids) -> Ids:
 
 
 def groups(labels: Ids) -> Iterator[tuple[int, Ids]]:
-    """Yields each distinct label and its indices.
+    """Yields each distinct label with the indices at which it occurs; labels and indices are ascending.
 
     Example:
         >>> [(label, at.tolist()) for label, at in groups(np.array([5, 3, 5]))]
@@ -246,7 +255,7 @@ def groups(labels: Ids) -> Iterator[tuple[int, Ids]]:
 
 
 def distinct(labels: Ids) -> tuple[Ids, Ids]:
-    """Returns the distinct labels in ascending order, and for each label its number among them.
+    """Returns the distinct labels in ascending order, and the index of each label among them.
 
     Args:
         labels: int64 array of shape (m,), not empty.
@@ -262,7 +271,7 @@ def distinct(labels: Ids) -> tuple[Ids, Ids]:
         return labels[:1], np.zeros_like(labels)
     if high - low >= _DENSE_SPAN:
         return np.unique(labels, return_inverse=True)
-    # Neighbouring blocks have neighbouring numbers: marking them in a table is far quicker than sorting.
+    # Labels in a short range, such as those of neighbouring blocks: a table is far faster than sorting.
     present = np.zeros(high - low + 1, dtype=bool)
     present[labels - low] = True
     return np.flatnonzero(present) + low, (np.cumsum(present) - 1)[labels - low]

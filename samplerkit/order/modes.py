@@ -21,15 +21,15 @@ from samplerkit.order.sequences import LaneWeave, Permuted, Range
 class Shuffle(str, Enum):
     """How the samples of a dataset are shuffled.
 
-    The values are MindSpore's. Wherever a mode is taken, `True` means GLOBAL, `False` means FALSE, and a
-    mode's value ("files") does as well.
+    The values are MindSpore's. An argument that takes a mode also takes its value ("files"), `True` for
+    GLOBAL and `False` for FALSE.
 
     Attributes:
         FALSE: in storage order.
         GLOBAL: all samples, over all files.
         PARTIAL: the files are shuffled, then consecutive blocks of `partial_size` samples of each lane.
-        FILES: the files are shuffled, the samples in a file are in order.
-        INFILE: the files are in order, the samples in each file are shuffled.
+        FILES: the files are shuffled, the samples in each file are in storage order.
+        INFILE: the files are in storage order, the samples in each file are shuffled.
         ADAPTIVE: GLOBAL up to `adaptive_threshold` samples, PARTIAL above.
 
     Example:
@@ -46,10 +46,10 @@ class Shuffle(str, Enum):
 
     @classmethod
     def parse(cls, value: Any, place: str = "shuffle") -> Shuffle:
-        """Takes a mode, a mode's value, or a bool.
+        """Converts a mode, the value of a mode, or a bool to a mode.
 
         Raises:
-            ArgumentTypeError: it is none of these.
+            ArgumentTypeError: `value` is none of these.
         """
         if isinstance(value, bool | np.bool_):
             return cls.GLOBAL if value else cls.FALSE
@@ -67,7 +67,7 @@ DEFAULT_ADAPTIVE_THRESHOLD = 100_000_000
 
 
 FILE_AWARE = frozenset({Shuffle.FILES, Shuffle.INFILE, Shuffle.PARTIAL})
-"""The modes that keep the samples of a file together, and so are cut into lanes by default."""
+"""The modes that keep the samples of a file together; they are cut into lanes by default."""
 
 
 @dataclass(frozen=True)
@@ -79,9 +79,9 @@ class Mode:
         partial_size: samples in a block of PARTIAL.
         adaptive_threshold: the largest dataset that ADAPTIVE shuffles GLOBAL.
         lanes: the number of lanes; None for the run's number of shards in the file-aware modes, else 1.
-        pools: the passes of PARTIAL. With 2, blocks have twice the size, and a second pass is shifted by half
-            a block, so that samples cross the borders of blocks.
-        owner: the name of the sampler in errors.
+        pools: how many times PARTIAL shuffles blocks, 1 or 2. With 2, blocks have twice the size, and those
+            of the second shuffle are shifted by half a block, so that samples cross the borders of blocks.
+        owner: the name of the sampler in error messages.
     """
 
     shuffle: Shuffle
@@ -92,7 +92,7 @@ class Mode:
     owner: str = field(default="the sampler", compare=False, repr=False)
 
     def resolve(self, layout: Layout) -> Shuffle:
-        """Returns which mode is meant for this layout: ADAPTIVE becomes GLOBAL or PARTIAL.
+        """Returns the mode for this layout: ADAPTIVE becomes GLOBAL or PARTIAL.
 
         Raises:
             ShuffleModeError: the mode needs files, and the layout has none.
@@ -111,19 +111,19 @@ class Mode:
         return self.shuffle
 
     def lane_count(self, layout: Layout, run_lanes: int) -> int:
-        """Returns into how many lanes the order of this layout is woven; arguments as for `order`."""
+        """Returns the number of lanes of the order of this layout; arguments as for `order`."""
         return self.lanes or (run_lanes if self.resolve(layout) in FILE_AWARE else 1)
 
     def order(self, layout: Layout, key: Callable[[str], Key], run_lanes: int) -> Order:
         """Makes the order of the whole dataset.
 
         Args:
-            layout: the samples to be ordered.
+            layout: of the dataset.
             key: returns the key for a role.
-            run_lanes: the number of lanes where `lanes` is None and the mode is file-aware.
+            run_lanes: the number of lanes if `lanes` is None and the mode is file-aware.
         """
         size, shuffle = len(layout), self.resolve(layout)
-        # Lanes beyond the samples are empty, and need no room in the tables.
+        # With more lanes than samples, the further lanes are empty and would only lengthen the tables.
         lanes = LaneWeave(size, min(self.lane_count(layout, run_lanes), max(1, size)))
         sequence: Order = Range(0, size)
         if shuffle is Shuffle.GLOBAL:

@@ -1,16 +1,17 @@
 """A keyed permutation of [0, n) that can be evaluated at any position, both ways.
 
 Up to `TABLE_LIMIT` the permutation is a table: the indices sorted by a keyed hash, which is uniform over
-all n! permutations as far as 52-bit hashes can be. Above, it is a Feistel network over a domain that is
-half modular: a position is split into a left half in [0, a) and a right half of b bits, a = ceil(n / 2^b).
-The left half moves by addition modulo a, the right half by xor, each by a keyed function of the other. The
-domain a * 2^b exceeds n by less than 2^b, about sqrt(n), whatever n is: walking the few values that fall
-outside back in (cycle walking) costs nothing just above a power of two, where a domain of whole bits
-would walk a value four times.
+all n! permutations up to the 52 bits of the hashes. For larger n it is a Feistel network over a domain that
+is half modular: a position is split into a left half in [0, a) and a right half of b bits, where
+a = ceil(n / 2^b). Each round adds a keyed function of the right half to the left half, modulo a, or combines
+the right half by xor with a keyed function of the left half. The domain has a * 2^b values, fewer than 2^b
+(about sqrt(n)) more than n. A value outside of [0, n) is permuted again until it is inside (cycle walking).
+Few values are outside for any n; with halves of whole bits, an n just above a power of two would need up to
+four evaluations per value.
 
-The keyed functions are multiply-shift hashes, the high bits of x * c + k with keyed c and k; where they move
-the left half, they are squared first, which makes the network nonlinear beyond carries. Six rounds pass the
-tests of tests/order/test_uniformity.py, four fail them by far; there are eight.
+The keyed functions are multiply-shift hashes: the high bits of x * c + k with keyed c and k. Where they
+change the left half, x * c + k is squared first, which makes the network nonlinear beyond carries. There are
+eight rounds: six pass the tests of tests/order/test_uniformity.py, four fail them clearly.
 
 Sources: Black and Rogaway, "Ciphers with arbitrary finite domains" (2002), for generalised Feistel
 networks and cycle walking; Dietzfelbinger et al., "A reliable randomized algorithm for the closest-pair
@@ -30,11 +31,11 @@ from samplerkit.order.keys import keyed_hash
 from samplerkit.order.typing import Ids, Words
 
 FEW: Final = 4
-"""Up to this many values are faster to permute one by one."""
+"""Up to this number of values, a Python loop over the values is faster than numpy."""
 
 
 def permuted_few(network: Any, values: list[int], *, inverse: bool) -> Iterator[int]:
-    """Permutes a few values, as `order.permutation` permutes many.
+    """Permutes a few values in a Python loop, with the same results as `permuted`.
 
     Args:
         network: the `Network` of one permutation of [0, n).
@@ -55,7 +56,7 @@ def permuted_few(network: Any, values: list[int], *, inverse: bool) -> Iterator[
                 mixed = right * factor + term & word
                 mixed = (mixed * mixed & word) >> width // 2 - 1
                 left = (left + sign * (mixed * modulus >> width // 2 + 1)) % modulus
-            value = left << bits | right  # noqa: PLW2901  # one that is outside is walked on
+            value = left << bits | right  # noqa: PLW2901  # cycle walking: a value outside is permuted again
             if value < size:
                 break
         yield value
@@ -69,7 +70,7 @@ NARROW_LIMIT: Final = 1 << 31
 
 ROUNDS: Final = 8
 CHUNK: Final = 32_768
-"""Positions evaluated at a time: three buffers of this length fit the second-level cache."""
+"""Positions that are evaluated at a time: three buffers of this length fit into the second-level cache."""
 
 _TABLE_WORDS = 3
 _LINE, _SHORT, _WORTH_KEEPING = 64, 4096, 12
@@ -77,14 +78,14 @@ _LINE, _SHORT, _WORTH_KEEPING = 64, 4096, 12
 
 @dataclass(frozen=True)
 class Network:
-    """The parameters of the Feistel network: of one permutation, or of one per position.
+    """The parameters of a Feistel network: of one permutation, or of a separate one for each position.
 
     Args:
-        size: n. Scalar, or an array with an entry for every position.
-        modulus: a, the size of the left half.
-        bits: b, the width of the right half.
-        factors: the constants c, odd, one per round; each a scalar or an array like `size`.
-        terms: the constants k, likewise.
+        size: n; a scalar, or an array with an entry for each position. The others have the same shape.
+        modulus: a, the number of values of the left half.
+        bits: b, the width of the right half in bits.
+        factors: the constants c, odd, one for each round.
+        terms: the constants k, one for each round.
     """
 
     size: Any
@@ -95,23 +96,25 @@ class Network:
 
     @classmethod
     def of(cls, constants: Any) -> Network:
-        """Makes the network of one permutation."""
-        # Arrays without dimensions: numpy functions take them in two thirds of the time of scalars.
+        """Makes the network of one permutation from a column of `network_constants`."""
+        # Zero-dimensional arrays: numpy functions take two thirds of the time that they take with scalars.
         size, modulus, bits, *rounds = [constants[i, ...] for i in range(constants.size)]
         return cls(size, modulus, bits, tuple(rounds[:ROUNDS]), tuple(rounds[ROUNDS:]))
 
     @cached_property
     def walk_ends(self) -> Any:
-        """Where each walk of one permutation returns, by the value of the domain outside of [0, n).
+        """For each value of the domain outside of [0, n), the first value inside that cycle walking reaches.
 
-        A walk that cycles outside for ever stays there; no walk that began inside reaches such a cycle.
+        Values of a cycle that is completely outside have no such value, and keep one outside. No walk from a
+        value inside of [0, n) reaches such a cycle. Only for a network of one permutation.
         """
         outside = np.arange(int(self.size), int(self.modulus << self.bits)).astype(self.size.dtype)
         ends, right, scratch = np.empty((3, outside.size), dtype=outside.dtype)
         scratch[...] = outside
         _rounds(self, ends, right, scratch, inverse=False)
-        # Each turn goes twice as far as the last. Some cycles are completely outside, so a walk until all are
-        # back in need not end, and as many steps as there are values outside are always enough.
+        # Pointer doubling: each iteration walks twice as many steps as the previous one. The number of
+        # iterations is fixed, since a loop until all values are inside would not end if a cycle is completely
+        # outside. No walk has more steps than there are values outside.
         for _ in range(outside.size.bit_length()):
             pending = np.flatnonzero(ends >= self.size)
             ends[pending] = ends[ends[pending] - self.size]
@@ -119,9 +122,9 @@ class Network:
 
     @classmethod
     def of_columns(cls, constants: Any, columns: Ids) -> Network:
-        """Makes the network in which position i uses column columns[i]; all sizes have words of one width."""
+        """Makes the network in which position i uses column columns[i] of `network_constants`."""
         if (columns[1:] >= columns[:-1]).all():
-            # Several times as fast as looking each of them up.
+            # Several times as fast as indexing by column.
             counts = np.bincount(columns, minlength=constants.shape[1])
             constants = np.repeat(constants, counts, axis=1)
         else:
@@ -153,11 +156,11 @@ def half_modular_domain(size: int) -> tuple[int, int]:
 
 
 def network_constants(sizes: list[int], words: Words) -> Any:
-    """Returns the numbers that make the networks of permutations, a column each: size, domain and rounds.
+    """Computes the parameters of networks, a column for each permutation: n, a, b, all c, all k.
 
     Args:
-        sizes: all above `TABLE_LIMIT`, and below `NARROW_LIMIT` or none.
-        words: `word_count` of them in each column.
+        sizes: n of each permutation, all above `TABLE_LIMIT`; either all or none below `NARROW_LIMIT`.
+        words: the random words, `word_count` in each column.
     """
     word = np.uint32 if max(sizes) < NARROW_LIMIT else np.uint64
     domains = np.array([(size, *half_modular_domain(size)) for size in sizes])
@@ -167,15 +170,15 @@ def network_constants(sizes: list[int], words: Words) -> Any:
 
 
 def word_count(size: int) -> int:
-    """Returns how many words the permutation of [0, size) needs."""
+    """Returns how many random words the permutation of [0, size) needs."""
     return _TABLE_WORDS if size <= TABLE_LIMIT else 2 * ROUNDS
 
 
 def table(size: int, words: Words) -> Ids:
     """Makes the permutation of [0, size), size <= TABLE_LIMIT, as an array.
 
-    The index is in the low bits of its hash, so that no two hashes are equal and the result does not depend
-    on numpy's sorting algorithm.
+    The low bits of each hash are replaced by the index: so no two hashes are equal, and the result does not
+    depend on numpy's sorting algorithm.
     """
     mask = _index_mask(size)
     hashes = _hashed(words, np.arange(size), mask)
@@ -185,7 +188,12 @@ def table(size: int, words: Words) -> Ids:
 
 
 def tables(sizes: list[int], words: Words) -> list[Ids]:
-    """Makes several, three times as fast as one by one where they are small; `words` has a column of each."""
+    """Makes several tables; three times as fast as one by one if they are small.
+
+    Args:
+        sizes: of the permutations.
+        words: the random words, a column for each permutation.
+    """
     counters = np.concatenate([np.arange(size) for size in sizes])
     masks = np.repeat(np.array([*map(_index_mask, sizes)]), sizes)
     hashes = _hashed(np.repeat(words, sizes, axis=1), counters, masks)
@@ -194,7 +202,7 @@ def tables(sizes: list[int], words: Words) -> list[Ids]:
     for permutation in permutations:
         permutation.sort()
     hashes &= masks
-    # Copies, so that one that is kept does not keep the others.
+    # Copies: a view would keep the memory of all tables alive.
     return [permutation.view(np.int64).copy() for permutation in permutations]
 
 
@@ -204,17 +212,17 @@ def _index_mask(size: int) -> Any:
 
 def _hashed(words: Words, counters: Ids, mask: Any) -> Words:
     hashes = keyed_hash(words, counters)
-    # In place, for speed: a source of a hundred samples has a table for each pass.
+    # In place, for speed: small sources of a mixture make many tables, one for each pass.
     hashes &= ~mask
     hashes |= counters.view(np.uint64)
     return hashes
 
 
 def permuted(network: Network, values: Ids, *, inverse: bool = False) -> Ids:
-    """Evaluates a network.
+    """Permutes values by a network.
 
     Args:
-        network: of one permutation, or with an entry for every value.
+        network: of one permutation, or with an entry for each value.
         values: int64 array of shape (m,), each in [0, n).
         inverse: whether to apply the inverse.
 
@@ -232,7 +240,7 @@ def permuted(network: Network, values: Ids, *, inverse: bool = False) -> Ids:
 
 
 def _buffers(size: int, word: Any) -> Any:
-    """Makes three arrays; long ones begin at a cache line, which saves a quarter of the time."""
+    """Makes three arrays; long ones are aligned to cache lines, which saves a quarter of the time."""
     if size < _SHORT:
         return np.empty((3, size), dtype=word)
     length = -(-size // _LINE) * _LINE
@@ -251,15 +259,15 @@ def _walk(network: Network, values: Ids, result: Ids, buffers: Any, *, inverse: 
         return
     outside = np.flatnonzero(left >= network.size)
     if is_scalar and not inverse and values.size >> max(_WORTH_KEEPING, int(network.bits) + 3):
-        # Fewer than 2^b values are outside: walking all of them once costs less than walking them part by
-        # part.
+        # Fewer than 2^b values of the domain are outside: with this many values to permute, a table of all
+        # their walks costs less than a walk for each.
         result[outside] = network.walk_ends[left[outside] - network.size]
     else:
         result[outside] = _walk_back(network.at(outside), left[outside], inverse=inverse)
 
 
 def _walk_back(network: Network, current: Any, *, inverse: bool) -> Ids:
-    """Permutes values of the domain again until each is in [0, n)."""
+    """Permutes values of the domain again until each is in [0, n): cycle walking."""
     result, outside = np.empty(current.size, dtype=np.int64), np.arange(current.size)
     while outside.size:
         pending = network.at(outside)
@@ -273,10 +281,13 @@ def _walk_back(network: Network, current: Any, *, inverse: bool) -> Ids:
 
 
 def _rounds(network: Network, left: Any, right: Any, scratch: Any, *, inverse: bool) -> None:
-    """Permutes the domain values in `scratch` into `left`, once around, in place."""
+    """Runs all rounds once on the domain values in `scratch`; the results are in `left`.
+
+    `left`, `right` and `scratch` are all overwritten.
+    """
     word, width = left.dtype.type, left.dtype.itemsize * 8
-    # The left half has fewer than width / 2 bits, so that the product with a fits. The more bits of the hash
-    # are in it, the less does it prefer some of the residues.
+    # The hash is scaled to [0, a) by a product with a and a shift. Since a <= 2^(width / 2 - 1), a hash of
+    # width / 2 + 1 bits fits. The more bits it has, the less the scaling prefers some residues.
     hash_shift, product_shift = np.asarray(word(width // 2 - 1)), np.asarray(word(width // 2 + 1))
     modulus, bits = network.modulus, network.bits
     right_shift = word(width) - bits
@@ -295,8 +306,9 @@ def _rounds(network: Network, left: Any, right: Any, scratch: Any, *, inverse: b
         np.right_shift(scratch, hash_shift, out=scratch)
         np.multiply(scratch, modulus, out=scratch)
         np.right_shift(scratch, product_shift, out=scratch)
-        # An unsigned difference below zero wraps around to a huge value, so that the minimum of the two
-        # candidates is the residue: two passes without a branch or a division.
+        # The sum or difference modulo a is one of two candidates. The wrong one is larger: an unsigned
+        # difference below zero wraps around to a huge value. So their minimum is the residue, and no branch
+        # or division is needed.
         if inverse:
             np.subtract(left, scratch, out=left)
             np.add(left, modulus, out=scratch)

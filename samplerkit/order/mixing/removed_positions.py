@@ -1,4 +1,8 @@
-"""What leaves an order or the lanes of a stream: what follows in the same lane moves up."""
+"""Rows that are removed from an order or from the lanes of a stream: later rows of the same lane move up.
+
+Removed rows shift the numbers of the rows behind them, so a row has two numbers: the original one, and its
+number among the kept rows. The classes here convert between the two.
+"""
 
 from __future__ import annotations
 
@@ -17,23 +21,23 @@ Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 def no_positions() -> Ids:
-    """Returns none."""
+    """Returns an empty array of positions."""
     return np.zeros(0, dtype=np.int64)
 
 
 def rows_before(positions: Ids, lane: int | Ids, lanes: int) -> Ids:
-    """Returns how many rows of a lane are before each position; or of each lane before one."""
+    """Returns how many rows of a lane are before each position, or of each lane before one position."""
     return np.maximum(0, -((lane - positions) // lanes))
 
 
 @final
 @dataclass(eq=False)
 class RemovedRows:
-    """The rows that leave one lane, as intervals, and the arithmetic of what is kept.
+    """The rows that are removed from one lane, as intervals.
 
     Args:
         begins: the first row of each interval, ascending.
-        ends: the row behind each; no two intervals share a row, and none is empty.
+        ends: the row after the last one of each interval; intervals are disjoint and not empty.
 
     Example:
         >>> holes = RemovedRows(np.array([2, 7]), np.array([4, 8]))
@@ -51,22 +55,25 @@ class RemovedRows:
         self._kept_before = self.begins - self._removed_before[:-1]
 
     def rows(self, kept: Ids) -> Ids:
-        """Returns the rows of the lane that are kept as the first, the second and so on, counted from 0."""
+        """Returns the row of each kept row: `kept` are numbers among the kept rows, from 0."""
         moved: Ids = kept + self._removed_before[np.searchsorted(self._kept_before, kept, side="right")]
         return moved
 
     def drawn(self, kept: Ids) -> Ids:
-        """Returns how many rows were drawn where so many of what is kept were read."""
+        """Returns how many rows of the lane were drawn if so many kept rows were read.
+
+        These are all rows up to the last kept row that was read, removed ones included.
+        """
         return np.where(kept, self.rows(np.maximum(kept - 1, 0)) + 1, 0)
 
     def kept(self, rows: Ids) -> tuple[Ids, Flags]:
-        """Returns how many rows before each are kept, and whether it is kept itself."""
+        """Returns how many kept rows are before each row, and whether the row itself is kept."""
         number = np.searchsorted(self.begins, rows, side="right")
         inside = np.append(0, self.ends)[number] - rows
         return rows - self._removed_before[number] + np.maximum(inside, 0), inside <= 0
 
     def with_rows(self, begins: Ids, ends: Ids) -> RemovedRows:
-        """Returns the holes with further intervals of rows, none empty; they may share rows with these."""
+        """Returns these removed rows and further intervals of rows; they may overlap, and none is empty."""
         begins, ends = np.append(self.begins, begins), np.append(self.ends, ends)
         ascending = np.argsort(begins, kind="stable")
         begins, ends = begins[ascending], ends[ascending]
@@ -76,19 +83,24 @@ class RemovedRows:
         return RemovedRows(begins[is_first], reached[is_last])
 
     def with_kept(self, begins: Ids, ends: Ids) -> RemovedRows:
-        """Returns the holes with further intervals, which count what is kept: ascending and not empty."""
+        """Returns these removed rows and further intervals, given as numbers among the kept rows.
+
+        The intervals are ascending and not empty.
+        """
         return self.with_rows(self.rows(begins), self.rows(ends - 1) + 1)
 
 
 @final
 @dataclass(frozen=True)
 class RemovedPositions:
-    """The positions that leave a stream, lane by lane.
+    """The positions that are removed from a stream, lane by lane.
 
     Args:
-        lanes: of the stream.
-        skips: positions of what is kept when each is made, ascending, and how many each takes.
-        positions: further positions, of the stream as it is, whose ids left; they follow from the stream.
+        lanes: the number of lanes of the stream.
+        skips: pairs (position, count), ascending: the skipped range, in the positions that were kept before
+            this skip.
+        positions: further positions, in the original stream, whose ids were removed. They can be computed
+            from the stream, so they are not compared.
     """
 
     lanes: int
@@ -100,7 +112,7 @@ class RemovedPositions:
         return bool(self.skips or self.positions.size)
 
     def of_lane(self, lane: int) -> RemovedRows:
-        """Returns the rows that leave a lane: those that a skip takes are behind all that left before."""
+        """Returns the removed rows of a lane. A skip takes rows behind all that earlier skips took."""
         if lane not in self._lane_rows:
             at, counts = np.array(self.skips, dtype=np.int64).reshape(-1, 2).T
             first = rows_before(at, lane, self.lanes)
@@ -112,7 +124,7 @@ class RemovedPositions:
         return self._lane_rows[lane]
 
     def in_stream(self, kept: Ids) -> Ids:
-        """Returns where positions of what is kept are in the stream."""
+        """Converts positions among the kept ones to positions in the original stream."""
         rows, lane = np.divmod(kept, self.lanes)
         positions = np.empty_like(kept)
         for number, at in groups(lane):
@@ -120,9 +132,11 @@ class RemovedPositions:
         return positions
 
     def kept(self, positions: Ids) -> tuple[Ids, Flags]:
-        """Returns where positions of the stream are in what is kept, and whether each is kept.
+        """Converts positions in the original stream to positions among the kept ones.
 
-        For one that left, it is where what follows it is.
+        Returns:
+            The position of each, or for a removed one that of the next kept row of its lane; and whether each
+            is kept.
         """
         rows, lane = np.divmod(positions, self.lanes)
         kept, is_kept = positions.copy(), np.ones(positions.size, dtype=np.bool_)
@@ -132,9 +146,12 @@ class RemovedPositions:
         return kept, is_kept
 
     def first_kept(self, position: int) -> Ids:
-        """Returns the first row of each lane that is kept at or behind a position.
+        """Returns for each lane the original row of its first kept row at or after a position.
 
-        Rows between the last row read before it and that one were skipped: they count as drawn.
+        Removed rows before the returned row were skipped, and count as drawn.
+
+        Args:
+            position: among the kept positions.
         """
         before = rows_before(np.array(position), np.arange(self.lanes), self.lanes)
         return np.array([self.of_lane(lane).rows(row) for lane, row in enumerate(before)], dtype=np.int64)
@@ -143,15 +160,15 @@ class RemovedPositions:
 @final
 @dataclass(eq=False, repr=False)
 class WithoutIds(OrderView):
-    """An order without some of its ids: what follows moves up.
+    """An order without some of its ids: the ids after a removed one move up.
 
-    Rows leave the sequence that was cut into lanes, and the rest is cut again: so each lane stays one run
-    of it, and reads the files that it read.
+    The ids are removed from the sequence that was cut into lanes, and the remaining sequence is cut into
+    lanes again. So each lane is still one contiguous part of the sequence, and reads about the same files.
 
     Args:
-        order: what they leave.
-        ids: distinct.
-        lanes: into how many lanes the order is woven.
+        order: the order that they are removed from.
+        ids: the ids to remove, distinct.
+        lanes: the number of lanes of the order.
     """
 
     order: Order
