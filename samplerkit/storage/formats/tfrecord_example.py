@@ -33,7 +33,7 @@ def example_of(record: bytes) -> dict[str, Any]:
         or a list of bytes; None if a feature holds no list.
 
     Raises:
-        ValueError: the record has other fields than an Example.
+        ValueError: the record has other fields than an Example, or a list has values of another type.
         google.protobuf.message.DecodeError: it is no message.
 
     Example:
@@ -46,7 +46,7 @@ def example_of(record: bytes) -> dict[str, Any]:
         # A SequenceExample begins the same way, and would lose its feature lists.
         raise ValueError(f"field {unknown.field_number} of an Example, which has but one")
     features = {entry.key: entry.value for entry in example.features.entries}
-    return {name: _values_of(features[name]) for name in sorted(features)}
+    return {name: _values_of(features[name], unknown_fields) for name in sorted(features)}
 
 
 def scalars_of(sample: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
@@ -65,11 +65,14 @@ def scalars_of(sample: Mapping[str, Any], names: frozenset[str]) -> dict[str, An
     return chosen
 
 
-def _values_of(feature: Any) -> Any:
+def _values_of(feature: Any, unknown_fields: Any) -> Any:
     kind = feature.WhichOneof("kind")
     if kind is None:
         return None
-    values = getattr(feature, kind).values
+    message = getattr(feature, kind)
+    if any(unknown.field_number == 1 for unknown in unknown_fields(message)):  # of another wire type
+        raise ValueError(f"a list of {kind.lower()} that holds something else")
+    values = message.values
     return list(values) if kind == "Bytes" else np.array(values, np.float32 if kind == "Floats" else np.int64)
 
 

@@ -51,7 +51,7 @@ TOLD = {
 
 
 @pytest.mark.parametrize("told", TOLD)
-def test_told_lengths_open_no_file_at_the_start(paths, told):
+def test_given_lengths_open_no_file_at_the_start(paths, told):
     reader = Counting()
     with FileDataset(paths, reader, TOLD[told](paths)) as dataset:
         assert len(dataset) == 12

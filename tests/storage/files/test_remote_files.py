@@ -82,7 +82,7 @@ def test_urls_give_the_batches_of_local_files_and_each_is_fetched_once(folder, w
     )
 
 
-def test_told_lengths_ask_nothing_at_the_start(remote):
+def test_given_lengths_send_no_request_at_the_start(remote):
     """Nobody listens at this address."""
     urls = [f"http://127.0.0.1:9/data/{name}" for name in NAMES]
     dataset = FileDataset(urls, "npz", SIZES, remote=remote)

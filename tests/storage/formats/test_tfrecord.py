@@ -85,6 +85,8 @@ def test_the_wire_format_is_read_as_protobuf_reads_it(name):
 NO_EXAMPLES = {
     "field 2 of an Example": field(1, b"") + field(2, b""),
     "DecodeError: Error parsing message": field(1, field(1, field(2, field(3, field(1, b"\x05\x80"))))),
+    "floats that holds something else": field(1, field(1, field(2, field(2, b"\x08\1")))),
+    "integers that holds something else": field(1, field(1, field(2, field(3, b"\x0d\1\0\0\0")))),
 }
 
 
