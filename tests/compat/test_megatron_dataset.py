@@ -72,6 +72,16 @@ def test_workers_read_what_the_process_reads(prefix):
     assert (sent[3] == dataset[3]).all()
 
 
+def test_close_closes_the_files_and_the_dataset_can_be_read_again(prefix):
+    dataset = megatron.MegatronDataset(prefix, 30, sequence_length=8)
+    first, paths = dataset[3].tolist(), {Path(f"{prefix}.bin"), Path(f"{prefix}.idx")}
+    open_paths = {path.resolve() for path in Path("/proc/self/fd").iterdir()}
+    dataset.close()
+    assert paths <= open_paths
+    assert not paths & {path.resolve() for path in Path("/proc/self/fd").iterdir()}
+    assert dataset[3].tolist() == first
+
+
 def test_the_state_of_another_dataset_is_refused(tmp_path, prefix, documents):
     loader = megatron.loader(megatron.MegatronDataset(prefix, 30, sequence_length=8), 2, 1)
     state = loader.state_dict()
