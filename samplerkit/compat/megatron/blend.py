@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from samplerkit.order.intervals import groups
 from samplerkit.order.typing import Ids
 
 _Floats = npt.NDArray[np.float64]
@@ -89,12 +90,9 @@ def read_counts(sources: _Sources) -> Ids:
         >>> read_counts(np.array([0, 1, 2, 0, 0], dtype=np.int16)).tolist()
         [0, 0, 0, 1, 2]
     """
-    by_source = np.argsort(sources, kind="stable")  # a radix sort for 16-bit integers
-    counts = np.bincount(sources)
-    numbers = np.arange(sources.size)
-    numbers -= np.repeat(np.cumsum(counts) - counts, counts)
-    read_before = np.empty_like(numbers)
-    read_before[by_source] = numbers
+    read_before = np.empty(sources.size, dtype=np.int64)
+    for _, at in groups(sources.astype(np.int64)):
+        read_before[at] = np.arange(at.size)
     return read_before
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final, final
 import numpy as np
 import numpy.typing as npt
 
+from samplerkit.compat.megatron.blend import MAX_SOURCES
 from samplerkit.compat.megatron.samples import BlendedSamples, Cut, Spans
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.order import arguments
@@ -21,14 +22,13 @@ from samplerkit.storage.files.stored import BytesRequest
 from samplerkit.storage.ids import checked_ids, checked_index
 from samplerkit.storage.per_process import storage_for
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.tokens.arguments import PARTS, Extent, TokenPaths, shares_of
+from samplerkit.storage.tokens.arguments import PARTS, TokenPaths, share_of
 from samplerkit.storage.tokens.token_files import OpenedFiles
 from samplerkit.storage.urls import is_remote
 
 Array = npt.NDArray[Any]
 
 _VERSION = "megatron-core-0.16.1"
-_SEEDS = 2**32
 _MAX_SURPLUS = 1000
 
 
@@ -99,20 +99,15 @@ class MegatronDataset:
         remote: RemoteOptions | Mapping[str, Any] | None = None,
     ) -> None:
         names = [prefixes] if isinstance(prefixes, str) else prefixes
-        if (
-            not isinstance(names, Sequence)
-            or not names
-            or not all(isinstance(prefix, str) for prefix in names)
-        ):
+        is_list = isinstance(names, Sequence) and all(isinstance(prefix, str) for prefix in names)
+        if not is_list or not names:
             raise ArgumentTypeError("prefixes", "must be the prefix of a corpus, or a list of them", prefixes)
         self.prefixes: Final = tuple(names)
         self.num_samples: Final = (
             None if num_samples is None else arguments.at_least("num_samples", num_samples, 0)
         )
         self.part: Final = arguments.choice("part", part, PARTS)
-        seed = arguments.seed(random_seed)
-        if seed >= _SEEDS:
-            raise ArgumentValueError("random_seed", "must be in [0, 2^32), as Megatron's", random_seed)
+        seed = arguments.below("random_seed", random_seed, 2**32, "must be in [0, 2^32), as Megatron's")
         extra = arguments.boolean("add_extra_token_to_sequence", add_extra_token_to_sequence)
         drops = arguments.boolean(
             "drop_last_partial_validation_sequence", drop_last_partial_validation_sequence
@@ -120,7 +115,7 @@ class MegatronDataset:
         size = arguments.positive("sequence_length", sequence_length)
         self.cut: Final = Cut(size, seed, int(extra), self.part == "valid" and not drops)
         self.split: Final = None if split is None else arguments.text("split", split)
-        self._weights: Final = None if weights is None else arguments.weights(weights).tolist()
+        self._weights: Final = None if weights is None else _checked_weights(weights, len(names))
         self._surplus: Final = arguments.number("mid_level_dataset_surplus", mid_level_dataset_surplus)
         if not 0 <= self._surplus <= _MAX_SURPLUS:
             problem = f"must be in [0, {_MAX_SURPLUS}]"
@@ -244,6 +239,15 @@ class MegatronDataset:
                 yield corpus, begin, flat[stop - count : stop]
 
 
+def _checked_weights(weights: Sequence[float], sources: int) -> list[float]:
+    numbers: list[float] = arguments.weights(weights).tolist()
+    if len(numbers) != sources or not all(numbers):
+        raise ArgumentValueError("weights", f"must be {sources} positive numbers, one a corpus", weights)
+    if sources > MAX_SOURCES:
+        raise ArgumentValueError("weights", f"must be at most {MAX_SOURCES}", sources)
+    return numbers
+
+
 _MISMATCH_HINT = (
     "its run read what it says, of other data or by an option that its key leaves out, such as the extra "
     "token: keep it, and compare the corpora and options with those of that run"
@@ -325,11 +329,8 @@ def _has_cut(index: dict[str, Any], dataset: MegatronDataset) -> bool:
     if (index.get("sequence_length"), index.get("random_seed")) != expected:
         return False
     # Without a split, the corpora belong to one part and are read as a whole.
-    return "split" not in index or _share(index["split"], dataset) == _share(dataset.split, dataset)
-
-
-def _share(split: str | None, dataset: MegatronDataset) -> Extent | None:
-    return (0.0, 1.0) if split is None else shares_of(split)[PARTS.index(dataset.part)]
+    part = dataset.part
+    return "split" not in index or share_of(index["split"], part) == share_of(dataset.split, part)
 
 
 def _name(path: str) -> str:

@@ -10,12 +10,12 @@ from typing import Any, Final, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
-from samplerkit.compat.megatron.blend import MAX_SOURCES, blended, read_counts
+from samplerkit.compat.megatron.blend import blended, read_counts
 from samplerkit.errors import ArgumentValueError, DatasetError, OutOfDatasetError
 from samplerkit.order.caching import cached_property
 from samplerkit.order.intervals import groups, numbers_in
 from samplerkit.order.typing import Ids
-from samplerkit.storage.tokens.arguments import PARTS, range_of, shares_of
+from samplerkit.storage.tokens.arguments import range_of, share_of
 
 _MAX_IN_32_BITS = 2**32 - 2
 """The number of samples from which on Megatron shuffles their numbers in 64 bits."""
@@ -194,27 +194,28 @@ class BlendedSamples:
         part: str,
         surplus: float,
     ) -> None:
-        shares = None if weights is None else _normalised(_checked(weights, len(lengths)))
-        if shares is not None and num_samples is None:
-            raise ArgumentValueError("num_samples", "must be given with weights", hint="or leave both out")
-        requested: list[int | None] = [num_samples if len(lengths) == 1 else None] * len(lengths)
-        needed: list[int] = []
-        if shares is not None and num_samples is not None:
+        requested: Sequence[int | None] = [num_samples if len(lengths) == 1 else None] * len(lengths)
+        if weights is not None:
+            if num_samples is None:
+                raise ArgumentValueError(
+                    "num_samples", "must be given with weights", hint="or leave both out"
+                )
+            shares = _normalised(np.array(weights, dtype=np.float64))
             needed = [math.ceil(num_samples * share) for share in shares]
-            requested = [math.ceil(math.ceil(num_samples * share) * (1 + surplus)) for share in shares]
+            requested = [math.ceil(count * (1 + surplus)) for count in needed]
         self.corpora: Final = [
             ShuffledCorpus(corpus_lengths, _bounds(split, part, corpus_lengths.size), count, cut)
             for corpus_lengths, count in zip(lengths, requested, strict=True)
         ]
         self.dataset_index: npt.NDArray[np.int16] | None = None
         self.dataset_sample_index: Ids | None = None
-        if len(lengths) == 1 and shares is None:
+        if len(lengths) == 1 and weights is None:
             return
         sizes = np.array([len(corpus) for corpus in self.corpora], dtype=np.int64)
-        if shares is None and not sizes.all():
+        if weights is None and not sizes.all():
             source = int(np.flatnonzero(sizes == 0)[0])
             raise DatasetError("blend", "has a source that is shorter than one sample", f"source {source}")
-        if shares is not None:
+        if weights is not None:
             self.dataset_index = blended(_normalised(shares), sum(needed))
         elif num_samples is None:
             self.dataset_index = blended(_normalised(sizes), int(sizes.sum()), sizes)
@@ -253,19 +254,10 @@ class BlendedSamples:
 
 
 def _bounds(split: str | None, part: str, num_sequences: int) -> tuple[int, int]:
-    share = (0.0, 1.0) if split is None else shares_of(split)[PARTS.index(part)]
+    share = share_of(split, part)
     if share is None:
         raise ArgumentValueError("split", f"gives nothing to the part {part}", split)
     return range_of(share, num_sequences)
-
-
-def _checked(weights: Sequence[float], sources: int) -> npt.NDArray[np.float64]:
-    given = np.array(weights, dtype=np.float64)
-    if given.shape != (sources,) or not (given > 0).all():
-        raise ArgumentValueError("weights", f"must be {sources} positive numbers, one a corpus", weights)
-    if sources > MAX_SOURCES:
-        raise ArgumentValueError("weights", f"must be at most {MAX_SOURCES}", sources)
-    return given
 
 
 def _normalised(weights: npt.NDArray[Any]) -> npt.NDArray[np.float64]:

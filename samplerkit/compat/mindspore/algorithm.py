@@ -21,6 +21,7 @@ from samplerkit.compat.mindspore.record_files import random_concat
 from samplerkit.compat.mindspore.shuffle import rearranged, weighted_distinct, weighted_draws
 from samplerkit.compat.mindspore.shuffle import shuffle as shuffled
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, NotSupportedError, ShuffleModeError
+from samplerkit.order import arguments
 from samplerkit.order.algebra import compose, limited
 from samplerkit.order.deal import Deal, World
 from samplerkit.order.layout import Layout
@@ -85,8 +86,7 @@ class MindSporeChain(Chain):
     @classmethod
     def check(cls, sampler: Any) -> None:
         mode: Mode | None = getattr(sampler, "mode", None)
-        if sampler.seed >= _SEEDS:
-            raise ArgumentValueError("seed", "must be in [0, 2^32), as MindSpore's", sampler.seed)
+        arguments.below("seed", sampler.seed, _SEEDS, "must be in [0, 2^32), as MindSpore's")
         if mode is not None and (mode.lanes is not None or mode.pools != 1):
             raise NotSupportedError("lanes and pools", "are not MindSpore's", (mode.lanes, mode.pools))
         if mode is not None and mode.shuffle in (Shuffle.FILES, Shuffle.INFILE) and sampler.num_samples:

@@ -119,9 +119,7 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         self.dataset: Any = dataset
         self.reader = reader
         self.shuffle = bool(shuffle)
-        self.shuffle_buffer = (
-            None if shuffle_buffer is None else arguments.positive("shuffle_buffer", shuffle_buffer)
-        )
+        self.shuffle_buffer = arguments.limit("shuffle_buffer", shuffle_buffer)
         self.batch_size = arguments.positive("batch_size", batch_size)
         self.file_buffer = arguments.positive("file_buffer", file_buffer)
         self.debug = bool(debug)

@@ -196,7 +196,7 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
             equal_steps=None
             if equal_steps is None
             else arguments.choice("equal_steps", equal_steps, get_args(EqualSteps)),
-            batch_size=None if batch_size is None else arguments.positive("batch_size", batch_size),
+            batch_size=arguments.limit("batch_size", batch_size),
             passes=FOREVER if is_resampled or arguments.boolean("repeat", repeat) else 1,
             handler=checked,
             may_be_empty=not arguments.boolean("empty_check", empty_check),
