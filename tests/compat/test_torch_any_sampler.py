@@ -216,4 +216,4 @@ def test_bad_arguments_are_refused_at_once(chosen, error):
     with pytest.raises(error):
         distributed([1, 2, 3], **chosen)
     with pytest.raises(sk.ArgumentRangeError):
-        list(distributed([1, 2, 3], 2, 2))
+        distributed([1, 2, 3], 2, 2)

@@ -9,7 +9,6 @@ from samplerkit.closing import Closing
 from samplerkit.compat.partially_shuffle.files import DatasetFiles, Item
 from samplerkit.compat.torch.epoch_sampler import GivenRank, ResumableSampler, part_of_order
 from samplerkit.errors import ArgumentRangeError, DatasetError
-from samplerkit.loading.agreement import agree
 from samplerkit.loading.cursor import FunctionCursor, Iteration
 from samplerkit.loading.state.state import Place, State
 from samplerkit.loading.torch_sampler import in_batches
@@ -129,8 +128,6 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         self.seed = arguments.seed(seed)
         self._cursor = FunctionCursor(self._reached)
         self._set_rank(num_replicas, rank)
-        if not self._given.needs_job:
-            self._given.world(None)
         # As in the original, `files_len` comes before `total_size`.
         total = arguments.optional_integer("total_size", total_size) if files_len is None else None
         self._source = DatasetFiles(
@@ -167,7 +164,7 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
     def _read(self, upcoming: Iteration) -> Iterator[Item]:
         self._require_still()
         files, epoch, start = self._files, upcoming.epoch, self._start_of(upcoming)
-        self._require_agreement(Place(epoch, start))
+        self._require_agreement(Place(epoch, start), AGREEMENT_SECONDS)
         part = self._part_of(self._size(epoch), start)
         order = part_of_order(part, self._undealt_order(files.layout, epoch))
         iteration = self._cursor.begin(upcoming)
@@ -288,18 +285,6 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         files = self._files
         names = {"dataset": files.description, "sampler": f"{_NAME}({self._settings(files.layout)})"}
         return {"algorithm": ALGORITHM, "lanes": self._lane_count(), **names}
-
-    def _require_agreement(self, place: Place) -> None:
-        """Compares, through the process group's store, the orders that the ranks of the job begin to read.
-
-        If ranks listed their files in different orders, some samples would be read twice and others never; if
-        a shard had no rank, its samples would never be read. A rank with one shard is not compared.
-
-        Raises:
-            DisagreementError: another rank begins another order, or no rank reads some shard.
-        """
-        place_fields = {"seed": self.seed, "epoch": place.epoch, "position": place.position}
-        agree(self.world, AGREEMENT_SECONDS, lambda: {**place_fields, **self._identity(place.epoch)})
 
 
 class DistributedSamplerViaLocallyShuffleV2(DistributedSamplerViaLocallyShuffle):

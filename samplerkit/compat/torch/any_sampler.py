@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from typing import Any, Final, final
 
@@ -13,8 +12,7 @@ import torch.utils.data
 
 from samplerkit.compat.torch.epoch_sampler import EpochSampler, GivenRank, ItemLists, part_of_array
 from samplerkit.errors import ArgumentTypeError, CompositionError, DatasetError
-from samplerkit.loading.agreement import agree
-from samplerkit.loading.state.state import digest
+from samplerkit.loading.state.state import Place, digest
 from samplerkit.order import arguments
 from samplerkit.order.permutation import CHUNK
 from samplerkit.order.typing import Ids
@@ -151,7 +149,7 @@ class ShardedSampler(GivenRank, EpochSampler[Any]):  # type: ignore[override]  #
     Raises:
         ArgumentTypeError: an argument has the wrong type, or the sampler can be iterated only once.
         ArgumentValueError: `seed` is out of range.
-        ArgumentRangeError: at first use: `rank` does not fit `num_replicas`.
+        ArgumentRangeError: `rank` does not fit `num_replicas`.
         CompositionError: the sampler is already sharded over ranks.
         DatasetError: when it is read: the sampler does not end.
         DisagreementError: when it is read: another rank drew other items, or no rank reads some share.
@@ -199,13 +197,13 @@ class ShardedSampler(GivenRank, EpochSampler[Any]):  # type: ignore[override]  #
     def _size(self, epoch: int) -> int:
         return self._draw_info(epoch).size
 
-    def _open(self, start: int) -> Callable[[], ItemLists]:
-        return partial(self._read_part, self.epoch, start)
-
-    def _read_part(self, epoch: int, start: int) -> ItemLists:
+    def _items(self, epoch: int, start: int) -> ItemLists:
         self._require_still()
-        drawn = self._draw(epoch)
-        self._require_agreement(epoch)
+        drawn, seconds = self._draw(epoch), self._agreement_seconds
+        # The kind alone: ranks that differ in all fields would be taken for ranks of different samplers.
+        self._require_agreement(
+            Place(epoch, start), seconds, sampler=self._kind, draws=self._draw_info(epoch).digest
+        )
         part = self._part_of(len(drawn), start)
         if isinstance(drawn, list):
             return iter([[drawn[position % len(drawn)] for position in part]])
@@ -235,18 +233,6 @@ class ShardedSampler(GivenRank, EpochSampler[Any]):  # type: ignore[override]  #
         drawn = self._draw_info(epoch)
         names = {"dataset": f"{drawn.size} drawn", "sampler": f"{self._kind}, drew {drawn.digest}"}
         return {"algorithm": ALGORITHM, "lanes": 1, **names}
-
-    def _require_agreement(self, epoch: int) -> None:
-        drawn = self._draw_info(epoch)
-        identity = {
-            "dataset": f"{drawn.size} drawn",
-            "sampler": self._kind,
-            "seed": self.seed,
-            "drop_last": self.drop_last,
-            "epoch": epoch,
-            "draws": drawn.digest,
-        }
-        agree(self.world, self._agreement_seconds, lambda: identity)
 
     def __len__(self) -> int:
         """Returns the number of items that this rank reads; needs a sampler with a length."""
