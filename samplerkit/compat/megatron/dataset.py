@@ -310,18 +310,16 @@ def _indexes(dataset: MegatronDataset, folder: Path) -> Iterator[tuple[Path, npt
             is_ours = all(_has_cut(entry, dataset) for entry in index["datasets"])
             is_ours = is_ours and index["size"] in {None, len(samples)}
             is_ours = is_ours and names == [_name(prefix) for prefix in dataset.prefixes]
-            sources, numbers = samples.dataset_index, samples.dataset_sample_index
-            if is_ours and sources is not None and numbers is not None:
-                yield Path(f"{stem}dataset_index.npy"), sources
-                yield Path(f"{stem}dataset_sample_index.npy"), numbers
+            if is_ours and samples.dataset_index is not None:
+                for name in ("dataset_index", "dataset_sample_index"):
+                    yield Path(f"{stem}{name}.npy"), getattr(samples, name)
             continue
         for prefix, corpus in zip(dataset.prefixes, samples.corpora, strict=True):
             # A corpus without samples is not read, whatever its index contains.
             is_ours = len(corpus) > 0 and index.get("num_samples") == corpus.num_samples
             if is_ours and _name(prefix) == _name(index.get("dataset_path", "")) and _has_cut(index, dataset):
-                yield Path(f"{stem}document_index.npy"), corpus.document_index
-                yield Path(f"{stem}sample_index.npy"), corpus.sample_index
-                yield Path(f"{stem}shuffle_index.npy"), corpus.shuffle_index
+                for name in ("document_index", "sample_index", "shuffle_index"):
+                    yield Path(f"{stem}{name}.npy"), getattr(corpus, name)
 
 
 def _has_cut(index: dict[str, Any], dataset: MegatronDataset) -> bool:

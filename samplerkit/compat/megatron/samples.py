@@ -13,7 +13,7 @@ import numpy.typing as npt
 from samplerkit.compat.megatron.blend import blended, read_counts
 from samplerkit.errors import ArgumentValueError, DatasetError, OutOfDatasetError
 from samplerkit.order.caching import cached_property
-from samplerkit.order.intervals import groups, numbers_in
+from samplerkit.order.intervals import edges_of, groups, interval_of, numbers_in
 from samplerkit.order.typing import Ids
 from samplerkit.storage.tokens.arguments import range_of, share_of
 
@@ -116,8 +116,7 @@ class ShuffledCorpus:
         self.shuffle_index: Final = np.arange(count, dtype=kind)
         for part in np.split(self.shuffle_index, [earlier] if is_separate else []):
             generator.shuffle(part)
-        self._ends = np.cumsum(lengths[self.document_index], dtype=np.int64)
-        self._total = epochs * tokens
+        self._starts = edges_of(lengths[self.document_index])  # of documents; last, the number of tokens
         self._cut = cut
 
     def __len__(self) -> int:
@@ -132,14 +131,14 @@ class ShuffledCorpus:
         """
         size = self._cut.seq_length
         begins = self.shuffle_index[samples].astype(np.int64) * size
-        ends = np.minimum(begins + size + self._cut.extra, self._total)
-        first = np.searchsorted(self._ends, begins, side="right")
-        counts = np.maximum(0, np.searchsorted(self._ends, ends - 1, side="right") + 1 - first)
+        ends = np.minimum(begins + size + self._cut.extra, self._starts[-1])
+        first = interval_of(self._starts, begins)
+        counts = np.maximum(0, interval_of(self._starts, ends - 1) + 1 - first)
         places = numbers_in(first, counts)
         rows = np.repeat(np.arange(samples.size), counts)
-        starts = self._starts(places)
+        starts = self._starts[places]
         offsets = np.maximum(begins[rows] - starts, 0)
-        lengths = np.minimum(ends[rows], self._ends[places]) - starts - offsets
+        lengths = np.minimum(ends[rows], self._starts[places + 1]) - starts - offsets
         has_tokens = lengths > 0  # some documents have no tokens
         documents = self.document_index[places].astype(np.int64)
         corpora = np.full(rows.size, corpus)
@@ -151,17 +150,13 @@ class ShuffledCorpus:
         extra = self._cut.extra
         tokens = np.arange(len(self) + 1, dtype=np.int64) * self._cut.seq_length - (1 - extra)
         tokens[0] = 0
-        is_cut_short = tokens[-1] >= self._total
-        places = np.minimum(np.searchsorted(self._ends, tokens, side="right"), self._ends.size - 1)
-        offsets = tokens - self._starts(places) + (1 - extra)
-        if is_cut_short:
-            offsets[-1] = self._total - self._starts(places[-1:])[0] - extra
+        total = self._starts[-1]
+        places = np.minimum(interval_of(self._starts, tokens), self._starts.size - 2)
+        offsets = tokens - self._starts[places] + (1 - extra)
+        if tokens[-1] >= total:
+            offsets[-1] = total - self._starts[places[-1]] - extra
         places[0] = offsets[0] = 0
         return np.stack([places, offsets], axis=1)
-
-    def _starts(self, places: Ids) -> Ids:
-        """Returns the first tokens of the documents at some places."""
-        return np.where(places > 0, self._ends[places - 1], 0)
 
 
 @final

@@ -20,7 +20,7 @@ from samplerkit.compat.webdataset.tensors import tensors
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, CompositionError
 from samplerkit.order import arguments
 from samplerkit.storage.tar.codecs import Decode
-from samplerkit.storage.tar.steps import MapDict, Rename, Step, ToTuple, alternatives, checked_function
+from samplerkit.storage.tar.steps import MapDict, Rename, Step, ToTuple, checked_function
 
 
 class Fluent:
@@ -90,8 +90,8 @@ class Fluent:
             keep: whether other fields are kept.
             fields: the old names for each new name.
         """
-        names = tuple((new, alternatives(new, old)) for new, old in fields.items())
-        step: Step = Rename(names) if arguments.boolean("keep", keep) else bound(stages.only, names)
+        renamed = Rename.of(fields)
+        step: Step = renamed if arguments.boolean("keep", keep) else bound(stages.only, renamed.fields)
         return self._with_step("rename", step, handler)
 
     def map_dict(self, handler: Handler | None = None, **functions: Callable[[Any], Any]) -> Self:
