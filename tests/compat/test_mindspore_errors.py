@@ -111,7 +111,7 @@ BETTER_AT_ONCE = {
 
 
 @pytest.mark.parametrize("probe", AT_ONCE, ids=lambda probe: f"{probe['dataset']}-{probe['expr']}")
-def test_what_mindspore_raises_at_once_ours_raises_at_once(probe):
+def test_errors_of_mindspore_at_construction_are_raised_at_construction(probe):
     try:
         outcome = build(probe)
     except sk.SamplerkitError as error:
@@ -127,7 +127,7 @@ def test_what_mindspore_raises_at_once_ours_raises_at_once(probe):
 
 
 ACCEPTED_LATE = {
-    "Ra(shuffle='global')": "a mode may be said by its value",
+    "Ra(shuffle='global')": "a mode may be given by its value",
     "Su([1,2],num_samples=0)": "0 means all; MindSpore crashes",
     "SR([1,2],num_samples=0)": "0 means all; MindSpore crashes",
     "chain(Se(),D(2,0))": "a distributed child has its shard's size",
@@ -166,7 +166,7 @@ def is_read(sampler, dataset):
 
 
 @pytest.mark.parametrize("probe", LATE, ids=lambda probe: f"{probe['dataset']}-{probe['expr']}")
-def test_what_mindspore_raises_late_ours_raises_at_once_where_it_can_be_known(probe):
+def test_late_errors_of_mindspore_are_raised_at_construction_if_they_can_be_known(probe):
     try:
         sampler = build(probe)
     except sk.SamplerkitError:
@@ -217,7 +217,7 @@ REFUSED_NEVER = {
 
 
 @pytest.mark.parametrize("probe", NEVER, ids=lambda probe: f"{probe['dataset']}-{probe['expr']}")
-def test_what_mindspore_never_raises_reads_the_same_or_is_refused_for_a_reason(probe):
+def test_what_mindspore_accepts_reads_the_same_or_is_refused_for_a_reason(probe):
     is_plain = not (probe["dataset"] == "labelled" and probe["expr"] == "P(2)")
     try:
         ids = [build(probe).order(DATASETS[probe["dataset"]], epoch)[:].tolist() for epoch in range(2)]

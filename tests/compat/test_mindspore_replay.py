@@ -27,11 +27,11 @@ WE_ACCEPT = {
     "different from generator.len": "num_samples is a limit, as for every sampler",
     "Not a valid index": "PK over a child looks up the labels of what the child yields",
     "there are no child ids": "PK over a child looks up the labels of what the child yields",
-    "Argument shuffle with value": "a mode may be said in place of a bool",
+    "Argument shuffle with value": "a mode may be given in place of a bool",
 }
 
 
-def test_every_plain_case_is_replayed_exactly_with_the_flag_and_without():
+def test_every_plain_case_is_replayed_exactly_with_quirks_and_without():
     cases, sequences = Counter(), Counter()
     for case in PLAIN:
         kind = case["dataset"]["kind"]
@@ -46,7 +46,7 @@ def test_every_plain_case_is_replayed_exactly_with_the_flag_and_without():
     assert sequences == {"mappable": 4250, "labelled": 243, "mindrecord": 2756, "concat": 182}
 
 
-def test_what_mindspore_refused_is_refused_with_its_class_or_accepted_for_a_reason():
+def test_refusals_of_mindspore_have_its_class_or_are_accepted_for_a_reason():
     outcomes, used = Counter(), set()
     for case in PLAIN:
         for epoch, shard, recorded in mindspore_cases.recordings(case):
@@ -168,7 +168,7 @@ def test_samplers_of_one_chain_have_one_algorithm():
 
 
 @pytest.mark.parametrize("name", ["lanes", "pools"])
-def test_what_mindspore_has_not_is_refused(name):
+def test_arguments_that_mindspore_lacks_are_refused(name):
     with pytest.raises(NotImplementedError, match=name):
         sk.RandomSampler(algorithm="mindspore-2.10", **{name: 2})
 
@@ -201,7 +201,7 @@ def test_a_million_samples_need_at_most_four_arrays_of_their_number(make, datase
 
 
 @pytest.mark.parametrize("tie", [1.0, 1e-3])
-def test_parts_drawn_by_doubles_are_those_drawn_by_whole_numbers(monkeypatch, tie):
+def test_parts_drawn_by_doubles_equal_those_drawn_by_integers(monkeypatch, tie):
     sizes = np.array([300, 1, 2000, 40])
     quick = record_files.random_concat(sizes, 5, 3)
     monkeypatch.setattr(record_files, "_TIE", tie)
@@ -209,7 +209,7 @@ def test_parts_drawn_by_doubles_are_those_drawn_by_whole_numbers(monkeypatch, ti
     assert sorted(quick) == list(range(2341))
 
 
-def test_an_epoch_starts_from_the_latest_one_that_is_held():
+def test_an_epoch_starts_from_the_latest_one_that_is_referenced():
     arranged = []
 
     def arrange(epoch, before):

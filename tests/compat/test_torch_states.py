@@ -49,7 +49,7 @@ def test_a_state_resumes_with_any_number_of_ranks(algorithm, shuffle, drop_last,
     [((0, 0), 1, [None]), ((1, 1), 1, [None, 0]), ((10, 7), 3, [None, None, None, 0, 0])],
     ids=["of nothing", "of one sample", "of 7 samples, 10 before: repeats are no part of it"],
 )
-def test_a_state_says_that_an_epoch_has_ended_once_all_was_read(algorithm, sizes, ranks, ends):
+def test_a_state_has_the_ended_epoch_once_all_samples_were_read(algorithm, sizes, ranks, ends):
     for taken, ended in enumerate(ends):
         dataset = list(range(sizes[0]))
         sampler = DistributedSampler(dataset, ranks, 0, algorithm=algorithm)
@@ -59,7 +59,7 @@ def test_a_state_says_that_an_epoch_has_ended_once_all_was_read(algorithm, sizes
         assert sampler.state_dict()["ended"] == ended
 
 
-def test_an_epoch_of_nothing_has_ended_once_it_was_read():
+def test_an_empty_epoch_has_ended_once_it_was_read():
     sampler = DistributedSampler([], 1, 0)
     assert list(sampler) == []
     assert sampler.state_dict()["ended"] == 0

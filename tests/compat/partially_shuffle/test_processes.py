@@ -97,7 +97,7 @@ def pickled(sampler):
 
 
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, pickled])
-def test_a_copy_continues_alone(dataset, duplicate):
+def test_a_copy_is_independent(dataset, duplicate):
     sampler = make_sampler(dataset, reader="npz")
     iterator = iter(sampler)
     next(iterator)

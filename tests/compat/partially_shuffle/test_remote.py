@@ -44,7 +44,7 @@ def test_urls_are_fetched_once_for_all_ranks_and_epochs(local, remote, tmp_path)
             assert sampler.stats.downloads == 0
 
 
-def test_an_error_names_the_url_without_its_query_also_where_the_reader_fetches(local, caplog):
+def test_an_error_names_the_url_without_its_query_also_if_the_reader_fetches(local, caplog):
     def reader(filename):
         raise OSError(f"no route to {filename}")
 

@@ -23,7 +23,7 @@ def fixture_dataset(tmp_path_factory):
 
 
 @pytest.mark.parametrize(("version", "ranks", "rank"), [(1, 1, 0), (2, 4, 3)])
-def test_from_every_step_on_it_reads_what_was_left_and_no_more_files(dataset, version, ranks, rank):
+def test_any_step_resumes_with_the_remaining_items_and_reads_only_their_files(dataset, version, ranks, rank):
     def begun():
         sampler = make_sampler(dataset, ranks, rank, version=version, shuffle_buffer=40, file_buffer=20)
         sampler.set_epoch(3)
@@ -42,7 +42,7 @@ def test_from_every_step_on_it_reads_what_was_left_and_no_more_files(dataset, ve
 
 
 @pytest.mark.parametrize("calls", ["epoch, step", "step, epoch"])
-def test_the_step_holds_for_the_epoch_that_is_set_before_or_after_it(dataset, calls):
+def test_a_step_applies_to_an_epoch_that_is_set_before_or_after_it(dataset, calls):
     whole, sampler = make_sampler(dataset), make_sampler(dataset)
     whole.set_epoch(2)
     for call in calls.split(", "):

@@ -44,9 +44,7 @@ def fixture_dataset(datasets):
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("ranks", [1, 4])
 @pytest.mark.parametrize("name", SIZES)
-def test_each_sample_comes_once_over_all_ranks_and_fewer_than_ranks_come_twice(
-    datasets, name, ranks, version
-):
+def test_ranks_read_each_sample_once_and_fewer_samples_than_ranks_twice(datasets, name, ranks, version):
     size = sum(SIZES[name])
     for epoch in (0, 5):
         read = all_ranks(datasets[name], ranks, epoch, version=version)
@@ -103,7 +101,7 @@ def test_an_item_is_a_list_of_arrays_by_file_none_and_the_files(dataset):
     assert seen == set(dataset.files)
 
 
-def test_without_shuffling_each_rank_reads_its_rows_and_the_last_wraps_to_the_beginning(datasets):
+def test_without_shuffle_each_rank_reads_its_rows_and_the_last_one_wraps_around(datasets):
     size = sum(UNEQUAL)
     for ranks in (1, 3, 5):
         share = -(-size // ranks)
@@ -112,7 +110,7 @@ def test_without_shuffling_each_rank_reads_its_rows_and_the_last_wraps_to_the_be
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_where_ranks_divide_the_samples_the_order_is_that_of_our_own_sampler(datasets, version):
+def test_if_ranks_divide_the_samples_the_order_is_that_of_distributed_sampler(datasets, version):
     layout = sk.Layout(EQUAL)
     for rank in range(4):
         recipe = sk.DistributedSampler(4, rank, "partial", seed=9, partial_size=60, pools=version)
@@ -138,7 +136,7 @@ def test_the_dataset_is_reset_before_each_epoch_and_may_list_other_files_then(tm
     assert sorted(dataset.counted) == everything
 
 
-def test_an_iteration_that_has_begun_reads_its_files_whatever_the_dataset_lists_meanwhile(tmp_path):
+def test_a_started_iteration_keeps_its_files_if_the_dataset_lists_others(tmp_path):
     dataset = make_dataset(tmp_path, [5, 6, 7])
     everything = dataset.files
     sampler = make_sampler(dataset, batch_size=2)
@@ -162,7 +160,7 @@ def test_the_total_size_need_not_be_right(dataset, caplog, total_size):
     assert [str(total_size) in record.getMessage() for record in caplog.records] == [True] * is_wrong
 
 
-def test_given_lengths_are_not_counted_and_others_are_ignored(dataset):
+def test_files_with_given_lengths_are_not_counted_and_unlisted_files_are_ignored(dataset):
     known = dict(zip(dataset.files, UNEQUAL, strict=True))
     sampler = make_sampler(dataset, files_len={**known, "another.npz": 5})
     assert len(sampler) == sum(UNEQUAL)
@@ -193,7 +191,7 @@ def test_readers_may_be_wrapped_named_or_give_tensors(dataset):
     assert {type(array) for array in arrays.values()} == {torch.Tensor}
 
 
-def test_without_a_shuffle_buffer_it_is_as_large_as_the_files_in_memory_allow(tmp_path):
+def test_the_default_shuffle_buffer_is_as_large_as_the_files_in_memory_allow(tmp_path):
     dataset = make_dataset(tmp_path, EQUAL)
     for version in VERSIONS:
         dataset.read.clear()

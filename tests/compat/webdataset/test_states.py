@@ -44,7 +44,7 @@ def test_a_loader_resumes_from_its_state_and_continues_with_the_next_epoch(tmp_p
     assert list(resumed) == following
 
 
-def test_a_state_that_was_loaded_is_the_state_until_it_is_read_from(tmp_path):
+def test_a_loaded_state_is_returned_until_something_is_read(tmp_path):
     urls = write(tmp_path, 2, 20)
     dataset, loaded = (numbers(urls, tmp_path).shuffle(20) for _ in range(2))
     items = iter(dataset)
@@ -87,7 +87,7 @@ def test_a_state_of_another_run_is_refused(tmp_path):
             refused(wrong, same)
 
 
-def test_what_cannot_be_resumed_says_why_when_it_is(tmp_path):
+def test_resuming_what_cannot_be_resumed_is_an_error_with_the_reason(tmp_path):
     urls = write(tmp_path, 1, 10)
     for dataset, text in (
         (numbers(urls, tmp_path).compose(iter), r"of \.compose"),

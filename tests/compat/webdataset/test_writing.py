@@ -78,7 +78,7 @@ ENCODERS = {
 
 
 @pytest.mark.parametrize(("encoder", "fields", "expected"), ENCODERS.values(), ids=ENCODERS.keys())
-def test_an_encoder_is_what_webdataset_calls_so(tmp_path, encoder, fields, expected):
+def test_encoders_have_the_forms_of_webdatasets(tmp_path, encoder, fields, expected):
     with wds.TarWriter(f"{tmp_path}/one.tar", encoder=encoder) as sink:
         sink.write({"__key__": "a", **fields})
     assert read(f"{tmp_path}/one.tar")[0]["txt"] == expected
@@ -95,7 +95,7 @@ def test_an_encoder_is_what_webdataset_calls_so(tmp_path, encoder, fields, expec
         ({"compress": False, "keep_meta": False}, None, ""),
     ],
 )
-def test_what_is_not_done_is_refused_by_its_name(tmp_path, make, options, kind, text):
+def test_unsupported_arguments_are_refused_by_name(tmp_path, make, options, kind, text):
     path = f"{tmp_path}/%d.tar" if make is wds.ShardWriter else f"{tmp_path}/a.tar"
     if kind is None:
         assert written(make(path, **options)).num_samples == 7
@@ -115,20 +115,20 @@ def test_what_is_not_done_is_refused_by_its_name(tmp_path, make, options, kind, 
         ({"maxcount": 0}, sk.ArgumentRangeError, "samples_per_shard"),
     ],
 )
-def test_shards_refuse_what_they_cannot_mean(tmp_path, options, kind, text):
+def test_invalid_arguments_of_shards_are_refused(tmp_path, options, kind, text):
     with pytest.raises(kind, match=text):
         wds.ShardWriter(f"{tmp_path}/%d.tar", **options)
 
 
 @pytest.mark.parametrize("place", ["pipe:cat > x.tar", "a.tgz", "a.tar.gz"])
-def test_one_tar_is_a_path_of_a_plain_tar(place):
+def test_one_tar_must_be_the_path_of_a_plain_tar(place):
     with pytest.raises((sk.NotSupportedError, sk.ArgumentValueError), match=r"is a command|must end in"):
         wds.TarWriter(place)
     with pytest.raises(sk.ArgumentTypeError, match="must be a path"):
         wds.TarWriter(io.BytesIO())
 
 
-def test_values_that_are_no_bytes_are_refused_where_no_encoder_makes_them_so(tmp_path):
+def test_values_that_are_not_bytes_are_refused_without_an_encoder(tmp_path):
     for encoder in (False, dict):
         with (
             wds.TarWriter(f"{tmp_path}/{encoder}.tar", encoder=encoder) as sink,
