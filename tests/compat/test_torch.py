@@ -106,20 +106,20 @@ def test_a_dataset_of_another_length_is_read_as_by_torch_or_refused_with_a_reaso
         assert list(ours) == expected
 
 
-OURS = {"num_replicas": 2, "rank": 1}
+RANK_1 = {"num_replicas": 2, "rank": 1}
 BAD_ARGUMENTS = {
     "no process group": ({}, sk.ArgumentValueError, ValueError),
     "rank too large": ({"num_replicas": 2, "rank": 2}, sk.ArgumentValueError, ValueError),
     "no ranks": ({"num_replicas": 0, "rank": 0}, sk.ArgumentValueError, ValueError),
     "rank as text": ({"num_replicas": 2, "rank": "1"}, sk.ArgumentTypeError, TypeError),
     "ranks as float": ({"num_replicas": 2.0, "rank": 1}, sk.ArgumentTypeError, TypeError),
-    "no length": ({"dataset": iter([]), **OURS}, sk.ArgumentTypeError, TypeError),
-    "seed too large": ({**OURS, "seed": 2**64}, sk.ArgumentValueError, ValueError),
+    "no length": ({"dataset": iter([]), **RANK_1}, sk.ArgumentTypeError, TypeError),
+    "seed too large": ({**RANK_1, "seed": 2**64}, sk.ArgumentValueError, ValueError),
     # torch raises a RuntimeError, and only when it is read.
-    "seed as float": ({**OURS, "seed": 1.5}, sk.ArgumentTypeError, None),
-    "no such algorithm": ({**OURS, "algorithm": "pcg"}, sk.ArgumentValueError, None),
-    "algorithm as number": ({**OURS, "algorithm": 1}, sk.ArgumentTypeError, None),
-    "our seed negative": ({**OURS, "seed": -1, "algorithm": "samplerkit-1"}, sk.ArgumentValueError, None),
+    "seed as float": ({**RANK_1, "seed": 1.5}, sk.ArgumentTypeError, None),
+    "no such algorithm": ({**RANK_1, "algorithm": "pcg"}, sk.ArgumentValueError, None),
+    "algorithm as number": ({**RANK_1, "algorithm": 1}, sk.ArgumentTypeError, None),
+    "our seed negative": ({**RANK_1, "seed": -1, "algorithm": "samplerkit-1"}, sk.ArgumentValueError, None),
 }
 
 

@@ -28,6 +28,11 @@ WORKERS = {
 }
 
 
+@pytest.fixture
+def dataset(tmp_path):
+    return numbers(write(tmp_path, 5, 53), tmp_path).shuffle(20)
+
+
 def open_files():
     """Returns the open descriptors with their paths; those of an earlier test may be closed meanwhile."""
     opened = set()
@@ -38,8 +43,7 @@ def open_files():
 
 
 @pytest.mark.parametrize("options", WORKERS.values(), ids=WORKERS.keys())
-def test_epochs_are_complete_and_differ_after_an_early_break_and_repeat_by_set_epoch(tmp_path, options):
-    dataset = numbers(write(tmp_path, 5, 53), tmp_path).shuffle(20)
+def test_epochs_are_complete_and_differ_after_an_early_break_and_repeat_by_set_epoch(dataset, options):
     batches = loader(dataset, **options)
     epochs = {0: received(batches), 1: received(batches)}
     for _ in range(2):
@@ -56,8 +60,7 @@ def test_epochs_are_complete_and_differ_after_an_early_break_and_repeat_by_set_e
 
 
 @pytest.mark.campaign
-def test_spawned_workers_count_epochs(tmp_path):
-    dataset = numbers(write(tmp_path, 5, 53), tmp_path).shuffle(20)
+def test_spawned_workers_count_epochs(tmp_path, dataset):
     batches = loader(dataset, num_workers=2, multiprocessing_context="spawn")
     for _batch in batches:
         break
@@ -80,8 +83,7 @@ class WithEpoch(torch.utils.data.IterableDataset):
         return iter(self.dataset)
 
 
-def test_each_worker_may_set_the_epoch(tmp_path):
-    dataset = numbers(write(tmp_path, 5, 53), tmp_path).shuffle(20)
+def test_each_worker_may_set_the_epoch(dataset):
     epochs = [received(loader(dataset, num_workers=3)) for _ in range(3)]
     for number in (1, 1, 0):
         read = received(loader(WithEpoch(dataset, number), num_workers=3))
@@ -114,8 +116,7 @@ def test_a_worker_that_starts_after_another_has_ended_begins_the_same_epoch(tmp_
         thread.join()
 
 
-def test_two_concurrent_loaders_of_a_dataset_read_two_epochs(tmp_path):
-    dataset = numbers(write(tmp_path, 5, 53), tmp_path).shuffle(20)
+def test_two_concurrent_loaders_of_a_dataset_read_two_epochs(dataset):
     pairs = list(zip(loader(dataset, num_workers=2), loader(dataset, num_workers=2), strict=True))
     first, second = (received(batches) for batches in zip(*pairs, strict=True))
     assert Counter(first) == Counter(second) == once_each(53)
@@ -126,8 +127,7 @@ def count_in_a_process(dataset, queue):
     queue.put([list(dataset) for _ in range(2)])
 
 
-def test_a_process_that_is_not_a_worker_counts_separately(tmp_path):
-    dataset = numbers(write(tmp_path, 5, 53), tmp_path).shuffle(20)
+def test_a_process_that_is_not_a_worker_counts_separately(dataset):
     first = list(dataset)
     processes = multiprocessing.get_context("fork")
     queue = processes.Queue()

@@ -131,10 +131,10 @@ def test_with_epoch_yields_that_many_items_from_as_many_passes_as_needed(tmp_pat
     assert dataset.epoch == 2
 
 
-@pytest.mark.parametrize("said", [{"resampled": True}, {"mode": "resampled"}], ids=str)
-def test_resampled_reads_without_end_and_each_pass_has_every_sample(tmp_path, said):
+@pytest.mark.parametrize("options", [{"resampled": True}, {"mode": "resampled"}], ids=str)
+def test_resampled_reads_without_end_and_each_pass_has_every_sample(tmp_path, options):
     urls = write(tmp_path, 5, 20)
-    dataset = numbers(urls, tmp_path, nodesplitter=None, **said).with_epoch(60)
+    dataset = numbers(urls, tmp_path, nodesplitter=None, **options).with_epoch(60)
     epoch = list(dataset)
     assert Counter(epoch) == Counter(dict.fromkeys(range(20), 3))
     assert epoch[:20] != epoch[20:40]
@@ -146,41 +146,39 @@ def test_a_repeated_dataset_without_samples_is_an_error_and_no_endless_loop(tmp_
         next(iter(dataset.select(lambda number: number > 10)))
 
 
-@pytest.mark.parametrize(("samples", "kept"), [(2, [0, 1]), (10, [0, 1, 2])])
-def test_a_worker_without_a_sample_does_not_end_a_repeated_dataset(tmp_path, samples, kept):
+@pytest.mark.parametrize(("samples", "selected"), [(2, [0, 1]), (10, [0, 1, 2])])
+def test_a_worker_without_a_sample_does_not_end_a_repeated_dataset(tmp_path, samples, selected):
     dataset = numbers(write(tmp_path, 1, samples), tmp_path).select(lambda number: number < 3).repeat(2)
-    assert sorted(received(loader(dataset, num_workers=4))) == sorted([*kept, *kept])
+    assert sorted(received(loader(dataset, num_workers=4))) == sorted([*selected, *selected])
 
 
 def test_a_worker_without_samples_in_a_pass_reads_the_next_pass(tmp_path):
     dataset = numbers(write(tmp_path, 1, 10), tmp_path).shuffle(10).select(lambda number: number < 3)
     epoch = received(loader(dataset.with_epoch(4), num_workers=4))
     assert (len(epoch), set(epoch)) == (16, {0, 1, 2})
-    for hopeless in (dataset.select(lambda number: number > 5), numbers(f"{tmp_path}/many-*.tar", tmp_path)):
+    for endless in (dataset.select(lambda number: number > 5), numbers(f"{tmp_path}/many-*.tar", tmp_path)):
         with pytest.raises(sk.DatasetError, match="again and again: the pipeline leaves all samples out"):
-            received(loader(hopeless.select(lambda number: number < 3).with_epoch(4), num_workers=4))
+            received(loader(endless.select(lambda number: number < 3).with_epoch(4), num_workers=4))
 
 
 def test_an_empty_dataset_is_an_error_unless_it_is_allowed(tmp_path):
     urls = write(tmp_path, 1, 4)
-    nothing = [
+    strict, lenient = (
         wds.WebDataset(urls, empty_check=check, cache=tmp_path / "c").select(lambda key: False, by="key")
         for check in (True, False)
-    ]
+    )
     with pytest.raises(sk.DatasetError, match="has no samples"):
-        list(nothing[0])
-    assert list(nothing[1]) == []
+        list(strict)
+    assert list(lenient) == []
 
 
-def test_every_rank_reads_everything_without_a_nodesplitter(tmp_path):
+def test_every_rank_reads_everything_without_a_nodesplitter(tmp_path, monkeypatch):
     urls = write(tmp_path, 2, 10)
     dataset = numbers(urls, tmp_path, nodesplitter=None)
     assert dataset._world == sk.World(1, 0)
-    environment = {"RANK": "1", "WORLD_SIZE": "2"}
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in environment.items():
-            patch.setenv(name, value)
-        assert sorted(dataset) == list(range(10))
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert sorted(dataset) == list(range(10))
 
 
 @pytest.mark.parametrize("remote", [{"cache": "/scratch"}, sk.RemoteOptions(max_cache_bytes=10**9)])

@@ -34,8 +34,8 @@ def archive(*members, kind=tarfile.PAX_FORMAT):
 def test_a_stream_yields_the_same_as_a_file(tmp_path, kind, is_compressed):
     long = "folder/" * 10 if kind == tarfile.USTAR_FORMAT else "folder_é/" * 30
     members = [
-        ("README", b"no sample"),
-        ("__meta__/x.txt", b"nor this"),
+        ("README", b"not a sample"),
+        ("__meta__/x.txt", b"neither"),
         ("folder/", b"", tarfile.DIRTYPE),
         *(
             (f"{long}{number}.{field}", f"{number}{field}".encode() * number)
@@ -56,7 +56,7 @@ def test_a_stream_yields_the_same_as_a_file(tmp_path, kind, is_compressed):
 
 FLAWS = {
     "a link": (archive(("a.txt", b"1"), ("b.txt", b"", tarfile.SYMTYPE)), "link at byte 1024"),
-    "a name that leads out": (archive(("../a.txt", b"1")), "unsafe name at byte 0"),
+    "a name outside the folder": (archive(("../a.txt", b"1")), "unsafe name at byte 0"),
     "a key twice": (archive(("a.txt", b"1"), ("b.txt", b"1"), ("a.cls", b"1")), "duplicate key at byte 2048"),
     "a field twice": (archive(("a.txt", b"1"), ("a.TXT", b"1")), "duplicate field at byte 1024"),
     "a reserved field": (archive(("a.__key__", b"1")), "reserved field at byte 0"),

@@ -28,14 +28,14 @@ def written(sink, count=7):
 
 
 def test_shards_begin_at_a_number_and_post_is_called_for_each_complete_one(tmp_path):
-    told = []
+    posted = []
 
     def post(path):
-        told.append((path, len(sk.TarDataset(path))))
+        posted.append((path, len(sk.TarDataset(path))))
 
     sink = written(wds.ShardWriter(f"{tmp_path}/%04d.tar", 3, 3e9, post, 5, verbose=0))
-    assert told == [(f"{tmp_path}/000{number}.tar", count) for number, count in ((5, 3), (6, 3), (7, 1))]
-    assert (sink.paths, sink.num_samples) == ([path for path, _ in told], 7)
+    assert posted == [(f"{tmp_path}/000{number}.tar", count) for number, count in ((5, 3), (6, 3), (7, 1))]
+    assert (sink.paths, sink.num_samples) == ([path for path, _ in posted], 7)
     samples = [sample for path in sink.paths for sample in read(path)]
     assert samples == [{"__key__": f"{number:03}", "txt": str(number).encode()} for number in range(7)]
 
@@ -50,12 +50,12 @@ def test_webdataset_reads_what_is_written_and_both_leave_out_the_same_fields(tmp
         "group": "b",
         "mode": 0o600,
     }
-    for module, folder in ((wds, tmp_path / "ours"), (webdataset, tmp_path / "theirs")):
+    for module, folder in ((wds, tmp_path / "ours"), (webdataset, tmp_path / "webdatasets")):
         folder.mkdir()
         written(module.ShardWriter(f"{folder}/%02d.tar", **options))
-    ours, theirs = (sorted(folder.glob("*.tar")) for folder in (tmp_path / "ours", tmp_path / "theirs"))
-    assert [path.name for path in ours] == [path.name for path in theirs] == ["02.tar", "03.tar"]
-    assert [read(path) for path in ours] == [read(path) for path in theirs]
+    ours, webdatasets = (sorted((tmp_path / name).glob("*.tar")) for name in ("ours", "webdatasets"))
+    assert [path.name for path in ours] == [path.name for path in webdatasets] == ["02.tar", "03.tar"]
+    assert [read(path) for path in ours] == [read(path) for path in webdatasets]
     samples = read_by_webdataset(ours)
     assert [sample["txt"] for sample in samples] == [str(number).encode() for number in range(7)]
 
@@ -66,7 +66,7 @@ def test_infinity_is_no_limit_of_bytes(tmp_path):
 
 
 ENCODERS = {
-    "bytes as they are": (False, {"txt": b"a"}, b"a"),
+    "unchanged bytes": (False, {"txt": b"a"}, b"a"),
     "ours": (True, {"txt": "a"}, b"a"),
     "a function of the sample": (
         lambda sample: {**sample, "txt": sample["txt"].upper().encode()},
