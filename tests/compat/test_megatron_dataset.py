@@ -123,14 +123,14 @@ def test_index_files_of_a_run_are_compared_number_by_number(tmp_path, prefix):
         megatron.compare_cache(dataset, tmp_path)
     # A pickle is never run.
     np.save(path, np.array([print], dtype=object), allow_pickle=True)
-    with pytest.raises(sk.DatasetError, match="is no index that can be read"):
+    with pytest.raises(sk.DatasetError, match="cannot be read as an index"):
         megatron.compare_cache(dataset, tmp_path)
 
 
 def test_an_invalid_description_is_an_error_that_names_it(tmp_path, prefix):
     dataset = cached(tmp_path, prefix)
     (tmp_path / "0123-GPTDataset-train-description.txt").write_text("3")
-    with pytest.raises(sk.DatasetError, match=r"description\.txt: is no description that can be read"):
+    with pytest.raises(sk.DatasetError, match=r"description\.txt: cannot be read as a description"):
         megatron.compare_cache(dataset, tmp_path)
     (tmp_path / "0123-GPTDataset-train-description.txt").write_text(
         '{"num_samples": 30, "random_seed": 1234, "sequence_length": 8}'
@@ -174,7 +174,7 @@ def test_an_index_with_wrong_lengths_is_an_error_that_names_it(prefix):
         ({"weights": iter}, sk.ArgumentTypeError, "weights: must be a list of numbers"),
         ({"weights": [1.0], "num_samples": None}, sk.ArgumentValueError, "num_samples"),
         ({"split": "1,0,1", "part": "valid"}, sk.ArgumentValueError, "gives nothing to the part valid"),
-        ({"split": "996,3,1", "part": "test"}, sk.DatasetError, "Megatron looks for ever"),
+        ({"split": "996,3,1", "part": "test"}, sk.DatasetError, "Megatron would search forever"),
         ({"mid_level_dataset_surplus": float("nan")}, sk.ArgumentRangeError, "surplus: must be in"),
         ({"random_seed": 2**32}, sk.ArgumentValueError, "as Megatron's"),
         ({"sequence_length": 0}, sk.ArgumentRangeError, "must be positive"),

@@ -191,7 +191,7 @@ class MegatronDataset:
         return f"MegatronDataset({len(self.prefixes)} corpora, sequence_length={size}, part={self.part})"
 
     def __getstate__(self) -> dict[str, Any]:
-        """Returns the state without arrays that a worker without shared memory can compute again."""
+        """Leaves out the arrays that another process can compute again."""
         return {name: value for name, value in self.__dict__.items() if name not in {"samples", "_begins"}}
 
     @cached_property
@@ -242,15 +242,15 @@ class MegatronDataset:
 def _checked_weights(weights: Sequence[float], sources: int) -> list[float]:
     numbers: list[float] = arguments.weights(weights).tolist()
     if len(numbers) != sources or not all(numbers):
-        raise ArgumentValueError("weights", f"must be {sources} positive numbers, one a corpus", weights)
+        raise ArgumentValueError("weights", f"must be {sources} positive numbers, one per corpus", weights)
     if sources > MAX_SOURCES:
         raise ArgumentValueError("weights", f"must be at most {MAX_SOURCES}", sources)
     return numbers
 
 
 _MISMATCH_HINT = (
-    "its run read what it says, of other data or by an option that its key leaves out, such as the extra "
-    "token: keep it, and compare the corpora and options with those of that run"
+    "its run read other data, or had another option that is not in the description, such as the extra token: "
+    "keep it, and compare the corpora and options with those of that run"
 )
 
 
@@ -278,7 +278,7 @@ def compare_cache(dataset: MegatronDataset, folder: str | Path) -> list[str]:
         try:
             loaded = np.load(path, allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
-            raise DatasetError(str(path), f"is no index that can be read ({error})") from error
+            raise DatasetError(str(path), f"cannot be read as an index ({error})") from error
         if loaded.shape != expected.shape:
             problem = f"is of shape {loaded.shape}, and should be of {expected.shape}"
             raise DatasetError(str(path), problem, hint=_MISMATCH_HINT)
@@ -303,7 +303,7 @@ def _indexes(dataset: MegatronDataset, folder: Path) -> Iterator[tuple[Path, npt
         try:
             index = dict(json.loads(path.read_text(encoding="utf-8")))
         except (OSError, TypeError, ValueError) as error:
-            raise DatasetError(str(path), f"is no description that can be read ({error})") from error
+            raise DatasetError(str(path), f"cannot be read as a description ({error})") from error
         stem = str(path).removesuffix("description.txt")
         if "datasets" in index:
             names = [_name(entry["dataset_path"]) for entry in index["datasets"]]

@@ -88,7 +88,7 @@ class ShuffledCorpus:
         if not tokens and num_samples is not None and num_samples * size + extra:
             raise DatasetError(
                 "split",
-                "gives this part no token, and samples are asked of it, for which Megatron looks for ever",
+                "gives this part no token, but samples are requested: Megatron would search forever",
                 f"sequences {begin} to {end} of {lengths.size}",
                 hint="leave the part out, or give it a larger share",
             )

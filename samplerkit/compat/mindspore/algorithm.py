@@ -78,7 +78,7 @@ class MindSporeChain(Chain):
     """Orders samples by a chain of samplers as MindSpore 2.10 does.
 
     Attributes:
-        quirks: whether to reproduce MindSpore's bugs too. `docs/migration.md` lists them.
+        quirks: whether to reproduce MindSpore's bugs. `docs/migration.md` lists them.
     """
 
     quirks: ClassVar[bool] = False

@@ -11,7 +11,7 @@ _seed = DEFAULT_SEED
 
 
 def set_seed(seed: int) -> None:
-    """Sets the seed of all samplers of this module that are made from now on.
+    """Sets the seed of all samplers of `samplerkit.compat.mindspore` that are made from now on.
 
     Args:
         seed: an integer in [0, 2^32).

@@ -166,7 +166,7 @@ def _read(
     hint = "correct files_len, or leave it out to have them counted"
     content = read_file(reader, paths, sizes, number, hint)
     if not isinstance(content.data, dict):
-        raise DatasetError(content.path, "must be read as a dict of arrays", hint="let the reader give one")
+        raise DatasetError(content.path, "must be read as a dict of arrays", hint="let the reader return one")
     return content
 
 

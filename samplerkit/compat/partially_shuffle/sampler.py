@@ -39,8 +39,8 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
 
     The files are shuffled, and their rows are cut into one contiguous run per rank, all of the same length.
     If the samples do not divide evenly, the last run continues with the first rows: every sample is read
-    once, and fewer than `num_replicas` samples twice. A rank shuffles every `shuffle_buffer` rows of its run.
-    The last batch of a rank has the remaining rows.
+    once, and fewer than `num_replicas` samples twice. A rank shuffles its run in blocks of `shuffle_buffer`
+    rows. The last batch of a rank has the remaining rows.
 
     After a whole epoch, the next iteration reads the next epoch; `set_epoch` sets it. The order depends on
     the seed, the epoch, the files, their lengths, `shuffle_buffer` and `pools`, and on the number of ranks at

@@ -133,8 +133,8 @@ class ShardedSampler(GivenRank, EpochSampler[Any]):  # type: ignore[override]  #
     whole, and the result is a `batch_sampler` for a DataLoader.
 
     The draws of a sampler must depend only on its arguments, its `set_epoch` and these generators. In a job
-    with a process group, when an epoch begins, the ranks compare their draws and shares through the group's
-    store, without a collective; a rank with `num_replicas=1` is not compared.
+    with a process group, when an epoch begins, the ranks compare their draws, positions and shares through
+    the group's store, without a collective; a rank with `num_replicas=1` is not compared.
 
     Args:
         sampler: a torch sampler, or another iterable that can be iterated more than once. If it, or

@@ -1,4 +1,4 @@
-"""Base classes of the drop-ins for torch's samplers: rank's share, an epoch that is set, and a state."""
+"""Base classes of the drop-ins for torch's samplers: the share of a rank, the epoch and the state."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ class EpochSampler(ResumableSampler[Item_co]):
         self._has_warned = True
         warnings.warn(
             f"{type(self).__name__} reads epoch {upcoming.epoch} again, in the same order as before, since "
-            "nobody called set_epoch; call sampler.set_epoch(epoch) before each epoch",
+            "set_epoch was not called; call sampler.set_epoch(epoch) before each epoch",
             UserWarning,
             stacklevel=3,
         )
