@@ -149,29 +149,25 @@ class MindSporeChain(Chain):
         return Table(random_concat(layout.sizes, sampler.seed, context.epoch))
 
     def _random_over_files(self, sampler: RandomSampler, layout: Layout, context: Context) -> Order:
-        size, num_samples, seed = len(layout), sampler.num_samples or None, sampler.seed
-        shuffle = sampler.mode.resolve(layout)
-        if sampler.replacement and not size:
+        size, num_samples, first = len(layout), sampler.num_samples or None, sampler.seed + 1
+        shuffle, replacement = sampler.mode.resolve(layout), sampler.replacement
+        if replacement and not size:
             return Range(0, 0)
-        if sampler.replacement:
-            count = num_samples or size
-
-            def draw(epoch: int, before: int) -> Ids:
-                # Each epoch draws from the draws of the epoch before.
-                return drawn_rows(before or size, count, seed + 1 + epoch)
-
-            return rearranged(("draws", size, count, seed), context.epoch, draw)
-        if shuffle is Shuffle.PARTIAL:
+        if shuffle is Shuffle.PARTIAL and not replacement:
             block = sampler.mode.partial_size
-            return Table(record_files.partial_order(layout, seed + 1 + context.epoch, block, 1, num_samples))
+            return Table(record_files.partial_order(layout, first + context.epoch, block, 1, num_samples))
 
         def arrange(epoch: int, before: int) -> Ids:
+            if replacement:
+                # Each epoch draws from the draws of the epoch before.
+                return drawn_rows(before or size, num_samples or size, first + epoch)
             if shuffle is not Shuffle.GLOBAL:
-                return _rows(shuffle, layout, seed + 1 + epoch)
+                return _rows(shuffle, layout, first + epoch)
             # The first epoch selects `num_samples`, and later epochs only rearrange these.
-            return record_files.global_order(before or size, seed + 1 + epoch)[:num_samples]
+            return record_files.global_order(before or size, first + epoch)[:num_samples]
 
-        return rearranged(("files", shuffle, layout, num_samples, seed), context.epoch, arrange)
+        name = ("files", replacement, shuffle, layout, num_samples, sampler.seed)
+        return rearranged(name, context.epoch, arrange)
 
     def _distributed(self, sampler: DistributedSampler, layout: Layout, context: Context) -> Order:
         size, seed = len(layout), sampler.seed
