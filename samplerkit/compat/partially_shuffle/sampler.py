@@ -8,7 +8,7 @@ from typing import Any, Final
 from samplerkit.closing import Closing
 from samplerkit.compat.partially_shuffle.files import DatasetFiles, Item
 from samplerkit.compat.torch.epoch_sampler import GivenRank, ResumableSampler, part_of_order
-from samplerkit.errors import ArgumentRangeError, DatasetError
+from samplerkit.errors import DatasetError
 from samplerkit.loading.cursor import FunctionCursor, Iteration
 from samplerkit.loading.state.state import Place, State
 from samplerkit.loading.torch_sampler import in_batches
@@ -122,10 +122,9 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         self.batch_size = arguments.positive("batch_size", batch_size)
         self.file_buffer = arguments.positive("file_buffer", file_buffer)
         self.debug = bool(debug)
-        self.pools = arguments.integer("pools", self._default_pools if pools is None else pools)
-        if self.pools not in {1, 2}:
-            raise ArgumentRangeError("pools", "must be 1 or 2", self.pools)
-        self.seed = arguments.seed(seed)
+        # Checks both arguments.
+        recipe = Recipe(1, 0, seed=seed, pools=self._default_pools if pools is None else pools)
+        self.pools, self.seed = recipe.pools, recipe.seed
         self._cursor = FunctionCursor(self._reached)
         self._set_rank(num_replicas, rank)
         # As in the original, `files_len` comes before `total_size`.
