@@ -65,9 +65,10 @@ def test_without_the_drop_in_the_ranks_draw_differently(job):
     assert job[0]["plain"] != job[1]["plain"]
 
 
-def test_ranks_that_draw_differently_are_an_error(job):
+def test_ranks_that_draw_differently_or_begin_at_other_positions_are_an_error(job):
     for rank in job:
-        assert "draws" in rank["disagreeing"]
+        assert "draws" in rank["other draws"]
+        assert "{'position': " in rank["other position"]
 
 
 def test_a_rank_that_reads_alone_does_not_wait_for_ever(job):

@@ -126,7 +126,12 @@ def main() -> None:
     torch.set_rng_state(before)
     results["plain"] = list(RandomSampler(range(SAMPLES)))
     others = distributed(WeightedRandomSampler([1.0, 2.0 + rank, 3.0] * 20, 50))
-    results["disagreeing"] = disagreement(others)
+    results["other draws"] = disagreement(others)
+    resumed, sampler = distributed(range(8)), distributed(range(8))
+    next(iter(sampler))
+    if rank == 1:
+        resumed.load_state_dict(sampler.state_dict())
+    results["other position"] = disagreement(resumed)
     results["files"] = by_files(folder / "files")
     results["shards"] = by_shards(folder)
     torch.distributed.barrier()
