@@ -124,7 +124,8 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         self.debug = bool(debug)
         # Checks both arguments.
         recipe = Recipe(1, 0, seed=seed, pools=self._default_pools if pools is None else pools)
-        self.pools, self.seed = recipe.pools, recipe.seed
+        self.pools = recipe.pools
+        self.seed = recipe.seed
         self._cursor = FunctionCursor(self._reached)
         self._set_rank(num_replicas, rank)
         # As in the original, `files_len` comes before `total_size`.
