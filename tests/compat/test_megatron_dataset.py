@@ -180,6 +180,7 @@ def test_an_index_with_wrong_lengths_is_an_error_that_names_it(prefix):
         ({"sequence_length": 0}, sk.ArgumentRangeError, "must be positive"),
         ({"num_samples": -1}, sk.ArgumentRangeError, "must not be negative"),
         ({"prefixes": []}, sk.ArgumentTypeError, "prefix"),
+        ({"prefixes": ["web"] * 32767}, sk.ArgumentValueError, "must be at most 32766, got 32767"),
         ({"prefixes": "web.bin"}, sk.ArgumentValueError, "must be prefixes of a .bin and an .idx"),
         ({"prefixes": "/nowhere/web"}, sk.DatasetError, "/nowhere/web"),
         ({"drop_last_partial_validation_sequence": 1}, sk.ArgumentTypeError, "must be a bool"),

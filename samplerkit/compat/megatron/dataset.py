@@ -102,6 +102,8 @@ class MegatronDataset:
         is_list = isinstance(names, Sequence) and all(isinstance(prefix, str) for prefix in names)
         if not is_list or not names:
             raise ArgumentTypeError("prefixes", "must be the prefix of a corpus, or a list of them", prefixes)
+        if len(names) > MAX_SOURCES:
+            raise ArgumentValueError("prefixes", f"must be at most {MAX_SOURCES}", len(names))
         self.prefixes: Final = tuple(names)
         self.num_samples: Final = (
             None if num_samples is None else arguments.at_least("num_samples", num_samples, 0)
@@ -243,8 +245,6 @@ def _checked_weights(weights: Sequence[float], sources: int) -> list[float]:
     numbers: list[float] = arguments.weights(weights).tolist()
     if len(numbers) != sources or not all(numbers):
         raise ArgumentValueError("weights", f"must be {sources} positive numbers, one per corpus", weights)
-    if sources > MAX_SOURCES:
-        raise ArgumentValueError("weights", f"must be at most {MAX_SOURCES}", sources)
     return numbers
 
 
