@@ -42,7 +42,7 @@ class DatasetFiles(ChunkedDataset):
     are prefetched.
 
     Args:
-        dataset: an object with `files`, and optionally `reset()`.
+        dataset: an object with `files`.
         reader: the user's reader.
         lengths: samples by file; files that are not in it are counted.
         total: the number of samples that the user gave; None if none was given.
@@ -84,12 +84,6 @@ class DatasetFiles(ChunkedDataset):
         self._is_logged = is_logged
         self._problem_of = problem_of
         self._listed: tuple[Any, ...] = ()
-
-    def reset(self) -> None:
-        """Calls the dataset's `reset`, if it has one."""
-        reset = getattr(self._dataset, "reset", None)
-        if callable(reset):
-            reset()
 
     def updated(self) -> DatasetFiles:
         """Returns the files that the dataset lists now; iterations over the former list are not affected."""

@@ -155,8 +155,9 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         return len(self._part_of(self._size(0)))
 
     def __iter__(self) -> Iterator[Item]:
-        if not self._is_positioned:
-            self._source.reset()
+        reset = getattr(self.dataset, "reset", None)
+        if callable(reset):
+            reset()
         self._is_positioned = False
         # An iteration reads the epoch that is set when it is made.
         return self._read(self._cursor.upcoming)
@@ -210,7 +211,6 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
             ArgumentRangeError: `step` is negative.
         """
         steps = arguments.at_least("step", step, 0)
-        self._source.reset()
         self._cursor.go_to(self.epoch, steps * self.batch_size * self.num_replicas)
         self._is_positioned = True
 
