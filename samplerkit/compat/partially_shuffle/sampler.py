@@ -52,8 +52,8 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         reader: `reader(file, get_data=True)` returns a dict of arrays and their length, and with
             `get_data=False` the length alone; or any other reader that `FileDataset` accepts. It is called
             from several threads.
-        num_replicas: the number of ranks; None asks the running job at first use.
-        rank: this process's rank; None asks the running job.
+        num_replicas: the number of ranks; None takes it from the running job at first use.
+        rank: this process's rank; None takes it from the running job.
         shuffle: whether to shuffle files and samples.
         shuffle_buffer: how many samples are shuffled together; None for as many as `file_buffer` allows
             without reading a file twice.
@@ -236,7 +236,7 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         spread = self._block_size(layout) * self._blocks_at_once
         needed = -(-spread // max(1, len(layout) // max(1, layout.num_files))) + 1
         return (
-            f"{self._settings(layout)} goes back and forth between more of them than "
+            f"{self._settings(layout)} alternates between more files than "
             f"file_buffer={self.file_buffer} holds; file_buffer={needed} is about enough"
         )
 

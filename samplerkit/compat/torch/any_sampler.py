@@ -139,8 +139,8 @@ class ShardedSampler(GivenRank, EpochSampler[Any]):  # type: ignore[override]  #
     Args:
         sampler: a torch sampler, or another iterable that can be iterated more than once. If it, or
             the sampler in it, has `set_epoch`, that is called before it draws.
-        num_replicas: the number of ranks; None asks the running job at first use, as `TorchSampler` does.
-        rank: this process's rank; None asks the running job.
+        num_replicas: the number of ranks; None takes it from the running job at first use.
+        rank: this process's rank; None takes it from the running job.
         seed: the seed of the draws, the same on all ranks, in [0, 2^64).
         drop_last: whether the remainder, if the draws do not divide evenly by the ranks, is dropped; if
             False, the first draws are repeated to fill it up.

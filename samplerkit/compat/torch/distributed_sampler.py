@@ -49,8 +49,8 @@ class DistributedSampler(EpochSampler[int]):
 
     Args:
         dataset: anything with a length.
-        num_replicas: the number of ranks; None asks the process group.
-        rank: this process's rank; None asks the process group.
+        num_replicas: the number of ranks; None takes it from the process group.
+        rank: this process's rank; None takes it from the process group.
         shuffle: whether to shuffle.
         seed: the seed, the same on all ranks; in [-2^63, 2^64) for `torch`, in [0, 2^64) for `samplerkit-1`.
         drop_last: whether the remainder, if the samples do not divide evenly by the ranks, is dropped; if

@@ -33,7 +33,7 @@ METHODS: Mapping[str, str] = {
     "log_keys": "use map",
     "mcached": "the files stay in the page cache",
     "lmdb_cached": "the files stay in the page cache",
-    "append": "use compose, which gives a new dataset",
+    "append": "use compose, which returns a new dataset",
     "stage": "the stages are values of their own",
 }
 """webdataset's methods that are not supported, and what to use instead."""

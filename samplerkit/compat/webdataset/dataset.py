@@ -103,7 +103,7 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         empty_check: whether a dataset without samples is an error.
         verbose: not needed.
         seed: the seed of the shuffles, the same on all ranks; None for 0.
-        world: the rank and the number of ranks; None asks the running job when an iteration begins.
+        world: the rank and the number of ranks; None for those of the running job, when an iteration begins.
         equal_steps: `pad`: every rank reads the same number of samples, some of the first ones twice. `drop`:
             some samples are left out instead. If all ranks have the same number of workers, the numbers of
             batches are equal as well. None: each sample is read once, and ranks differ by at most one sample.
