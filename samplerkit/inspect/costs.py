@@ -94,7 +94,7 @@ def files_read(view: RunView, epoch: int, ranks: Sequence[int], every: int = 1) 
     """
     is_counted = len(view.run.undealt(epoch)) <= COUNTED_SAMPLES
     seen: Flags = np.zeros(view.layout.num_files, dtype=bool)
-    is_infile = view.recipe is None and view.mode is not None and view.mode.shuffle is Shuffle.INFILE
+    is_infile = view.recipe is None and view.shuffle is Shuffle.INFILE
     plain = view.order_source.plain if is_infile else None
     for rank in ranks:
         reading = view.reading(epoch, rank)

@@ -42,21 +42,16 @@ class TokenFigures:
     is_exact: bool
 
 
-def windows_of(view: RunView) -> TokenWindowUnit | None:
-    """Returns how a run cuts windows of tokens; None if it reads none."""
-    return TokenWindowUnit.of(view.run.recipe, view.run.dataset)
-
-
 def token_figures(view: RunView, epoch: int, epoch_samples: int) -> TokenFigures | None:
-    """Computes the figures of a run; None if it reads no windows of tokens.
+    """Computes the figures of a run; None if it deals no windows of tokens.
 
     Args:
         view: the run.
         epoch: the epoch.
         epoch_samples: samples that all ranks read in the epoch.
     """
-    tokens = windows_of(view)
-    if tokens is None or tokens.seq_len is None or tokens.block_len is None or view.recipe is not None:
+    tokens = view.run.unit
+    if not isinstance(tokens, TokenWindowUnit) or tokens.seq_len is None or tokens.block_len is None:
         return None
     a_step = view.num_ranks * view.batch_size * tokens.seq_len
     every: int | None = 0

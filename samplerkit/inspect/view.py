@@ -64,10 +64,7 @@ class RunView:
             ArgumentTypeError: `source` is something else.
             ArgumentValueError: `world` is not that of the loader.
         """
-        if isinstance(source, DeviceLoader):
-            return cls.of(source.loader, world)
-        if _is_config(source):
-            return cls.of(loader_of(source, None if world is None else World(world, 0)))
+        source = loader_of(source, None if world is None else World(world, 0))
         view = source if isinstance(source, RunView) else _view_of_loader(source)
         if world is not None and world != view.num_ranks:
             raise ArgumentValueError(
@@ -156,6 +153,11 @@ class RunView:
                 return chosen
         return chosen
 
+    @property
+    def shuffle(self) -> Shuffle | None:
+        """The shuffle mode, ADAPTIVE resolved; None if no sampler of the chain has one."""
+        return None if self.mode is None else self.mode.resolve(self.layout)
+
     @cached_property
     def order_source(self) -> OrderSource:
         """The orders of all epochs, with the lanes of the first start, and their shuffle mode."""
@@ -173,17 +175,19 @@ class RunView:
 
 
 def loader_of(source: Any, world: World | None) -> Any:
-    """Returns the loader of a config; anything else is returned unchanged.
+    """Returns the loader of a config or of a `DeviceLoader`; anything else is returned unchanged.
 
     Args:
-        source: a config, or anything else.
+        source: a config, a `DeviceLoader`, or anything else.
         world: the world in which a config is started; None takes it from the sampler, then from the running
             job.
 
     Raises:
         ArgumentValueError: the config has no dataset.
     """
-    if not _is_config(source):
+    if isinstance(source, DeviceLoader):
+        return loader_of(source.loader, world)
+    if not (callable(getattr(source, "make_loader", None)) and hasattr(source, "sampler")):
         return source
     if getattr(source, "dataset", None) is None:
         raise ArgumentValueError(
@@ -197,10 +201,6 @@ def loader_of(source: Any, world: World | None) -> Any:
         world = World(world.num_shards, world.shard_id if rank is None else rank)
     # A config with only a layout has no dataset: the loader then reads the layout.
     return source.make_loader(source.dataset if isinstance(source.dataset, Layout) else None, world)
-
-
-def _is_config(source: Any) -> bool:
-    return callable(getattr(source, "make_loader", None)) and hasattr(source, "sampler")
 
 
 def _view_of_loader(loader: Any) -> RunView:

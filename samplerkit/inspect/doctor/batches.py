@@ -11,8 +11,8 @@ from samplerkit.batches.bucket_batches import BucketBatches
 from samplerkit.batches.class_batches import ClassBatches
 from samplerkit.batches.packs.pack_batches import PackBatches
 from samplerkit.errors import SamplerkitError
-from samplerkit.inspect.doctor.findings import Fault, Faults, Finding, PlannedRun, batches, kind, order, rule
-from samplerkit.inspect.doctor.inspection import InspectedRun
+from samplerkit.inspect.doctor.findings import Fault, Faults, Finding, kind, rule
+from samplerkit.inspect.doctor.inspection import InspectedRun, Inspection, PlannedRun
 from samplerkit.inspect.doctor.probe import module_codes
 from samplerkit.order.dataset_protocol import has_segments
 
@@ -43,7 +43,7 @@ def refused(error: SamplerkitError) -> Finding:
     return finding_kind.finding(f"{error.place}: {error.problem}", hint)
 
 
-@rule("warning", batches)
+@rule("warning", Inspection.run_with_plan)
 def boundaries_unreached(setup: PlannedRun) -> Faults:
     """Between two boundaries there is no sample.
 
@@ -64,7 +64,7 @@ def boundaries_unreached(setup: PlannedRun) -> Faults:
         )
 
 
-@rule("warning", order)
+@rule("warning", Inspection.run_with_order)
 def padding_wasted(setup: InspectedRun) -> Faults:
     """More than 30 % of the padded tokens are padding."""
     figures = setup.figures.batches
@@ -78,7 +78,7 @@ def padding_wasted(setup: InspectedRun) -> Faults:
     )
 
 
-@rule("warning", batches)
+@rule("warning", Inspection.run_with_plan)
 def abreast_does_not_fit(setup: PlannedRun) -> Faults:
     """The number of ranks does not divide `abreast`, so that the batches of a step differ in cost."""
     ranks, abreast = setup.run.view.num_ranks, setup.plan.abreast
@@ -93,7 +93,7 @@ def abreast_does_not_fit(setup: PlannedRun) -> Faults:
         )
 
 
-@rule("warning", batches)
+@rule("warning", Inspection.run_with_plan)
 def samples_left_out(setup: PlannedRun) -> Faults:
     """`long` and `short` leave out more than one sample in a hundred."""
     size, dropped = setup.run.view.layout.num_samples, setup.plan.dropped
@@ -107,7 +107,7 @@ def samples_left_out(setup: PlannedRun) -> Faults:
         )
 
 
-@rule("warning", batches)
+@rule("warning", Inspection.run_with_plan)
 def fewer_batches_than_ranks(setup: PlannedRun) -> Faults:
     """An epoch has fewer batches than ranks.
 
@@ -123,7 +123,7 @@ def fewer_batches_than_ranks(setup: PlannedRun) -> Faults:
         )
 
 
-@rule("warning", batches)
+@rule("warning", Inspection.run_with_plan)
 def loss_ignores_tokens(setup: PlannedRun) -> Faults:
     """A loop trains on batches of different lengths without using `loader.tokens`.
 
@@ -144,7 +144,7 @@ def ignores_tokens(make: Callable[[], Any]) -> bool:
     return "backward" in names and "tokens" not in names
 
 
-@rule("warning", batches)
+@rule("warning", Inspection.run_with_plan)
 def tokens_cut_off(setup: PlannedRun) -> Faults:
     """Packs keep the beginning of long documents, and lose more than one token in a hundred.
 
@@ -163,7 +163,7 @@ def tokens_cut_off(setup: PlannedRun) -> Faults:
         )
 
 
-@rule("warning", batches)
+@rule("warning", Inspection.run_with_plan)
 def documents_read_again(setup: PlannedRun) -> Faults:
     """Whole documents are read for each of their parts, which reads more than twice the tokens.
 

@@ -105,9 +105,10 @@ def draw_orders(figure: Any, runs: list[PlotData]) -> str:
     are read one after another.
     """
     for axes, run in zip(_columns(figure, len(runs)), runs, strict=True):
-        layout = run.view.layout
+        layout, shuffle = run.view.layout, run.view.shuffle
         _draw_points(axes, run.view.num_ranks, *run.points, layout.starts[1:-1])
-        axes.set(title=f"{run.name}: {_mode(run)}", xlabel="step", ylabel="sample id")
+        mode = "no shuffle mode" if shuffle is None else shuffle.value.upper()
+        axes.set(title=f"{run.name}: {mode}", xlabel="step", ylabel="sample id")
         axes.set_ylim(-0.01 * layout.num_samples, 1.01 * max(1, layout.num_samples))
     return f"Which samples are read when (epoch {runs[0].epoch}; lines: borders of files)"
 
@@ -310,8 +311,3 @@ def _by_colour(num_ranks: int, ranks: Ids) -> Iterator[tuple[str, Any, str]]:
 
 def _columns(figure: Any, count: int) -> list[Any]:
     return list(figure.subplots(1, count, squeeze=False)[0])
-
-
-def _mode(run: PlotData) -> str:
-    mode = run.view.mode
-    return "no shuffle mode" if mode is None else mode.resolve(run.view.layout).value.upper()

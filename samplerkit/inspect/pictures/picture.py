@@ -88,17 +88,17 @@ def _section(panel: Panel, runs: list[PlotData]) -> str:
 
 
 def _row(run: PlotData) -> str:
-    layout, reading, mode = run.view.layout, run.view.reading(run.epoch), run.view.mode
+    layout, shuffle = run.view.layout, run.view.shuffle
     batches, mixing = run.figures.batches, run.figures.mixing
     cells = (
         run.name,
         run.view.fingerprint,
-        "" if mode is None else mode.resolve(layout).value.upper(),
+        "" if shuffle is None else shuffle.value.upper(),
         f"{layout.num_samples:,}",
         f"{layout.num_files:,}",
         f"{run.view.num_ranks:,}",
         f"{run.view.batch_size:,}" if batches is None else f"{batches.mean:,.1f}",
-        f"{run.view.steps(reading):,}",
+        f"{run.figures.steps[1]:,}",
         "" if mixing is None else f"{mixing.value:.3f}",
     )
     return "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, final
 
 import numpy as np
@@ -142,10 +143,7 @@ class OrderSource:
         constants = sampler.chain.constants(world)
         reader = _reader(sampler)
         plain = None if reader is None else _plain(reader, layout, constants)
-
-        def undealt(epoch: int) -> Order:
-            return sampler.undealt_order(dataset, epoch, constants=constants)
-
+        undealt = partial(sampler.undealt_order, dataset, constants=constants)
         # Built once here, so that errors show before figures are computed.
         length = len(undealt(0))
         is_shuffled = reader is not None and _is_shuffled(reader, layout)
