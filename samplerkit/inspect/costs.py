@@ -16,6 +16,7 @@ from samplerkit.inspect.view import RunView
 from samplerkit.loading.run.delivery import Reading
 from samplerkit.loading.run.units import EpochUnits
 from samplerkit.order.modes import Mode, Shuffle
+from samplerkit.order.typing import Ids
 
 COUNTED_SAMPLES = 1 << 22
 """The longest epoch, in samples, of which the files of all ranks are counted; of longer ones, some steps."""
@@ -116,8 +117,15 @@ def files_of_a_batch(view: RunView, epoch: int) -> float | None:
     reading = view.reading(epoch)
     if not view.layout.has_files or reading.steps == 0:
         return None
-    steps = np.unique(np.linspace(0, reading.steps - 1, _MAX_STEPS).astype(np.int64))
-    return float(np.mean([files_of_step(view, reading, step) for step in steps.tolist()]))
+    steps = spread_over(reading.steps, _MAX_STEPS).tolist()
+    return float(np.mean([files_of_step(view, reading, step) for step in steps]))
+
+
+def spread_over(count: int, most: int) -> Ids:
+    """Returns at most `most` evenly spaced numbers of [0, count), including the first and the last."""
+    if count <= most:
+        return np.arange(count)
+    return np.arange(most) * (count - 1) // max(1, most - 1)
 
 
 def files_of_step(view: RunView, reading: Reading, step: int) -> int:

@@ -8,10 +8,8 @@ from typing import Any, final
 
 import numpy as np
 
+from samplerkit.inspect import costs
 from samplerkit.inspect.batches import BatchFigures, batch_figures, new_companions
-from samplerkit.inspect.costs import LISTED_BYTES, cost_of_a_start, files_of_a_worker
-from samplerkit.inspect.costs import files_of_a_batch as mean_files
-from samplerkit.inspect.costs import files_of_a_rank as most_files
 from samplerkit.inspect.download_costs import Downloads, downloads_of_parts
 from samplerkit.inspect.quality.figure import Figure
 from samplerkit.inspect.quality.mixing import MIN_SAMPLES, Observation
@@ -276,13 +274,13 @@ def plan(
     """
     view = RunView.of(source, world)
     require_counted(view.run.dataset)
-    start_seconds, order_bytes = cost_of_a_start(view, epoch)
+    start_seconds, order_bytes = costs.cost_of_a_start(view, epoch)
     figures = RunFigures(view, epoch, ranks_per_machine)
     delivery, layout = figures.delivery, view.layout
     fewest_steps, steps = figures.steps
     batches = figures.batches and replace(figures.batches, mixing=new_companions(view, epoch))
     mean = batches and batches.mean
-    files_of_a_rank, is_counted = most_files(view, epoch)
+    files_of_a_rank, is_counted = costs.files_of_a_rank(view, epoch)
     downloads = dict(figures.downloads)
     return Plan(
         fingerprint=view.fingerprint,
@@ -303,12 +301,12 @@ def plan(
         most_pads_of_a_rank=figures.most_pads_of_a_rank,
         dropped=delivery.size - figures.units,
         files_of_a_rank=files_of_a_rank,
-        files_of_a_worker=files_of_a_worker(view, epoch),
-        files_of_a_batch=mean_files(view, epoch),
+        files_of_a_worker=costs.files_of_a_worker(view, epoch),
+        files_of_a_batch=costs.files_of_a_batch(view, epoch),
         is_counted=is_counted,
         start_seconds=start_seconds,
         order_bytes=order_bytes,
-        list_bytes=LISTED_BYTES * layout.num_samples,
+        list_bytes=costs.LISTED_BYTES * layout.num_samples,
         mixing=figures.mixing,
         effective_batch=figures.effective_batch,
         transfers=downloads.pop("", None),

@@ -8,6 +8,7 @@ from typing import Any, final
 
 import numpy as np
 
+from samplerkit.inspect.costs import spread_over
 from samplerkit.inspect.view import RunView
 from samplerkit.loading.run.delivery import Reading
 from samplerkit.loading.run.token_windows import TokenWindowUnit
@@ -106,7 +107,7 @@ def _cut(view: RunView, epoch: int) -> tuple[float | None, bool]:
     dataset, order = view.run.dataset, view.run.undealt(epoch)
     if not callable(getattr(dataset, "spans", None)) or not len(order):
         return None, True
-    positions = np.unique(np.linspace(0, len(order) - 1, _MAX_WINDOWS).astype(np.int64))
+    positions = spread_over(len(order), _MAX_WINDOWS)
     ids, epochs = order.ids_at(positions).tolist(), order.epochs_at(epoch, positions).tolist()
     firsts = [spans_in(dataset, id, source_epoch)[0] for id, source_epoch in zip(ids, epochs, strict=True)]
     if any(document is None for _, document, _, _ in firsts):

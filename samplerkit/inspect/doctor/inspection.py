@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import torch.utils.data
@@ -26,7 +26,6 @@ from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.fold import FoldSampler
 from samplerkit.samplers.pk import PKSampler
 from samplerkit.samplers.shuffled import WeightedRandomSampler
-from samplerkit.samplers.subset import IterSampler
 
 GIB = 1 << 30
 
@@ -49,9 +48,7 @@ SHUFFLING = (
 """torch's samplers that draw from the process-wide random state if they have no generator."""
 
 
-@final
-@dataclass(frozen=True)
-class Dealer:
+class Dealer(NamedTuple):
     """A sampler, loader or dataset that deals samples to ranks."""
 
     name: str
@@ -212,7 +209,7 @@ class Inspection:
     def is_evaluation(self) -> bool:
         """Whether samplerkit's chain reads in the order of the dataset."""
         names = {type(link).__name__ for link in self.chain}
-        builtin = all(type(link).__module__.startswith("samplerkit.") for link in self.chain)
+        builtin = not any(link.is_foreign for link in self.chain)
         in_order = all(link.get_shuffle_mode() is Shuffle.FALSE for link in self.chain)
         return builtin and in_order and names <= {"SequentialSampler", "SubsetSampler", "DistributedSampler"}
 
@@ -299,9 +296,7 @@ class InspectedRun(Inspection):
         return RunFigures(self.view, self.view.epoch)
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class PlannedRun:
+class PlannedRun(NamedTuple):
     """A run whose batches come from a plan."""
 
     run: InspectedRun
@@ -377,10 +372,10 @@ def bytes_of_list(sampler: Any, size: int) -> int:
         return _BYTES_OF_AN_ID * size if is_other else 0
     if isinstance(sampler, Sampler):
         is_table = (
-            isinstance(sampler, IterSampler | PKSampler)
+            isinstance(sampler, PKSampler)
             or (isinstance(sampler, WeightedRandomSampler) and not sampler.replacement)
             or (isinstance(sampler, FoldSampler) and sampler.groups is not None)
-            or not type(sampler).__module__.startswith("samplerkit.")
+            or sampler.is_foreign
             # Shuffles of other packages are tables of all samples.
             or (is_other and sampler.get_shuffle_mode() is not Shuffle.FALSE)
         )

@@ -79,12 +79,8 @@ def digests_of(source: Any, world: Any = None) -> dict[str, str]:
         another finding.
     """
     setup = Inspection.of(source, world)
-    items = setup.dataset if isinstance(setup.dataset, list | tuple) else None
-    entries = [repr(entry) for entry in (items or [])[:_FIRST]]
-    for name in _ORDERED_NAMES:
-        value = getattr(setup.dataset, name, None)
-        if isinstance(value, list | tuple):
-            entries += [name, *map(repr, value[:_FIRST])]
+    lists = (setup.dataset, *(getattr(setup.dataset, name, None) for name in _ORDERED_NAMES))
+    entries = [value[:_FIRST] if isinstance(value, list | tuple) else None for value in lists]
     return {
         "the seed": digest(repr(seeds(setup))),
         "the first samples": digest(repr(ids_with_seed(setup, 0))),

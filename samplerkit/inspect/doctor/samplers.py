@@ -59,7 +59,6 @@ def not_sharded(setup: Inspection) -> Faults:
             yield Fault(
                 f"{type(sampler).__name__} reads all samples on each of {setup.world.num_shards} ranks"
             )
-            return
 
 
 @rule("warning", Inspection.any_loader)
@@ -145,10 +144,10 @@ def _drawing_from_process(setup: Inspection) -> Any:
 
 
 def _is_foreign(sampler: Any) -> bool:
-    module = type(sampler).__module__
     if isinstance(sampler, Sampler):
-        return not module.startswith("samplerkit.") or type(sampler).__name__ == "IterSampler"
-    return not isinstance(sampler, TorchSampler) and not module.startswith(("torch.", "samplerkit."))
+        return sampler.is_foreign
+    is_known = type(sampler).__module__.startswith(("torch.", "samplerkit."))
+    return not is_known and not isinstance(sampler, TorchSampler)
 
 
 def disagreement(first: dict[str, str], other: dict[str, str], where: str) -> list[Finding]:

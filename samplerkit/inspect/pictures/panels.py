@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 
+from samplerkit.inspect.costs import spread_over
 from samplerkit.inspect.pictures.plot_data import EPOCHS, MAX_PARTS, WINDOW_BATCHES, Counts, PlotData
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.packages import extra
@@ -106,7 +107,7 @@ def draw_orders(figure: Any, runs: list[PlotData]) -> str:
     """
     for axes, run in zip(_columns(figure, len(runs)), runs, strict=True):
         layout, shuffle = run.view.layout, run.view.shuffle
-        _draw_points(axes, run.view.num_ranks, *run.points, layout.starts[1:-1])
+        _draw_points(axes, run.view.num_ranks, layout.starts[1:-1], *run.points)
         mode = "no shuffle mode" if shuffle is None else shuffle.value.upper()
         axes.set(title=f"{run.name}: {mode}", xlabel="step", ylabel="sample id")
         axes.set_ylim(-0.01 * layout.num_samples, 1.01 * max(1, layout.num_samples))
@@ -129,12 +130,12 @@ def draw_documents(figure: Any, runs: list[PlotData]) -> str:
         np.maximum.at(sizes, file_index, read.places + 1)
         begins = np.cumsum(sizes) - sizes
         places = begins[file_index] + read.places
-        _draw_points(axes, run.view.num_ranks, read.steps, places, read.ranks, begins[1:])
+        _draw_points(axes, run.view.num_ranks, begins[1:], read.steps, places, read.ranks)
         unit = "document" if read.are_known else "token"
         axes.set(title=run.name, xlabel="step", ylabel=unit if files.size == 1 else f"{unit}, file by file")
         if files.size > 1:
             names = layout.names or tuple(map(str, range(layout.num_files)))
-            shown = np.unique(np.linspace(0, files.size - 1, _MAX_NAMES).astype(np.int64))
+            shown = spread_over(files.size, _MAX_NAMES)
             labels = [names[file] for file in files[shown]]
             if max(map(len, labels)) > _LONGEST_NAME:
                 labels = [f"file {file}" for file in files[shown]]
@@ -214,11 +215,11 @@ def draw_mixing(figure: Any, runs: list[PlotData]) -> str:
         mixing = run.figures.mixing
         if mixing is None:
             continue
-        points = mixing.curve
+        windows, values, errors = np.array([astuple(point) for point in mixing.curve]).T
         axes.errorbar(
-            [point.window for point in points],
-            [point.value for point in points],
-            yerr=[2 * point.standard_error for point in points],
+            windows,
+            values,
+            yerr=2 * errors,
             color=f"C{run.number}",
             marker="o",
             markersize=4,
@@ -279,7 +280,7 @@ def _draw_counts(
     axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0))
 
 
-def _draw_points(axes: Any, num_ranks: int, steps: Ids, places: Ids, ranks: Ids, borders: Ids) -> None:
+def _draw_points(axes: Any, num_ranks: int, borders: Ids, steps: Ids, places: Ids, ranks: Ids) -> None:
     """Draws a point for each read, coloured by rank, and the borders of files."""
     for colour, mask, label in _by_colour(num_ranks, ranks):
         axes.scatter(steps[mask], places[mask], s=2, color=colour, linewidths=0, label=label, alpha=0.8)

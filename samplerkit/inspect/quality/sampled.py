@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from samplerkit.inspect.quality.figure import Estimate
 from samplerkit.inspect.quality.order_source import OrderSource
-from samplerkit.inspect.quality.pairs import Numbers
+from samplerkit.inspect.quality.pairs import Numbers, runs_of
 from samplerkit.order.keys import Key
 from samplerkit.order.order import Order
 from samplerkit.order.sequences import Table
@@ -129,9 +129,7 @@ def differing(group_of: Callable[[Ids], npt.NDArray[Any]]) -> Statistic:
 
     def mean(segment: Ids, ids: Ids, count: int) -> Numbers:
         _, group = _sorted_within(segment, group_of(ids))
-        begins = np.append(True, (group[1:] != group[:-1]) | (segment[1:] != segment[:-1]))
-        first = np.flatnonzero(begins)
-        sizes = np.diff(np.append(first, segment.size)).astype(np.float64)
+        first, sizes = runs_of(group, segment)
         shared = np.bincount(segment[first], sizes * (sizes - 1), minlength=count)
         return 1 - shared / _ordered_pairs(segment, count)
 
