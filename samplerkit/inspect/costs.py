@@ -103,7 +103,7 @@ def files_read(view: RunView, epoch: int, ranks: Sequence[int], every: int = 1) 
             # Samples that are shuffled within a file stay in it, so the files are known without shuffling.
             in_order = replace(plain, mode=Mode(Shuffle.FALSE)).order
             reading = replace(reading, units=EpochUnits(epoch, partial(in_order, epoch)))
-        most_ids = _MAX_IDS * every * (1 if is_counted else len(ranks))
+        most_ids = _MAX_IDS * every * len(ranks)
         stride = 1 if is_counted else max(1, reading.steps * view.samples_a_batch // most_ids)
         batches = (ids for _, ids in reading.batches(0, every * stride))
         # Several batches per lookup, since each lookup has a fixed cost.
@@ -149,14 +149,12 @@ def files_needed_at_once(view: RunView, epoch: int, workers: int = 1) -> int:
     most = min(MAX_BATCHES, max(1, COUNTED_SAMPLES // (4 * view.samples_a_batch)))
     first = np.full(view.layout.num_files, -1)
     last = first.copy()
-    count = 0
-    for step, ids in islice(reading.batches(0, workers), most):
+    for number, (step, ids) in enumerate(islice(reading.batches(0, workers), most)):
         read = ids[~reading.pads(step)] if step == reading.steps - 1 else ids
         files = view.layout.file_of(read)
-        first[files] = np.where(first[files] < 0, count, first[files])
-        last[files] = count
-        count += 1
+        first[files] = np.where(first[files] < 0, number, first[files])
+        last[files] = number
     repeated = first < last
-    starts = np.bincount(first[repeated], minlength=count + 1)
-    ends = np.bincount(last[repeated], minlength=count + 1)
+    starts = np.bincount(first[repeated], minlength=most)
+    ends = np.bincount(last[repeated], minlength=most)
     return int(np.cumsum(starts - ends).max(initial=0))

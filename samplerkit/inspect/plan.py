@@ -64,7 +64,7 @@ class RunFigures:
     def units(self) -> int:
         """The number of samples, or batches of a plan, that all ranks read, without pads."""
         delivery = self.delivery
-        return delivery.position_after(delivery.job_steps) if delivery.tail == "drop" else delivery.size
+        return delivery.position_after(delivery.job_steps)
 
     @cached_property
     def samples(self) -> int:

@@ -54,18 +54,17 @@ def token_figures(view: RunView, epoch: int, epoch_samples: int) -> TokenFigures
     tokens = view.run.unit
     if not isinstance(tokens, TokenWindowUnit) or tokens.seq_len is None or tokens.block_len is None:
         return None
-    a_step = view.num_ranks * view.batch_size * tokens.seq_len
+    a_step, an_epoch = view.num_ranks * view.batch_size * tokens.seq_len, epoch_samples * tokens.seq_len
     every: int | None = 0
     if tokens.pool is not None:
-        pool = tokens.pool * tokens.block_len
-        every = math.lcm(pool, a_step) // a_step
-        every = every if every * a_step <= epoch_samples * tokens.seq_len else None
+        every = math.lcm(tokens.pool * tokens.block_len, a_step) // a_step
+        every = every if every * a_step <= an_epoch else None
     cut, is_exact = _cut(view, epoch)
     return TokenFigures(
         seq_len=tokens.seq_len,
         block_len=tokens.block_len,
         tokens_a_step=a_step,
-        tokens_an_epoch=epoch_samples * tokens.seq_len,
+        tokens_an_epoch=an_epoch,
         steps_to_a_change=every,
         cut=cut,
         is_exact=is_exact,
@@ -73,7 +72,7 @@ def token_figures(view: RunView, epoch: int, epoch_samples: int) -> TokenFigures
 
 
 def spans_of(
-    view: RunView, reading: Reading, step: int, ids: Ids, places: Ids | None = None
+    view: RunView, reading: Reading, step: int, ids: Ids, places: Ids | slice = slice(None)
 ) -> tuple[Any, ...] | None:
     """Returns the parts of documents in the windows of a step.
 
@@ -82,7 +81,7 @@ def spans_of(
         reading: the reading of a rank in an epoch.
         step: the step of the rank.
         ids: the ids of all windows of the step.
-        places: the indices in the batch of the windows to describe; None for all.
+        places: the indices in the batch of the windows to describe; by default all.
 
     Returns:
         For each window its spans: file, document, first token in the document, and number of tokens. None if
@@ -90,10 +89,8 @@ def spans_of(
     """
     if not callable(getattr(view.run.dataset, "spans", None)):
         return None
-    epochs = reading.units.epochs(reading.draws(step))
-    if places is not None:
-        ids, epochs = ids[places], epochs[places]
-    pairs = zip(ids.tolist(), epochs.tolist(), strict=True)
+    epochs = reading.units.epochs(reading.draws(step))[places]
+    pairs = zip(ids[places].tolist(), epochs.tolist(), strict=True)
     return tuple(tuple(spans_in(view.run.dataset, id, epoch)) for id, epoch in pairs)
 
 

@@ -107,12 +107,10 @@ class RunView:
         if start is None:
             start = self.start if epoch == self.epoch else 0
         start = arguments.integer("start", start)
-        if start:  # only if needed: counting the batches of a plan may take long
-            plan = self.run.plan(epoch)
-            size = len(self.run.undealt(epoch)) if plan is None else len(plan)
-            if not 0 <= start <= size:
-                raise ArgumentRangeError("start", f"must be in [0, {size}]", start)
         reading = self.run.reading(epoch, start)
+        # Only if needed: counting the batches of a plan may take long.
+        if start and not 0 <= start <= reading.delivery.size:
+            raise ArgumentRangeError("start", f"must be in [0, {reading.delivery.size}]", start)
         if not self.deals_in_lanes:
             dealt = replace(reading.delivery, batch_size=self.batch_size, lanes=1)
             # If the rank with the most samples drops some of them, each rank does.
@@ -195,10 +193,9 @@ def loader_of(source: Any, world: World | None) -> Any:
             "is not in the config",
             hint="add for instance dataset: {kind: size, size: 1000000}, or pass a Loader",
         )
-    if world is not None:
-        # The outermost distributed sampler decides.
-        rank = next((link.deal.shard_id for link in source.sampler._links() if link.deal is not None), None)
-        world = World(world.num_shards, world.shard_id if rank is None else rank)
+    deal = source.sampler.chain.deal
+    if world is not None and deal is not None and deal.shard_id is not None:
+        world = World(world.num_shards, deal.shard_id)
     # A config with only a layout has no dataset: the loader then reads the layout.
     return source.make_loader(source.dataset if isinstance(source.dataset, Layout) else None, world)
 

@@ -15,6 +15,7 @@ from samplerkit.inspect.doctor.findings import Fault, Faults, Finding, kind, rul
 from samplerkit.inspect.doctor.inspection import InspectedRun, Inspection, PlannedRun
 from samplerkit.inspect.doctor.probe import module_codes
 from samplerkit.order.dataset_protocol import has_segments
+from samplerkit.order.typing import Ids
 
 MIN_EFFICIENCY = 0.7
 """Below it, more than 30 % of the padded tokens are padding."""
@@ -151,16 +152,10 @@ def tokens_cut_off(setup: PlannedRun) -> Faults:
     Hint:
         use long="split", or a larger seq_len
     """
-    lengths = setup.plan.measure.lengths
-    if not isinstance(setup.recipe, PackBatches) or lengths is None or setup.recipe.long != "truncate":
-        return
-    values, counts = lengths.histogram.values, lengths.histogram.counts
-    lost = int((np.maximum(values - setup.recipe.seq_len, 0) * counts).sum())
-    total = int((values * counts).sum())
-    if lost > MAX_LEFT_OUT * total:
-        yield Fault(
-            f"{100 * lost / total:.0f} % of the tokens are cut off: documents end at {setup.recipe.seq_len}"
-        )
+    lost = _part_of_tokens(setup, "truncate", lambda lengths, seq_len: np.maximum(lengths - seq_len, 0))
+    if lost > MAX_LEFT_OUT:
+        end = setup.plan.measure.pack
+        yield Fault(f"{100 * lost:.0f} % of the tokens are cut off: documents end at {end}")
 
 
 @rule("warning", Inspection.run_with_plan)
@@ -170,13 +165,21 @@ def documents_read_again(setup: PlannedRun) -> Faults:
     Hint:
         write __getsegments__(segments) in the dataset: rows of id, start and length
     """
-    lengths = setup.plan.measure.lengths
-    if not isinstance(setup.recipe, PackBatches) or lengths is None or setup.recipe.long != "split":
-        return
-    if has_segments(setup.run.dataset):
-        return
-    values, counts = lengths.histogram.values, lengths.histogram.counts
-    parts = np.maximum(-(-values // setup.recipe.seq_len), 1)
-    times = float((values * parts * counts).sum()) / max(1, int((values * counts).sum()))
-    if times > MAX_READ_AGAIN:
+    times = _part_of_tokens(setup, "split", lambda lengths, seq_len: lengths * -(-lengths // seq_len))
+    if times > MAX_READ_AGAIN and not has_segments(setup.run.dataset):
         yield Fault(f"whole documents are read for parts of them, {times:.1f} times the tokens of an epoch")
+
+
+def _part_of_tokens(setup: PlannedRun, long: str, count: Callable[[Ids, int], Ids]) -> float:
+    """Counts some tokens of each document of a set of packs, relative to all tokens of the set.
+
+    Args:
+        setup: the run.
+        long: the value of `long` to which this applies; for others, and other batches, the result is 0.
+        count: returns the counted tokens of documents, from their lengths and that of a pack.
+    """
+    lengths, recipe = setup.plan.measure.lengths, setup.recipe
+    if not isinstance(recipe, PackBatches) or recipe.long != long or lengths is None:
+        return 0.0
+    values, counts = lengths.histogram.values, lengths.histogram.counts
+    return float((count(values, recipe.seq_len) * counts).sum() / max(1, (values * counts).sum()))

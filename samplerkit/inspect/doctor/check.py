@@ -69,7 +69,7 @@ count them twice
         raise ArgumentTypeError("world", "must be a World or None", world)
     epoch = None if epoch is None else arguments.epoch(epoch)
     findings: list[Finding] = []
-    ignores_tokens = False
+    options: dict[str, Any] = {"epoch": epoch, "saves_state": saves_state}
     try:
         if callable(loader) and not isinstance(loader, torch.utils.data.DataLoader):
             make, loader = loader, loader()
@@ -78,9 +78,8 @@ count them twice
                 second = make()
             where = "when the function is called a second time"
             findings += samplers.disagreement(digests_of(loader, world), digests_of(second, world), where)
-            saves_state = saves_state or saves_sampler_state(make)
-            ignores_tokens = batches.ignores_tokens(make)
-        options = {"epoch": epoch, "saves_state": saves_state, "ignores_tokens": ignores_tokens}
+            options["saves_state"] = saves_state or saves_sampler_state(make)
+            options["ignores_tokens"] = batches.ignores_tokens(make)
         setup = Inspection.of(loader, world, **options)
         # All other rules need the number of samples, and the batches.
         if not is_counted(setup.dataset):

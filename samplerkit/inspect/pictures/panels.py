@@ -162,10 +162,8 @@ def draw_batches(figure: Any, runs: list[PlotData]) -> str:
         axes.yaxis.set_major_formatter(_THOUSANDS)
         axes.grid(axis="y")
         batches = run.figures.batches
-        efficiency = (
-            "" if batches is None else f"{batches.efficiency or 0:.3f} of the padded tokens are tokens"
-        )
-        axes.set(title=f"{run.name}: {efficiency}", xlabel="step", ylabel="length, shortest to longest")
+        text = "" if batches is None else f"{batches.efficiency or 0:.3f} of the padded tokens are tokens"
+        axes.set(title=f"{run.name}: {text}", xlabel="step", ylabel="length, shortest to longest")
     return f"Batches by length (epoch {runs[0].epoch}; dots: what samples are padded to; colours: ranks)"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, final
@@ -93,19 +93,22 @@ class PlotData:
         ranks = spread_over(self.view.num_ranks, most).tolist()
         return [self.view.reading(self.epoch, rank) for rank in ranks]
 
+    def _steps(self, ranks: int, most: int) -> Iterator[tuple[Reading, int, int]]:
+        """Yields evenly spaced steps of some ranks: the reading, the step, and about how many there are."""
+        readings = self._readers(ranks)
+        for reading in readings:
+            steps = spread_over(reading.steps, most)
+            yield from ((reading, step, steps.size * len(readings)) for step in steps.tolist())
+
     @cached_property
     def points(self) -> Ids:
         """Steps, sample ids and ranks of evenly spaced samples: int64 of shape (3, samples)."""
-        readers = self._readers(MAX_POINTS // 4)
-        per_reader = max(1, MAX_POINTS // len(readers))
+        ranks = min(self.view.num_ranks, MAX_POINTS // 4)
         marks: list[Ids] = [np.zeros((3, 0), dtype=np.int64)]
-        for reading in readers:
-            steps = spread_over(reading.steps, per_reader)
-            per_step = max(1, per_reader // max(1, steps.size))
-            for step in steps.tolist():
-                ids = reading.ids(step)
-                chosen = ids[spread_over(ids.size, per_step)]
-                marks.append(np.stack(np.broadcast_arrays(step, chosen, reading.shard)))
+        for reading, step, count in self._steps(ranks, MAX_POINTS // ranks):
+            ids = reading.ids(step)
+            chosen = ids[spread_over(ids.size, max(1, MAX_POINTS // count))]
+            marks.append(np.stack(np.broadcast_arrays(step, chosen, reading.shard)))
         return np.concatenate(marks, axis=1)
 
     @cached_property
@@ -163,25 +166,22 @@ class PlotData:
     @cached_property
     def documents_read(self) -> DocumentsRead | None:
         """The documents of evenly spaced windows of tokens; None for other datasets."""
-        readings, selected = self._readers(_MAX_RANKS), []
-        for reading in readings:
-            steps = spread_over(reading.steps, _STEPS)
-            windows, most = (
-                max(1, limit // max(1, steps.size * len(readings))) for limit in (_MAX_WINDOWS, MAX_POINTS)
-            )
-            for step in steps.tolist():
-                ids = reading.ids(step)
-                spans = spans_of(self.view, reading, step, ids, spread_over(ids.size, windows))
-                if spans is None:
-                    return None
-                marks = [(step, reading.shard, *span[:3]) for window in spans for span in window]
-                selected += [marks[place] for place in spread_over(len(marks), most).tolist()]
+        selected = []
+        for reading, step, count in self._steps(_MAX_RANKS, _STEPS):
+            ids = reading.ids(step)
+            windows = spread_over(ids.size, max(1, _MAX_WINDOWS // count))
+            spans = spans_of(self.view, reading, step, ids, windows)
+            if spans is None:
+                return None
+            marks = [(step, reading.shard, *span[:3]) for window in spans for span in window]
+            places = spread_over(len(marks), max(1, MAX_POINTS // count))
+            selected += [marks[place] for place in places.tolist()]
         if not selected:
             return None
         are_known = all(document is not None for _, _, _, document, _ in selected)
         chosen = [(*mark[:3], mark[3 if are_known else 4]) for mark in selected]
-        steps, readers, files, places = np.array(chosen, dtype=np.int64).T
-        return DocumentsRead(steps, readers, files, places, are_known)
+        steps, ranks, files, numbers = np.array(chosen, dtype=np.int64).T
+        return DocumentsRead(steps, ranks, files, numbers, are_known)
 
     @property
     def has_lengths(self) -> bool:

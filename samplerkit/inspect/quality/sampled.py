@@ -85,7 +85,8 @@ class WindowSamples:
             chosen.append(_choose(0, length, _uniform(key, 1, READ_OF_AN_EPOCH)))
         segment = np.repeat(np.arange(len(chosen)), [part.size for part in chosen])
         size = (end - first).astype(np.float64)
-        return *_sorted_within(segment, order.ids_at(np.concatenate(chosen))), size * (size - 1) / 2
+        ids = _sorted_within(segment, order.ids_at(np.concatenate(chosen)))
+        return segment, ids, size * (size - 1) / 2
 
     def mean(self, statistic: Statistic) -> tuple[Estimate, Estimate | None]:
         """Estimates the mean of a statistic over the pairs of samples in a window.
@@ -118,17 +119,16 @@ def _choose(first: int, end: int, uniform: Any) -> Ids:
     return np.unique(chosen) + first
 
 
-def _sorted_within(segment: Ids, values: Any) -> tuple[Ids, Any]:
+def _sorted_within(segment: Ids, values: Any) -> Any:
     """Sorts the values of each segment."""
-    order = np.lexsort((values, segment))
-    return segment, values[order]
+    return values[np.lexsort((values, segment))]
 
 
 def differing(group_of: Callable[[Ids], npt.NDArray[Any]]) -> Statistic:
     """Returns the statistic that is 0 for two samples of one group, and 1 for samples of different groups."""
 
     def mean(segment: Ids, ids: Ids, count: int) -> Numbers:
-        _, group = _sorted_within(segment, group_of(ids))
+        group = _sorted_within(segment, group_of(ids))
         first, sizes = runs_of(group, segment)
         shared = np.bincount(segment[first], sizes * (sizes - 1), minlength=count)
         return 1 - shared / _ordered_pairs(segment, count)
