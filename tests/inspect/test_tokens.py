@@ -197,7 +197,7 @@ def test_documents_of_batches_are_counted_for_pictures(prefix, tmp_path):
         assert count == sum(map(len, of_ranks)) / 2
     draw({"run": run, "other": loader(range(100), sk.RandomSampler())}, tmp_path / "page.html", epoch=1)
     page = (tmp_path / "page.html").read_text()
-    assert "Of how many documents" in page
-    assert "Which documents are read when" in page
+    assert "Documents per batch" in page
+    assert "Documents read in each step" in page
     others = PlotData("none", RunView.of(loader(range(100), sk.RandomSampler())))
     assert not others.documents_of_batches[1].any()

@@ -111,7 +111,7 @@ def draw_orders(figure: Any, runs: list[PlotData]) -> str:
         mode = "no shuffle mode" if shuffle is None else shuffle.value.upper()
         axes.set(title=f"{run.name}: {mode}", xlabel="step", ylabel="sample id")
         axes.set_ylim(-0.01 * layout.num_samples, 1.01 * max(1, layout.num_samples))
-    return f"Which samples are read when (epoch {runs[0].epoch}; lines: borders of files)"
+    return f"Samples read in each step (epoch {runs[0].epoch}; lines: borders of files)"
 
 
 @panel(4.6, lambda run: run.documents_read is not None)
@@ -140,7 +140,7 @@ def draw_documents(figure: Any, runs: list[PlotData]) -> str:
             if max(map(len, labels)) > _LONGEST_NAME:
                 labels = [f"file {file}" for file in files[shown]]
             axes.set_yticks((begins + sizes / 2)[shown], labels)
-    return f"Which documents are read when (epoch {runs[0].epoch}; lines: borders of files)"
+    return f"Documents read in each step (epoch {runs[0].epoch}; lines: borders of files)"
 
 
 @panel(3.9, lambda run: run.has_lengths)
@@ -197,7 +197,7 @@ def draw_together(figure: Any, runs: list[PlotData]) -> str:
         axes.yaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
     bar = place.colorbar(image, ax=columns, shrink=0.85, ticks=range(-_LARGEST_RATIO, _LARGEST_RATIO + 1))
     bar.ax.set_yticklabels(["1/8 or less", "1/4", "1/2", "as often", "2x", "4x", "8x or more"])
-    return f"How often files meet within {WINDOW_BATCHES} steps, against a full shuffle ({EPOCHS} epochs)"
+    return f"Files read together within {WINDOW_BATCHES} steps, relative to a full shuffle ({EPOCHS} epochs)"
 
 
 @panel(3.6, lambda run: run.figures.mixing is not None, by_column=False)
@@ -223,7 +223,7 @@ def draw_mixing(figure: Any, runs: list[PlotData]) -> str:
             markersize=4,
             linewidth=1.6,
             capsize=2,
-            label=f"{run.name}: {mixing.value:.2f} in the mean",
+            label=f"{run.name}: {mixing.value:.2f} on average",
         )
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter(_THOUSANDS)
@@ -248,7 +248,7 @@ def draw_files_of_batches(figure: Any, runs: list[PlotData]) -> str:
         run_names = "" if len(shuffled) == 1 else f" of {', '.join(names)}"
         levels[f"a full shuffle{run_names}: {count}"] = count
     _draw_counts(figure, [(run, run.files_of_batches) for run in runs], "files", levels)
-    return "How many files a batch is read from (mean over ranks)"
+    return "Files per batch (mean over ranks)"
 
 
 @panel(3.0, lambda run: bool(run.documents_of_batches[1].any()), by_column=False)
@@ -258,7 +258,7 @@ def draw_documents_of_batches(figure: Any, runs: list[PlotData]) -> str:
     Documents in a batch, whole or in part: few where windows of one document are read together.
     """
     _draw_counts(figure, [(run, run.documents_of_batches) for run in runs], "documents", {})
-    return "Of how many documents the windows of a batch are made (mean over ranks)"
+    return "Documents per batch of windows (mean over ranks)"
 
 
 def _draw_counts(
@@ -267,7 +267,7 @@ def _draw_counts(
     """Draws counts of batches against the step, and levels to compare them with."""
     axes = _columns(figure, 1)[0]
     for run, (steps, counts) in curves:
-        label = f"{run.name}: {counts.mean():.1f} in the mean"
+        label = f"{run.name}: {counts.mean():.1f} on average"
         axes.plot(steps, counts, color=f"C{run.number}", linewidth=1.6, label=label)
     for label, count in levels.items():
         axes.axhline(count, color=TEXT, linewidth=1, linestyle="--", zorder=0, label=label)
