@@ -77,6 +77,13 @@ def test_a_function_that_makes_another_order_each_time_is_found():
     assert check(lambda: ours(sk.RandomSampler(seed=7))) == ()
 
 
+def test_a_config_that_a_function_returns_is_checked_in_the_given_world():
+    dataset = {"kind": "layout", "sizes": [100] * 3}
+    config = sk.load_config({"dataset": dataset, "sampler": {"kind": "random", "shuffle": "files"}})
+    for target in (config, lambda: config):
+        assert [finding.code for finding in check(target, world=FOUR)] == ["few-files"]
+
+
 def test_checking_leaves_the_random_states_and_the_sampler_as_they_were():
     sampler = FromNumpy()
     loader = DataLoader(range(100), sampler=Dealt(sampler, 4, 1))
