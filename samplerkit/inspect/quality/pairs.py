@@ -11,6 +11,7 @@ samples depends only on the number of files and blocks.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -74,9 +75,9 @@ def runs_of(*columns: Any) -> tuple[Ids, Numbers]:
         >>> first.tolist(), lengths.tolist()
         ([0, 2], [2.0, 1.0])
     """
-    differs = np.any([column[1:] != column[:-1] for column in columns], axis=0)
+    differs = reduce(np.logical_or, (column[1:] != column[:-1] for column in columns))
     first = np.flatnonzero(np.append(True, differs))
-    return first, np.diff(np.append(first, columns[0].size)).astype(np.float64)
+    return first, np.diff(first, append=columns[0].size).astype(np.float64)
 
 
 def across(

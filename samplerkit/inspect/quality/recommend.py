@@ -237,9 +237,8 @@ def _why_none(
         if limit is not None
     ]
     meeting = next(candidate for candidate in scored if candidate.meets)
-    fitting = [candidate for candidate in scored if candidate.fits]
     # FALSE holds one file and one sample: it fits any budget.
-    best = max(fitting, key=lambda candidate: candidate.mixing)
+    best = max((candidate for candidate in scored if candidate.fits), key=lambda candidate: candidate.mixing)
     return (
         f"nothing mixes {shown(required)} within {' and '.join(limits)}; "
         f"the best that fits is {best}; the cheapest that meets it is {meeting}"
