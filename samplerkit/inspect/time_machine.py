@@ -353,8 +353,7 @@ def when_document(
         whose tokens the epoch leaves out.
 
     Raises:
-        ArgumentValueError: the dataset does not know which windows hold a document, or has
-            no file with this name.
+        ArgumentValueError: the dataset does not know which windows hold a document, or has no such file.
         OutOfDatasetError: there is no such document.
         DatasetError: the file has no index.
 
