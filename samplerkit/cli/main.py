@@ -14,7 +14,6 @@ import typer
 from samplerkit import __version__
 from samplerkit.cli.check import check, schema, validate
 from samplerkit.cli.demo import demo
-from samplerkit.cli.demo_training import LaunchError
 from samplerkit.cli.edit import edit
 from samplerkit.cli.opening import with_option_help
 from samplerkit.cli.plan import plan
@@ -109,9 +108,6 @@ def main() -> None:
     except _UsageError as error:
         _show_usage_error(error)
         sys.exit(2)
-    except LaunchError as error:
-        typer.echo(f"{error.report.rstrip()}\n\nsamplerkit: {error}", err=True)
-        sys.exit(1)
     except SamplerkitError as error:
         # A note names the config file of the mistake.
         line = "; ".join([f"samplerkit: {error}", *getattr(error, "__notes__", [])])
