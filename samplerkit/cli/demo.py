@@ -20,8 +20,8 @@ import typer
 
 from samplerkit.cli import demo_training as training
 from samplerkit.cli.demo_training import LaunchError, launch, ledger_lines
-from samplerkit.cli.opening import AsJson, FromOne
-from samplerkit.cli.printing import PrintedTable, show, writing
+from samplerkit.cli.opening import FromOne
+from samplerkit.cli.printing import PrintedTable, Result, writing
 from samplerkit.config.config import load_config
 
 NUM_RANKS, EPOCHS = 2, 10
@@ -36,10 +36,9 @@ KILLED_IN = 43
 
 def demo(
     seeds: FromOne = 3,
-    as_json: AsJson = False,
     resume: bool = False,
     keep: Annotated[Path | None, typer.Option(file_okay=False)] = None,
-) -> None:
+) -> Result:
     """Train on real data with each shuffle mode, in two processes, and show what each one costs.
 
     Options:
@@ -58,19 +57,18 @@ def demo(
             config = training.write_config(folder, sizes)
         load_config(config)  # reports a mistake in an edited config before the launch
         if resume:
-            resume_demo(folder, scratch, sum(sizes), as_json=as_json)
-        else:
-            _compare(folder, scratch, sum(sizes), seeds, as_json=as_json)
+            return resume_demo(folder, scratch, sum(sizes))
+        return _compare(config, scratch, sum(sizes), seeds)
 
 
 Row = dict[str, Any]
 """Results of a shuffle mode over all seeds: lowest and highest count of an epoch; of files, for each rank."""
 
 
-def _compare(folder: Path, scratch: Path, num_samples: int, seeds: int, *, as_json: bool) -> None:
+def _compare(path: Path, scratch: Path, num_samples: int, seeds: int) -> Result:
     """Trains with each shuffle mode and seed, and shows the accuracy and the files opened."""
     started = time.monotonic()
-    config = (folder / training.CONFIG).read_text(encoding="utf-8")
+    config = path.read_text(encoding="utf-8")
     typer.echo(
         f"Handwritten digits: {num_samples:,} training samples, in files sorted by digit. Two processes\n"
         f"train a network by this config, with each `shuffle` in turn:\n\n{config}",
@@ -78,7 +76,7 @@ def _compare(folder: Path, scratch: Path, num_samples: int, seeds: int, *, as_js
     )
     modes = training.MODES
     trainings = [{"shuffle": mode, "seed": seed, "epochs": EPOCHS} for mode in modes for seed in range(seeds)]
-    accuracies = iter(launch(NUM_RANKS, folder, scratch, trainings))
+    accuracies = iter(launch(NUM_RANKS, path.parent, scratch, trainings))
     rows = {mode: row_of(scratch, mode, [*islice(accuracies, seeds)], num_samples) for mode in modes}
     seconds, device = round(time.monotonic() - started, 1), str(training.device_of(0))
     result = {"config": config, "samples": num_samples, "rows": [*rows.values()]}
@@ -88,7 +86,7 @@ def _compare(folder: Path, scratch: Path, num_samples: int, seeds: int, *, as_js
     files = (f"files opened\nby rank {rank}" for rank in range(NUM_RANKS))
     table = PrintedTable((*columns, *files), [line_of(row) for row in rows.values()])
     text = f"{summary(rows)}\n{note}"
-    show({**result, "device": device, "seconds": seconds}, table, "", text, as_json=as_json)
+    return Result({**result, "device": device, "seconds": seconds}, [table, "", text])
 
 
 def row_of(ledgers: Path, mode: str, accuracies: Sequence[float], num_samples: int) -> Row:
@@ -151,7 +149,7 @@ def _shown(extent: Mapping[str, int]) -> str:
     return f"{low:,}" if low == high else f"{low:,}-{high:,}"
 
 
-def resume_demo(folder: Path, scratch: Path, num_samples: int, *, as_json: bool) -> None:
+def resume_demo(folder: Path, scratch: Path, num_samples: int) -> Result:
     """Runs the job twice, and shows how many samples were delivered, lost and repeated.
 
     Raises:
@@ -193,9 +191,9 @@ def resume_demo(folder: Path, scratch: Path, num_samples: int, *, as_json: bool)
         "What came after the checkpoint was lost with the network's weights, and was read\nagain.\n"
         f"(Test accuracy {accuracy:.1f}%. {time.monotonic() - started:.0f} s.)"
     )
-    show({**counts, "accuracy": accuracy}, PrintedTable(columns, rows), "", text, as_json=as_json)
-    if counts["lost"] or counts["repeated"]:
-        raise typer.Exit(1)
+    is_failure = bool(counts["lost"] or counts["repeated"])
+    table = PrintedTable(columns, rows)
+    return Result({**counts, "accuracy": accuracy}, [table, "", text], is_failure=is_failure)
 
 
 def counted(folder: Path, saved_step: int, num_samples: int) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from samplerkit.cli.opening import AsJson, FromOne, FromZero, NumRanks, load_run, state_in
-from samplerkit.cli.printing import counted, show, writing
+from samplerkit.cli.opening import FromOne, FromZero, NumRanks, load_run, state_in
+from samplerkit.cli.printing import Result, counted, writing
 from samplerkit.config.config import load_config
 from samplerkit.config.reading import array_at, parse, plain, text_and_folder
 from samplerkit.errors import NotSupportedError
@@ -34,8 +34,7 @@ def edit(
     without: Path | None = None,
     global_batch: FromOne | None = None,
     world: NumRanks = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Result:
     """Add an edit to the config of a run that resumes from a checkpoint, and print what it changes.
 
     Options:
@@ -106,7 +105,7 @@ def edit(
         ("from there", ", ".join(changes)),
         ("order", edited.fingerprint),
     ]
-    show(result, facts, as_json=as_json)
+    return Result(result, [facts])
 
 
 def _parts(text: str) -> str | dict[str, Any]:

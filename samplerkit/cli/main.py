@@ -15,7 +15,7 @@ from samplerkit import __version__
 from samplerkit.cli.check import check, schema, validate
 from samplerkit.cli.demo import demo
 from samplerkit.cli.edit import edit
-from samplerkit.cli.opening import with_option_help
+from samplerkit.cli.opening import as_command
 from samplerkit.cli.plan import plan
 from samplerkit.cli.plot import plot
 from samplerkit.cli.seen import seen, state
@@ -76,7 +76,7 @@ def _options(
 
 
 for _command in _COMMANDS:
-    app.command()(with_option_help(_command))
+    app.command()(as_command(_command))
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from copy import copy
+from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
@@ -16,6 +17,7 @@ import numpy as np
 import torch
 import typer
 
+from samplerkit.cli.printing import Result, show
 from samplerkit.config.config import Config, load_config
 from samplerkit.errors import SamplerkitError, StateError
 from samplerkit.inspect.doctor.probe import function_named
@@ -43,19 +45,34 @@ StatePath = Annotated[
 _OPTION = re.compile(r"^ {4}(\w+): (.+(?:\n {5,}.+)*)", re.MULTILINE)
 
 
-def with_option_help(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Sets the help of a command's options to the texts below `Options:` in its docstring."""
-    command.__doc__, _, options = (inspect.getdoc(command) or "").partition("\n\nOptions:\n")
-    kinds, hints = get_type_hints(command), get_type_hints(command, include_extras=True)
+def as_command(function: Callable[..., Result]) -> Callable[..., None]:
+    """Makes a command of a function, which adds `--json` and prints the result.
+
+    The help of its options is the texts below `Options:` in its docstring.
+    """
+
+    @wraps(function)
+    def command(*, as_json: bool, **arguments: Any) -> None:
+        result = function(**arguments)
+        show(result, as_json=as_json)
+        if result.is_failure:
+            raise typer.Exit(1)
+
+    command.__doc__, _, options = (inspect.getdoc(function) or "").partition("\n\nOptions:\n")
+    kinds, hints = get_type_hints(function), get_type_hints(function, include_extras=True)
     for name, text in _OPTION.findall(options):
         parts = (hints[name], *get_args(hints[name]))
-        given = [copy(hint.__metadata__[0]) for hint in parts if get_origin(hint) is Annotated]
+        written = [copy(hint.__metadata__[0]) for hint in parts if get_origin(hint) is Annotated]
         # typer adds a `--no-` variant to a flag, unless the flag's name is given.
         names = [f"--{name.replace('_', '-')}"] if kinds[name] is bool else []
-        info = given[0] if given else typer.Option(*names)
+        info = written[0] if written else typer.Option(*names)
         info.help = " ".join(f"{text[0].upper()}{text[1:]}".split())
         hints[name] = Annotated[kinds[name], info]
-    command.__annotations__ = hints
+    given = inspect.signature(function).parameters
+    parameters = [given[name].replace(annotation=hints[name]) for name in given]
+    as_json = inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=AsJson)
+    # typer and the reference read it.
+    command.__signature__ = inspect.Signature([*parameters, as_json])  # type: ignore[attr-defined]
     return command
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
-from samplerkit.cli.opening import AsJson, ConfigPath, FromOne, NumRanks, load_run
-from samplerkit.cli.printing import Facts, counted, seconds_of, show, size_of
+from samplerkit.cli.opening import ConfigPath, FromOne, NumRanks, load_run
+from samplerkit.cli.printing import Facts, Result, counted, seconds_of, size_of
 from samplerkit.config.config import Config, load_config
 from samplerkit.errors import SamplerkitError
 from samplerkit.inspect.batches import BatchFigures
@@ -35,8 +35,7 @@ def plan(
     first_world: FromOne | None = None,
     ranks_per_machine: FromOne | None = None,
     samples_per_file: FromOne | None = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Result:
     """Show what each rank will read, what that costs, and how well it mixes, without reading samples.
 
     Options:
@@ -51,8 +50,7 @@ def plan(
         config, world, counts=False, first_world=first_world, samples_per_file=samples_per_file
     )
     if not is_counted(loader.dataset):
-        _print_uncounted(loader, as_json=as_json)
-        return
+        return _uncounted(loader)
     planned = make_plan(loader, ranks_per_machine=ranks_per_machine)
     view, advised = RunView.of(loader), None
     facts = [*_facts(planned)]
@@ -82,7 +80,8 @@ def plan(
             text += f"; write sampler: {in_yaml(section)}"
         facts += [*_quality(planned), ("advice", text)]
         advised = {**advice.to_dict(), "sampler": section}
-    show({**planned.to_dict(), "recommendation": advised}, [*facts, *_transfers(planned)], as_json=as_json)
+    facts += _transfers(planned)
+    return Result({**planned.to_dict(), "recommendation": advised}, [facts])
 
 
 def _facts(plan: Plan) -> Facts:
@@ -244,8 +243,8 @@ def _download_facts(fetch: Downloads) -> Facts:
         yield "costly", fetch.advice
 
 
-def _print_uncounted(loader: Loader, *, as_json: bool) -> None:
-    """Prints what can be planned without the number of samples, and what cannot."""
+def _uncounted(loader: Loader) -> Result:
+    """Returns what can be planned without the number of samples, and what cannot."""
     unknown = (
         "samples, steps, mixing, requests and bytes: to count the samples all files would have to be fetched"
     )
@@ -257,7 +256,7 @@ def _print_uncounted(loader: Loader, *, as_json: bool) -> None:
     dealt = f"batches of {view.batch_size:,}" if view.recipe is None else "a batch of a plan each"
     facts = [("dataset", f"{file_count}, not counted"), ("ranks", f"{view.num_ranks}, {dealt}")]
     rest = {"unknown": unknown, "hint": hint}
-    show({**figures, **rest}, [*facts, *rest.items()], as_json=as_json)
+    return Result({**figures, **rest}, [[*facts, *rest.items()]])
 
 
 def _tail(plan: Plan) -> str:

@@ -11,8 +11,8 @@ from typing import Annotated
 
 import typer
 
-from samplerkit.cli.opening import AsJson, FromZero, NumRanks, load_run
-from samplerkit.cli.printing import show, writing
+from samplerkit.cli.opening import FromZero, NumRanks, load_run
+from samplerkit.cli.printing import Result, writing
 from samplerkit.inspect.pictures.explorer import Settings, page_of
 from samplerkit.inspect.pictures.picture import draw
 from samplerkit.inspect.view import RunView
@@ -24,9 +24,8 @@ def plot(
     output: Annotated[Path | None, typer.Option("--output", "-o")] = None,
     world: NumRanks = None,
     epoch: FromZero = 0,
-    as_json: AsJson = False,
     open_page: Annotated[bool, typer.Option("--open")] = False,
-) -> None:
+) -> Result:
     """Draw what is read when, which files are mixed, how well, and how many files a batch needs.
 
     Options:
@@ -60,9 +59,9 @@ def plot(
             draw(views, output, epoch=epoch)
     size, orders = output.stat().st_size, {name: view.fingerprint for name, view in views.items()}
     result = {"output": str(output), "bytes": size, "orders": orders}
-    show(result, f"{output}: {size:,} bytes", as_json=as_json)
     if open_page and _has_display():
         webbrowser.open(output.resolve().as_uri())
+    return Result(result, [f"{output}: {size:,} bytes"])
 
 
 def _has_display() -> bool:

@@ -41,12 +41,33 @@ class PrintedTable:
     most: int | None = None
 
 
-def show(value: Any, *parts: str | PrintedTable | Facts, as_json: bool) -> None:
+Part = str | PrintedTable | Facts
+
+
+@final
+@dataclass(frozen=True)
+class Result:
+    """What a command prints.
+
+    Args:
+        value: printed as one JSON object with `--json`.
+        parts: printed otherwise, one below the other; None for the JSON object.
+        problems: lines that are then printed on standard error.
+        is_failure: whether the exit code is 1.
+    """
+
+    value: Any
+    parts: Sequence[Part] | None = None
+    problems: Sequence[str] = ()
+    is_failure: bool = False
+
+
+def show(result: Result, *, as_json: bool) -> None:
     """Prints the result of a command: as one JSON object, or as lines, tables and facts."""
-    if as_json:
-        typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    if as_json or result.parts is None:
+        typer.echo(json.dumps(result.value, indent=2, ensure_ascii=False))
         return
-    for part in parts:
+    for part in result.parts:
         if isinstance(part, str):
             typer.echo(part)
         elif isinstance(part, PrintedTable):
@@ -58,6 +79,8 @@ def show(value: Any, *parts: str | PrintedTable | Facts, as_json: bool) -> None:
             for name, fact in part:
                 grid.add_row(escape(name), escape(fact))
             _print(grid)
+    for problem in result.problems:
+        typer.echo(problem, err=True)
 
 
 def print_table(content: PrintedTable) -> None:

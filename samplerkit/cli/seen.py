@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from samplerkit.cli.opening import AsJson, ConfigPath, FromZero, NumRanks, load_run, state_in, states_in
-from samplerkit.cli.printing import Facts, PrintedTable, counted, progress, show, writing
+from samplerkit.cli.opening import ConfigPath, FromZero, NumRanks, load_run, state_in, states_in
+from samplerkit.cli.printing import Part, PrintedTable, Result, counted, progress, writing
 from samplerkit.cli.when import times_read
 from samplerkit.errors import ArgumentValueError, SamplerkitError
 from samplerkit.loading.loader import Loader
@@ -36,8 +36,7 @@ def seen(
     part: str | None = None,
     out: Path | None = None,
     world: NumRanks = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Result:
     """Show what a run has read up to a checkpoint: how much, of which part, and when a sample was read.
 
     Ranks and steps are those of a job with the config's ranks and batch size.
@@ -91,7 +90,7 @@ def seen(
         _write(history, out)
         result["out"] = str(out)
     nothing = "never" if "times" in result else "nothing"
-    show(result, facts, "", PrintedTable(columns, rows, most=_MAX_ROWS) if rows else nothing, as_json=as_json)
+    return Result(result, [facts, "", PrintedTable(columns, rows, most=_MAX_ROWS) if rows else nothing])
 
 
 def _of_part(loader: Loader, history: History, name: str) -> dict[str, Any]:
@@ -129,8 +128,7 @@ def state(
     file: Annotated[Path, typer.Argument(metavar="FILE")],
     config: str | None = None,
     world: NumRanks = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Result:
     """Show and verify the loader states in a checkpoint, at any place in it.
 
     Options:
@@ -140,18 +138,15 @@ def state(
     loader = None if config is None else load_run(config, world)[1]
     saved_states = states_in(file)
     states = [_verified(place, saved, loader) for place, saved in saved_states]
-    parts: list[str | Facts] = []
+    parts: list[Part] = []
     for entry in states:
         facts = [(name, _shown(name, value)) for name, value in entry.items() if name != "problem"]
         parts += ["", facts] if parts else [facts]
-    show({"file": str(file), "states": states}, *parts, as_json=as_json)
     problems = [f"{entry['place']}: {entry['problem']}" for entry in states if entry["problem"]]
     if not saved_states:
         problems = ["holds no state of a samplerkit loader; save loader.state_dict()"]
-    for problem in problems:
-        typer.echo(f"samplerkit: {file}: {problem}", err=True)
-    if problems:
-        raise typer.Exit(1)
+    lines = [f"samplerkit: {file}: {problem}" for problem in problems]
+    return Result({"file": str(file), "states": states}, parts, lines, is_failure=bool(problems))
 
 
 def _verified(place: str, saved: dict[str, Any], loader: Loader | None) -> dict[str, Any]:

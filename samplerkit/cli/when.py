@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import typer
 
-from samplerkit.cli.opening import AsJson, ConfigPath, FromZero, NumRanks, StatePath, load_run, parse_epochs
-from samplerkit.cli.printing import Facts, PrintedTable, counted, show
+from samplerkit.cli.opening import ConfigPath, FromZero, NumRanks, StatePath, load_run, parse_epochs
+from samplerkit.cli.printing import Facts, Part, PrintedTable, Result, counted
 from samplerkit.inspect.time_machine import BatchRead, StepRead, when_document
 from samplerkit.inspect.time_machine import at as read_at
 from samplerkit.inspect.time_machine import when as read_when
@@ -29,8 +29,7 @@ def at(
     rank: FromZero = 0,
     world: NumRanks = None,
     state: StatePath = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Result:
     """Show what a rank reads in a step, without a log of the run.
 
     Options:
@@ -39,12 +38,12 @@ def at(
         rank: the rank, from 0.
     """
     read = read_at(load_run(config, world, state)[1], epoch, step, rank)
-    parts: list[str | PrintedTable] = []
+    parts: list[Part] = [_facts(read)]
     if read.spans is not None and read.batch is None:
-        parts = ["", _spans(read)]
+        parts += ["", _spans(read)]
     elif read.files is not None:
-        parts = ["", _files(read.files, read.names)]
-    show(read.to_dict(), _facts(read), *parts, as_json=as_json)
+        parts += ["", _files(read.files, read.names)]
+    return Result(read.to_dict(), parts)
 
 
 def _facts(read: StepRead) -> Facts:
@@ -122,8 +121,7 @@ def when(
     epochs: str = "0:1",
     world: NumRanks = None,
     state: StatePath = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Result:
     """Show when a sample, or a document of tokens, is read, in which step of which rank.
 
     Options:
@@ -164,7 +162,7 @@ def when(
     result = {**query, "num_ranks": view.num_ranks, "fingerprint": view.fingerprint}
     facts += [("order", view.fingerprint), ("ranks", str(view.num_ranks))]
     table = PrintedTable(("epoch", *columns, "note"), rows, left=1)
-    show({**result, "epochs": [entry for entry, _ in results]}, facts, "", table, as_json=as_json)
+    return Result({**result, "epochs": [entry for entry, _ in results]}, [facts, "", table])
 
 
 def times_read(
