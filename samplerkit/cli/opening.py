@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from copy import copy
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -25,7 +26,6 @@ from samplerkit.inspect.view import is_counted, loader_of, require_counted
 from samplerkit.loading.loader import Loader
 from samplerkit.order.deal import World
 from samplerkit.order.layout import Layout
-from samplerkit.storage.tar.read.shards import archive_names
 from samplerkit.storage.tree import TreeDataset
 
 FromZero = Annotated[int, typer.Option(min=0)]
@@ -104,7 +104,7 @@ def load_run(
     """
     config = load_config(path, check_quality=False)  # commands explain a low quality, and do not refuse it
     if samples_per_file is not None and not is_counted(config.dataset):
-        config = _with_estimate(config, samples_per_file)
+        config = replace(config, dataset=_estimated(config.dataset, samples_per_file))
     loader: Loader = loader_of(config, None if world is None else World(world, 0))
     if counts:
         require_counted(loader.dataset)
@@ -150,22 +150,15 @@ def state_in(path: Path) -> dict[str, Any]:
     return states[0][1]
 
 
-def _with_estimate(config: Config, samples_per_file: int) -> Config:
-    """Replaces a dataset whose samples were not counted by a layout with an estimate for each file."""
-
-    def estimated(section: dict[str, Any], dataset: Any) -> dict[str, Any]:
-        if isinstance(dataset, TreeDataset):
-            parts = {name: estimated(part, dataset.parts[name]) for name, part in section["parts"].items()}
-            return {"kind": "tree", "parts": parts}
-        if is_counted(dataset):
-            layout = Layout.of(dataset)
-            return {"kind": "layout", "sizes": layout.sizes, "names": list(layout.names or ()) or None}
-        files = getattr(dataset, "files", None) or archive_names(section["urls"])
-        return {"kind": "layout", "sizes": np.full(len(files), samples_per_file)}
-
-    written = config.to_dict()
-    section = estimated(written["dataset"], config.dataset)
-    return load_config({**written, "dataset": section}, check_quality=False)
+def _estimated(dataset: Any, samples_per_file: int) -> Layout:
+    """Returns the layout of a dataset, with an estimate for each file whose samples were not counted."""
+    if isinstance(dataset, TreeDataset):
+        parts = dataset.parts.items()
+        return Layout.tree({name: _estimated(part, samples_per_file) for name, part in parts})
+    if is_counted(dataset):
+        return Layout.of(dataset)
+    files = getattr(dataset, "files", None) or dataset._source.shards.names
+    return Layout(np.full(len(files), samples_per_file))
 
 
 def states_in(path: Path) -> list[tuple[str, dict[str, Any]]]:

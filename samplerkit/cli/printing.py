@@ -123,14 +123,11 @@ def _print(table: Table) -> None:
     # A new console looks up the width, the terminal and NO_COLOR again.
     console = Console(highlight=False)
     console.width = max(console.width, _MIN_WIDTH)
-    if console.is_terminal:
-        console.print(table)
-        return
     with console.capture() as captured:
         console.print(table)
     # Rich pads each line to the full width, which would only bloat a file.
     for line in captured.get().splitlines():
-        typer.echo(line.rstrip())
+        typer.echo(line.rstrip(), color=console.is_terminal)
 
 
 def size_of(count: float) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,8 +18,10 @@ from samplerkit.loading.loader import Loader
 from samplerkit.loading.run.history import History
 from samplerkit.loading.state.state import State
 from samplerkit.order.layout import Layout
+from samplerkit.order.typing import Ids
 from samplerkit.storage.atomic import atomic
 from samplerkit.storage.files.packages import extra
+from samplerkit.storage.threads import Progress
 
 _COLUMNS = ("epoch", "rank", "step", "place", "position")
 _MAX_ROWS = 20
@@ -106,22 +108,23 @@ def _of_part(loader: Loader, history: History, name: str) -> dict[str, Any]:
 def _write(history: History, path: Path) -> None:
     """Writes the ids in chunks, to limit memory."""
     with writing("--out"), atomic(path) as file, progress() as report:
+        chunks = _reported(history, report)
         if path.suffix == ".npy":
             header = {"descr": "<i8", "fortran_order": False, "shape": (len(history),)}
             np.lib.format.write_array_header_1_0(file, header)
-            writer = None
-        else:
-            arrow = extra("pyarrow", "parquet")
-            schema = arrow.schema([("id", arrow.int64())])
-            writer = extra("pyarrow.parquet", "parquet").ParquetWriter(file, schema)
-        for number, ids in enumerate(history.chunks(_CHUNK)):
-            report("samples", number * _CHUNK, len(history))
-            if writer is None:
-                file.write(ids.astype("<i8").tobytes())
-            else:
+            file.writelines(ids.astype("<i8").tobytes() for ids in chunks)
+            return
+        arrow = extra("pyarrow", "parquet")
+        schema = arrow.schema([("id", arrow.int64())])
+        with extra("pyarrow.parquet", "parquet").ParquetWriter(file, schema) as writer:
+            for ids in chunks:
                 writer.write_table(arrow.table({"id": ids}))
-        if writer is not None:
-            writer.close()
+
+
+def _reported(history: History, report: Progress) -> Iterator[Ids]:
+    for number, ids in enumerate(history.chunks(_CHUNK)):
+        report("samples", number * _CHUNK, len(history))
+        yield ids
 
 
 def state(
@@ -150,20 +153,17 @@ def state(
 
 
 def _verified(place: str, saved: dict[str, Any], loader: Loader | None) -> dict[str, Any]:
-    problem = None
     result: dict[str, Any] = {"place": place}
+    verdict, problem = "damaged, or of another version", None
     try:
         loaded = State.from_dict(saved)
-    except SamplerkitError as error:
-        return {**result, "verdict": "damaged, or of another version", "problem": str(error)}
-    result |= {"order": loaded.fingerprint, **asdict(loaded), "seed": list(loaded.seed)}
-    verdict = "whole: the checksum fits"
-    if loader is not None:
-        try:
+        result |= {"order": loaded.fingerprint, **asdict(loaded), "seed": list(loaded.seed)}
+        verdict = "whole: the checksum fits" if loader is None else "whole, but does not fit the config"
+        if loader is not None:
             loader.load_state_dict(saved)
             verdict = "whole, and fits the config"
-        except SamplerkitError as error:
-            verdict, problem = "whole, but does not fit the config", str(error)
+    except SamplerkitError as error:
+        problem = str(error)
     return {**result, "verdict": verdict, "problem": problem}
 
 

@@ -153,15 +153,12 @@ def when(
             facts.append(("file", f"{number}, {names[number]}" if names else str(number)))
     rows: list[tuple[object, ...]] = []
     for epoch, (entry, times) in zip(selected, results, strict=True):
-        rows += [(epoch, *(time[key] for key in keys), "pad" * time["is_pad"]) for time in times[:_MAX_TIMES]]
-        if len(times) > _MAX_TIMES:
-            more = f"and {len(times) - _MAX_TIMES} more times; --json lists all"
-            rows.append((epoch, *[""] * len(keys), more))
-        elif not times:
+        rows += [(epoch, *(time[key] for key in keys), "pad" * time["is_pad"]) for time in times]
+        if not times:
             rows.append((epoch, *_unread(entry)))
     result = {**query, "num_ranks": view.num_ranks, "fingerprint": view.fingerprint}
     facts += [("order", view.fingerprint), ("ranks", str(view.num_ranks))]
-    table = PrintedTable(("epoch", *columns, "note"), rows, left=1)
+    table = PrintedTable(("epoch", *columns, "note"), rows, left=1, most=_MAX_TIMES * len(selected))
     return Result({**result, "epochs": [entry for entry, _ in results]}, [facts, "", table])
 
 
