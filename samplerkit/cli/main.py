@@ -23,24 +23,11 @@ from samplerkit.cli.storage import catalogue, index, lengths, pack
 from samplerkit.cli.when import at, when
 from samplerkit.errors import SamplerkitError
 
-# In the order in which a new user needs them.
-_COMMANDS = (
-    demo,
-    validate,
-    schema,
-    plan,
-    plot,
-    check,
-    at,
-    when,
-    seen,
-    state,
-    edit,
-    lengths,
-    pack,
-    index,
-    catalogue,
-)
+# In the order in which a new user needs them, under the headings of the help.
+_COMMANDS = {
+    "Commands": (demo, validate, schema, plan, plot, check, at, when, seen, state, edit),
+    "Commands that prepare files": (lengths, pack, index, catalogue),
+}
 
 _STDOUT = 1
 _STDOUT_ERRORS = {errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EBADF, errno.EDQUOT}
@@ -75,8 +62,9 @@ def _options(
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-for _command in _COMMANDS:
-    app.command()(as_command(_command))
+for _heading, _commands in _COMMANDS.items():
+    for _command in _commands:
+        app.command(rich_help_panel=_heading)(as_command(_command))
 
 
 def main() -> None:

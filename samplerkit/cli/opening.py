@@ -9,12 +9,10 @@ import traceback
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
-import numpy as np
 import torch
 import typer
 
@@ -22,11 +20,9 @@ from samplerkit.cli.printing import Result, show
 from samplerkit.config.config import Config, load_config
 from samplerkit.errors import SamplerkitError, StateError
 from samplerkit.inspect.doctor.probe import function_named
-from samplerkit.inspect.view import is_counted, loader_of, require_counted
+from samplerkit.inspect.view import loader_of, require_counted
 from samplerkit.loading.loader import Loader
 from samplerkit.order.deal import World
-from samplerkit.order.layout import Layout
-from samplerkit.storage.tree import TreeDataset
 
 FromZero = Annotated[int, typer.Option(min=0)]
 FromOne = Annotated[int, typer.Option(min=1)]
@@ -37,11 +33,6 @@ NumRanks = Annotated[
     typer.Option("--world", min=1, help="Ranks of the job; by default from the config or the running job."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-StatePath = Annotated[
-    Path | None, typer.Option("--state", help="A checkpoint from which the run resumes: JSON, or torch.save.")
-]
-
-
 _OPTION = re.compile(r"^ {4}(\w+): (.+(?:\n {5,}.+)*)", re.MULTILINE)
 
 
@@ -77,45 +68,29 @@ def as_command(function: Callable[..., Result]) -> Callable[..., None]:
 
 
 def load_run(
-    path: str,
-    world: int | None,
-    state: Path | None = None,
-    *,
-    allow: Collection[str] = (),
-    counts: bool = True,
-    first_world: int | None = None,
-    samples_per_file: int | None = None,
-) -> tuple[Config, Loader]:
-    """Reads a config and makes its loader; only the sizes of the dataset are read.
+    config: str | Config, world: int | None, state: Path | None = None, allow: Collection[str] = ()
+) -> Loader:
+    """Makes the loader of a config; only the sizes of the dataset are read.
 
     Args:
-        path: the path or URL of the config.
+        config: the config, or its path or URL.
         world: the number of ranks; None takes it from the config, then from the running job.
         state: a checkpoint that the loader loads.
         allow: names of fields of the state that may differ.
-        counts: whether the number of samples is needed.
-        first_world: the number of ranks on which the run was started, if it was another one.
-        samples_per_file: an estimate of the samples in each file, for files that were not counted.
 
     Raises:
         ConfigError: the config has a mistake, or the sampler does not fit the dataset.
-        DatasetError: the number of samples is needed, and files would have to be fetched to count them.
+        DatasetError: files would have to be fetched to count their samples.
         StateError: the state does not fit, or the file holds none or several.
     """
-    config = load_config(path, check_quality=False)  # commands explain a low quality, and do not refuse it
-    if samples_per_file is not None and not is_counted(config.dataset):
-        config = replace(config, dataset=_estimated(config.dataset, samples_per_file))
+    if isinstance(config, str):  # commands explain a low quality, and do not refuse it
+        config = load_config(config, check_quality=False)
     loader: Loader = loader_of(config, None if world is None else World(world, 0))
-    if counts:
-        require_counted(loader.dataset)
-    if is_counted(loader.dataset):
-        config.check_order(world=loader.world)
-    if first_world is not None:
-        # A state of the first start has the run constants that were fixed there.
-        loader.load_state_dict(loader_of(config, World(first_world, 0)).state_dict())
+    require_counted(loader.dataset)
+    config.check_order(world=loader.world)
     if state is not None:
         loader.load_state_dict(state_in(state), allow)
-    return config, loader
+    return loader
 
 
 def import_function(name: str) -> Callable[..., Any]:
@@ -148,17 +123,6 @@ def state_in(path: Path) -> dict[str, Any]:
     if len(states) != 1:
         raise StateError(str(path), f"holds {len(states)} states of a loader", hint="name a file with one")
     return states[0][1]
-
-
-def _estimated(dataset: Any, samples_per_file: int) -> Layout:
-    """Returns the layout of a dataset, with an estimate for each file whose samples were not counted."""
-    if isinstance(dataset, TreeDataset):
-        parts = dataset.parts.items()
-        return Layout.tree({name: _estimated(part, samples_per_file) for name, part in parts})
-    if is_counted(dataset):
-        return Layout.of(dataset)
-    files = getattr(dataset, "files", None) or dataset._source.shards.names
-    return Layout(np.full(len(files), samples_per_file))
 
 
 def states_in(path: Path) -> list[tuple[str, dict[str, Any]]]:
@@ -206,9 +170,10 @@ def parse_epochs(text: str) -> range:
         numbers = [int(part) for part in text.split(":")]
         epochs = range(numbers[0], numbers[0] + 1) if len(numbers) == 1 else range(*numbers)
     except (ValueError, TypeError):
-        raise typer.BadParameter(f"{text!r} is no epoch; write 3, or 0:10 for ten of them") from None
+        epochs = range(0)
     if not epochs or min(epochs[0], epochs[-1]) < 0:
-        raise typer.BadParameter(f"{text!r} holds no epochs; write for instance 0:10 for the first ten")
+        problem = f"{text!r} names no epochs; write 3, or 0:10 for the first ten"
+        raise typer.BadParameter(problem, param_hint="--epochs")
     return epochs
 
 

@@ -43,11 +43,9 @@ def plot(
     names = [Path(shown(path)).stem for path in configs]
     if len(set(names)) < len(names):
         names = [shown(path) for path in configs]
-    if len(set(names)) < len(names):
-        raise typer.BadParameter("names a config twice", param_hint="CONFIG")
     # The bytes of a name may not be valid text, which no font could show.
     names = [name.encode(errors="backslashreplace").decode() for name in names]
-    views = {name: RunView.of(load_run(path, world)[1]) for name, path in zip(names, configs, strict=True)}
+    views = {name: RunView.of(load_run(path, world)) for name, path in zip(names, configs, strict=True)}
     if output is None:
         with tempfile.NamedTemporaryFile(prefix="samplerkit-", suffix=".html", delete=False) as file:
             output = Path(file.name)

@@ -32,13 +32,13 @@ class PrintedTable:
         columns: the names of the columns.
         rows: the rows, with an entry for each column.
         left: the number of last columns that hold text, and are aligned to the left.
-        most: the number of rows that are printed; the rest is counted below the table. None for all.
+        most: the number of rows that are printed; the rest is counted below the table.
     """
 
     columns: Sequence[str]
     rows: Sequence[Sequence[object]]
     left: int = 0
-    most: int | None = None
+    most: int = 20
 
 
 Part = str | PrintedTable | Facts
@@ -92,7 +92,7 @@ def print_table(content: PrintedTable) -> None:
     for row in content.rows[: content.most]:
         table.add_row(*(escape(str(entry)) for entry in row))
     _print(table)
-    if content.most is not None and len(content.rows) > content.most:
+    if len(content.rows) > content.most:
         typer.echo(f"and {len(content.rows) - content.most:,} more; --json lists all")
 
 

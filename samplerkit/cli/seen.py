@@ -24,7 +24,6 @@ from samplerkit.storage.files.packages import extra
 from samplerkit.storage.threads import Progress
 
 _COLUMNS = ("epoch", "rank", "step", "place", "position")
-_MAX_ROWS = 20
 _CHUNK = 1 << 20
 
 
@@ -56,7 +55,7 @@ def seen(
         raise typer.BadParameter("must end with .npy or .parquet", param_hint="--out")
     if sample is not None and document is not None:
         raise typer.BadParameter("give one of the two", param_hint="--sample or --document")
-    loader = load_run(config, world, state)[1]
+    loader = load_run(config, world, state)
     history = loader.history()
     history = history if since is None else history.since(state_in(since))
     result: dict[str, Any] = {
@@ -92,7 +91,7 @@ def seen(
         _write(history, out)
         result["out"] = str(out)
     nothing = "never" if "times" in result else "nothing"
-    return Result(result, [facts, "", PrintedTable(columns, rows, most=_MAX_ROWS) if rows else nothing])
+    return Result(result, [facts, "", PrintedTable(columns, rows) if rows else nothing])
 
 
 def _of_part(loader: Loader, history: History, name: str) -> dict[str, Any]:
@@ -138,12 +137,12 @@ def state(
         file: a checkpoint, JSON or from torch.save.
         config: a config that the state must fit.
     """
-    loader = None if config is None else load_run(config, world)[1]
+    loader = None if config is None else load_run(config, world)
     saved_states = states_in(file)
     states = [_verified(place, saved, loader) for place, saved in saved_states]
     parts: list[Part] = []
     for entry in states:
-        facts = [(name, _shown(name, value)) for name, value in entry.items() if name != "problem"]
+        facts = [(name, _shown(value)) for name, value in entry.items() if name != "problem"]
         parts += ["", facts] if parts else [facts]
     problems = [f"{entry['place']}: {entry['problem']}" for entry in states if entry["problem"]]
     if not saved_states:
@@ -167,12 +166,8 @@ def _verified(place: str, saved: dict[str, Any], loader: Loader | None) -> dict[
     return {**result, "verdict": verdict, "problem": problem}
 
 
-def _shown(name: str, value: Any) -> str:
-    if name != "sections":
+def _shown(value: Any) -> str:
+    if not isinstance(value, dict):
         return str(value)
-    return "; ".join(map(_section, value, value.values())) or "none"
-
-
-def _section(name: str, section: dict[str, Any]) -> str:
-    shown = ", ".join(f"{key} {value}" for key, value in section.items())
-    return f"{name}: {shown}" if shown else name
+    sections = {name: [f"{key} {entry}" for key, entry in fields.items()] for name, fields in value.items()}
+    return "; ".join(f"{name}: {', '.join(fields)}" for name, fields in sections.items()) or "none"

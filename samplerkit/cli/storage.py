@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -58,36 +58,30 @@ def index(
         raise typer.BadParameter("conflicts with --jsonl; give one of the two", param_hint="--tfrecord")
     if tfrecord or jsonl:
         given = {"--upload": upload, "--checksums": checksums, "--lengths": lengths}
-        wrong = next((name for name, value in given.items() if value), None)
-        if wrong is not None:
-            files = "JSON lines" if jsonl else "TFRecords"
-            problem, hint = f"is an option for tar shards, not for {files}", "leave it out"
-            raise ArgumentValueError(wrong, problem, given[wrong], hint=hint)
-        make = JsonlDataset if jsonl else partial(TfRecordDataset, records="bytes")
-        return _index_records(make, urls, out, noun="sample" if jsonl else "record")
+        for option, value in given.items():
+            if value:
+                raise typer.BadParameter("is for tar shards only", param_hint=option)
+        return _index_records(urls, out, jsonl=jsonl)
     with progress() as report:
         indexed = index_shards(
             urls, out=out, upload=upload, checksums=checksums, threads=jobs, lengths=lengths, progress=report
         )
     flaws = [{"archive": f.archive, "offset": f.offset, "reason": f.reason} for f in indexed.flaws]
     sizes = {"shards": indexed.num_shards, "samples": indexed.num_samples, "files": indexed.num_files}
-    event = {**sizes, "made": indexed.num_made, "lengths": indexed.lengths}
+    result = {**sizes, "made": indexed.num_made, "lengths": indexed.lengths}
     number = counted(indexed.num_shards, "shard")
     text = f"{indexed.num_samples} samples of {indexed.num_files} files in {number}"
     problems = [f"{flaw.archive}: {flaw.problem}" for flaw in indexed.flaws[:SHOWN]]
     problems += [f"and {indexed.num_flaws - SHOWN} more"] if indexed.num_flaws > SHOWN else []
-    value = {**event, "flaw_count": indexed.num_flaws, "flaws": flaws}
-    return Result(value, [text], problems, is_failure=bool(indexed.flaws))
+    result |= {"flaw_count": indexed.num_flaws, "flaws": flaws}
+    return Result(result, [text], problems, is_failure=bool(indexed.flaws))
 
 
-def _index_records(make: Callable[..., Any], urls: list[str], out: Path | None, *, noun: str) -> Result:
-    with (
-        progress() as report,
-        make(urls[0] if len(urls) == 1 else urls, progress=report) as files,
-    ):
-        count = files.save_indexes(out)
-    number = len(files.files)
-    text = f"{counted(count, noun)} in {counted(number, 'file')}"
+def _index_records(paths: list[str], out: Path | None, *, jsonl: bool) -> Result:
+    make: Any = JsonlDataset if jsonl else partial(TfRecordDataset, records="bytes")
+    with progress() as report, make(paths, progress=report) as dataset:
+        count, number = dataset.save_indexes(out), len(dataset.files)
+    text = f"{counted(count, 'sample' if jsonl else 'record')} in {counted(number, 'file')}"
     return Result({"files": number, "samples": count}, [text])
 
 

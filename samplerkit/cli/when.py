@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 import typer
 
-from samplerkit.cli.opening import ConfigPath, FromZero, NumRanks, StatePath, load_run, parse_epochs
+from samplerkit.cli.opening import ConfigPath, FromZero, NumRanks, load_run, parse_epochs
 from samplerkit.cli.printing import Facts, Part, PrintedTable, Result, counted
 from samplerkit.inspect.time_machine import BatchRead, StepRead, when_document
 from samplerkit.inspect.time_machine import at as read_at
@@ -17,9 +18,8 @@ from samplerkit.inspect.view import RunView
 from samplerkit.order.dataset_protocol import file_number
 from samplerkit.order.typing import Ids
 
-_MAX_FILES = 12
 _MAX_IDS = 64
-_MAX_SPANS = 24
+_MAX_TIMES = 20
 
 
 def at(
@@ -28,7 +28,7 @@ def at(
     step: FromZero,
     rank: FromZero = 0,
     world: NumRanks = None,
-    state: StatePath = None,
+    state: Path | None = None,
 ) -> Result:
     """Show what a rank reads in a step, without a log of the run.
 
@@ -36,8 +36,9 @@ def at(
         epoch: the epoch, from 0.
         step: the step, from 0.
         rank: the rank, from 0.
+        state: a checkpoint from which the run resumes: JSON, or torch.save.
     """
-    read = read_at(load_run(config, world, state)[1], epoch, step, rank)
+    read = read_at(load_run(config, world, state), epoch, step, rank)
     parts: list[Part] = [_facts(read)]
     if read.spans is not None and read.batch is None:
         parts += ["", _spans(read)]
@@ -78,7 +79,7 @@ def _spans(read: StepRead) -> PrintedTable:
         for id, spans in zip(read.ids.tolist(), read.spans or (), strict=True)
         for file, document, first, count in spans
     ]
-    return PrintedTable(("window", "file", "document", "first", "tokens"), rows, most=_MAX_SPANS)
+    return PrintedTable(("window", "file", "document", "first", "tokens"), rows)
 
 
 def _of_batch(batch: BatchRead, among: str) -> Facts:
@@ -100,17 +101,10 @@ def _list_ids(ids: Ids) -> str:
 
 
 def _files(read: Ids, names: tuple[str, ...] | None) -> PrintedTable:
-    files, counts = np.unique(read, return_counts=True)
-    order = np.argsort(-counts, kind="stable")
     columns = ("file", "samples", *(("name",) if names else ()))
-    rows = [
-        (file, count, *([names[file]] if names else []))
-        for file, count in zip(files[order], counts[order], strict=True)
-    ]
-    return PrintedTable(columns, rows, left=len(columns) - 2, most=_MAX_FILES)
-
-
-_MAX_TIMES = 20
+    counts = Counter(sorted(read.tolist())).most_common()
+    rows = [(file, count, *([names[file]] if names else [])) for file, count in counts]
+    return PrintedTable(columns, rows, left=len(columns) - 2)
 
 
 def when(
@@ -120,7 +114,7 @@ def when(
     file: str | None = None,
     epochs: str = "0:1",
     world: NumRanks = None,
-    state: StatePath = None,
+    state: Path | None = None,
 ) -> Result:
     """Show when a sample, or a document of tokens, is read, in which step of which rank.
 
@@ -129,13 +123,14 @@ def when(
         document: the number of a document of tokens in its file, in place of a sample.
         file: the file of the document, by number or name; by default file 0.
         epochs: one epoch, or a range such as 0:10.
+        state: a checkpoint from which the run resumes: JSON, or torch.save.
     """
     if (sample is None) == (document is None):
         raise typer.BadParameter("give one of the two", param_hint="--sample or --document")
     if document is None and file is not None:
         raise typer.BadParameter("goes with --document", param_hint="--file")
     selected, name = parse_epochs(epochs), file or "0"
-    view = RunView.of(load_run(config, world, state)[1])
+    view = RunView.of(load_run(config, world, state))
     layout, names = view.layout, view.layout.names or ()
     number = int(name) if name.isdecimal() else file_number(layout, name)
     results = times_read(view, selected, sample, document, number)

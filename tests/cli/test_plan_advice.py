@@ -73,8 +73,8 @@ def written(folder, section, **more):
 @pytest.mark.parametrize("mode", MODES, ids=[mode["shuffle"] for mode in MODES])
 def test_what_is_advised_can_be_loaded_and_reads_the_same_samples_in_that_mode(section, mode):
     config = sk.load_config(config_of(section))
-    found = advised_section(config, sk.Layout(SIZES), mode)
-    made = sk.load_config(config_of(yaml.safe_load(in_yaml(found))))
+    section, _ = advised_section(config, sk.Layout(SIZES), mode)
+    made = sk.load_config(config_of(yaml.safe_load(in_yaml(section))))
     layout = made.dataset
     assert sorted(made.sampler.undealt_order(layout)) == sorted(config.sampler.undealt_order(layout))
     assert made.sampler.get_child() is None
@@ -88,7 +88,7 @@ def test_nothing_is_advised_in_place_of_a_choice_but_a_random_sampler_where_none
     section, is_shuffled, command, tmp_path
 ):
     config = sk.load_config(config_of(section))
-    assert all(advised_section(config, sk.Layout(SIZES), mode) is None for mode in MODES)
+    assert all(advised_section(config, sk.Layout(SIZES), mode)[0] is None for mode in MODES)
     told = in_json(command, "plan", written(tmp_path, section, sizes=EQUAL))[1]["recommendation"]
     assert (told["chosen"], told["sampler"]) == (None, None)
     assert "chooses the samples, and a shuffle mode in its place would read others" in told["reason"]
