@@ -1,4 +1,4 @@
-"""The main job, from real data to a trained model, as a user runs it."""
+"""The demo, from real data to a trained model, as a user runs it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_two_ranks_received_the_order_that_the_config_says_and_one_pad(demo, mod
     }
     text = demo["config"].replace("shuffle: adaptive", f"shuffle: {mode}")
     written = yaml.safe_load(text)
-    layout = sk.Layout(written.pop("dataset")["lengths"])  # the files are gone with the temporary folder
+    layout = sk.Layout(written.pop("dataset")["lengths"])  # the files were deleted with the temporary folder
     config = sk.load_config(written)
     expected = blake2b(digest_size=8)
     for epoch in range(EPOCHS):
@@ -72,7 +72,7 @@ def test_two_ranks_received_the_order_that_the_config_says_and_one_pad(demo, mod
 
 @pytest.mark.campaign
 def test_a_failing_rank_ends_the_command_with_its_traceback(tmp_path):
-    """The config speaks of other files than there are, which only a rank finds out."""
+    """The config has wrong lengths of files, which only a rank notices."""
     temporary, kept = tmp_path / "temporary", tmp_path / "kept"
     temporary.mkdir()
     kept.mkdir()
@@ -129,7 +129,7 @@ print(before > 0, len(gloo()))
 @pytest.mark.campaign
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are read from /proc")
 def test_no_thread_of_gloo_outlives_the_process_group(tmp_path):
-    """One that does may abort a rank that has done its work: it wants the GIL while Python ends."""
+    """Such a thread may abort a rank that has finished: it takes the GIL while Python ends."""
     done = run((sys.executable, "-c", THREADS), tmp_path)
     assert done.stdout.split() == ["True", "0"], done.stderr
 
