@@ -66,7 +66,7 @@ def check(
         saves_state: the run saves the state of its sampler.
     """
     if rank >= (world or 1):
-        raise typer.BadParameter("does not exist; set the number of ranks with --world", param_hint="--rank")
+        raise typer.BadParameter(f"must be below --world, here {world or 1}", param_hint="--rank")
     job = None if world is None else World(world, rank)
     is_config = is_remote(target) or Path(target).is_file() or ":" not in target
     # Output of the user's function must not end up in the JSON.

@@ -110,7 +110,7 @@ def one_line(name: str, failed: str) -> Iterator[None]:
         location = error if isinstance(error, SyntaxError) else traceback.extract_tb(error.__traceback__)[-1]
         reason = traceback.format_exception_only(error)[-1].strip()
         place = f"{Path(location.filename or name).name}, line {location.lineno}"
-        raise typer.BadParameter(f"{failed} ({reason}; {place})", param_hint=name) from error
+        raise typer.BadParameter(f"{name} {failed} ({reason}; {place})") from error
 
 
 def state_in(path: Path) -> dict[str, Any]:
@@ -150,7 +150,7 @@ def states_in(path: Path) -> list[tuple[str, dict[str, Any]]]:
             else torch.load(path, map_location="meta", weights_only=True)
         )
     except Exception as error:  # on a damaged file torch's unpickler may raise anything
-        reason = (str(error) or type(error).__name__).partition("\n")[0][:80]
+        reason = f"{type(error).__name__}: {error}".partition("\n")[0][:80]
         problem = f"is neither JSON nor a checkpoint that is safe to read ({reason})"
         raise StateError(str(path), problem, hint="save loader.state_dict() in a file of its own") from None
     return list(_states(saved, "", 0))

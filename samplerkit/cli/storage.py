@@ -41,8 +41,8 @@ def index(
 ) -> Result:
     """Write the index of each tar shard, and the lengths of all, so that no job has to make them.
 
-    Existing valid files are kept, so an interrupted run resumes where it stopped. Shards at URLs
-    are fetched into the user's cache.
+    Existing valid files are kept, so an interrupted run resumes where it stopped.
+    Shards at URLs are fetched into the user's cache.
 
     Options:
         urls: paths or URLs, braces such as train-{000..127}.tar, globs.
@@ -69,8 +69,7 @@ def index(
     flaws = [{"archive": f.archive, "offset": f.offset, "reason": f.reason} for f in indexed.flaws]
     sizes = {"shards": indexed.num_shards, "samples": indexed.num_samples, "files": indexed.num_files}
     result = {**sizes, "made": indexed.num_made, "lengths": indexed.lengths}
-    number = counted(indexed.num_shards, "shard")
-    text = f"{indexed.num_samples} samples of {indexed.num_files} files in {number}"
+    text = _contents(indexed.num_samples, indexed.num_files, indexed.num_shards)
     problems = [f"{flaw.archive}: {flaw.problem}" for flaw in indexed.flaws[:SHOWN]]
     problems += [f"and {indexed.num_flaws - SHOWN} more"] if indexed.num_flaws > SHOWN else []
     result |= {"flaw_count": indexed.num_flaws, "flaws": flaws}
@@ -83,6 +82,10 @@ def _index_records(paths: list[str], out: Path | None, *, jsonl: bool) -> Result
         count, number = dataset.save_indexes(out), len(dataset.files)
     text = f"{counted(count, 'sample' if jsonl else 'record')} in {counted(number, 'file')}"
     return Result({"files": number, "samples": count}, [text])
+
+
+def _contents(samples: int, files: int, shards: int) -> str:
+    return f"{counted(samples, 'sample')} of {counted(files, 'file')} in {counted(shards, 'shard')}"
 
 
 def pack(
@@ -119,10 +122,9 @@ def pack(
             progress=report,
         )
     sizes = {"samples": packed.num_samples, "files": packed.num_files}
-    number = counted(len(packed.paths), "shard")
-    text = f"{packed.num_samples} samples of {packed.num_files} files in {number}"
+    text = _contents(packed.num_samples, packed.num_files, len(packed.paths))
     names = ", ".join(packed.left_out[:SHOWN]) + (", ..." if len(packed.left_out) > SHOWN else "")
-    left_out = [f"left out, for they are hidden or have no extension: {names}"] if names else []
+    left_out = [f"left out, since they are hidden or have no extension: {names}"] if names else []
     return Result({"shards": packed.paths, **sizes, "left_out": packed.left_out}, [text], left_out)
 
 
@@ -141,7 +143,7 @@ def catalogue(files: ManyPaths, out: Path, reader: str | None = None, jobs: From
         result = make_catalogue(files, str(out), reader, threads=jobs, progress=report)
     sizes = {"files": result.num_files, "samples": int(result.samples.sum()), "bytes": out.stat().st_size}
     number = counted(result.num_files, "file")
-    text = f"{out}: {sizes['samples']} samples in {number}, {sizes['bytes']:,} bytes"
+    text = f"{out}: {counted(sizes['samples'], 'sample')} in {number}, {sizes['bytes']:,} bytes"
     return Result({"out": str(out), **sizes}, [text])
 
 
@@ -217,5 +219,5 @@ class FieldLength:
 def _fields_hint(sample: Any) -> str:
     """Returns a hint with the fields of a sample."""
     if isinstance(sample, Mapping):
-        return f"there are {', '.join(sorted(map(str, sample)))}"
+        return f"name a field: {', '.join(sorted(map(str, sample)))}"
     return "samples are tuples: give an index from 0" if isinstance(sample, tuple | list) else "name no field"

@@ -193,4 +193,4 @@ def _unread(entry: Any) -> tuple[object, ...]:
         return "-", "-", "-", "", "", "", "not read: empty, left out, or dropped by the tail"
     if not entry["unread"]:
         return "-", "-", "-", "", "not drawn"
-    return "-", "-", "-", entry["unread"][0], "not read: the tail drops it, or it lies before the start"
+    return "-", "-", "-", entry["unread"][0], "not read: the tail drops it, or it is before the start"

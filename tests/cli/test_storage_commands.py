@@ -42,7 +42,7 @@ def test_a_folder_is_packed_with_every_file_and_replaced_only_with_overwrite(com
     assert sorted(shards.parent.glob("*.skidx")) == [Path(f"{path}.skidx") for path in paths]
     first = paths[0].read_bytes()
     line = f"samplerkit: shards: is there already, got '{paths[0]}'; "
-    line += "give another path, or replace it by overwrite=True\n"
+    line += "give another path, or replace it: overwrite=True, or --overwrite\n"
     assert command(*pack) == (2, "", line)
     assert command(*pack, "--overwrite")[0] == 0
     assert paths[0].read_bytes() == first
@@ -53,7 +53,7 @@ def test_files_that_are_left_out_are_named(command, tmp_path):
     (folder / "sub").mkdir(parents=True)
     for name in ("a.txt", "a.cls", "sub/b.txt", "README", ".hidden.txt"):
         (folder / name).write_text(name)
-    left_out = "left out, for they are hidden or have no extension: .hidden.txt, README\n"
+    left_out = "left out, since they are hidden or have no extension: .hidden.txt, README\n"
     result = command("pack", folder, "--shards", f"{tmp_path}/out-%d.tar")
     assert result == (0, "2 samples of 3 files in 1 shard\n", left_out)
     assert TarDataset(f"{tmp_path}/out-0.tar").keys() == ["a", "sub/b"]
@@ -146,7 +146,7 @@ def test_a_function_of_the_user_measures_samples(command, monkeypatch, tmp_path,
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (["--field", "jpg"], "field: is not in the sample, got 'jpg'; there are __key__, __url__, cls, txt"),
+        (["--field", "jpg"], "field: is not in the sample, got 'jpg'; name a field: __key__, __url__,"),
         (["--field", "txt", "--function", "a:b"], "conflicts with --field"),
         (["--function", "json:nothing"], "cannot be imported"),
         (["--function", "failing_measures:any"], "(NameError: name 'ä' is not defined; failing_measures.py"),
