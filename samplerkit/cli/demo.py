@@ -70,8 +70,8 @@ def _compare(path: Path, scratch: Path, num_samples: int, seeds: int) -> Result:
     started = time.monotonic()
     config = path.read_text(encoding="utf-8")
     typer.echo(
-        f"Handwritten digits: {num_samples:,} training samples, in files sorted by digit. Two processes\n"
-        f"train a network by this config, with each `shuffle` in turn:\n\n{config}",
+        f"Handwritten digits: {num_samples:,} training samples, in files sorted by digit. Two\n"
+        f"processes train a network by this config, with each `shuffle` in turn:\n\n{config}",
         err=True,
     )
     modes = training.MODES
@@ -84,7 +84,7 @@ def _compare(path: Path, scratch: Path, num_samples: int, seeds: int) -> Result:
     note = f"(Accuracy: {of_seeds}. Counts: of an epoch. Device: {device}. {seconds:.0f} s.)"
     columns = ("shuffle", "test\naccuracy", "samples\nseen", "repeated", "missing")
     files = (f"files opened\nby rank {rank}" for rank in range(NUM_RANKS))
-    table = PrintedTable((*columns, *files), [line_of(row) for row in rows.values()])
+    table = PrintedTable((*columns, *files), [line_of(row) for row in rows.values()], ("shuffle",))
     text = f"{summary(rows)}\n{note}"
     return Result({**result, "device": device, "seconds": seconds}, [table, "", text])
 
@@ -104,9 +104,8 @@ def row_of(ledgers: Path, mode: str, accuracies: Sequence[float], num_samples: i
         ranks = [ledger_lines(ledgers, mode, seed, rank) for rank in range(NUM_RANKS)]
         epochs = [[[line for line in rank if line["epoch"] == at] for rank in ranks] for at in range(EPOCHS)]
         seen += [np.concatenate([line["ids"] for rank in ranks for line in rank]) for ranks in epochs]
-        opened += np.diff(
-            [[rank[-1]["files_read"] for rank in ranks] for ranks in epochs], axis=0, prepend=0
-        ).tolist()
+        files_read = [[rank[-1]["files_read"] for rank in ranks] for ranks in epochs]
+        opened += np.diff(files_read, axis=0, prepend=0).tolist()
     distinct = [np.unique(ids).size for ids in seen]
     orders = [np.concatenate(seen[at : at + EPOCHS]) for at in range(0, len(seen), EPOCHS)]
     rounded = [round(accuracy, 2) for accuracy in accuracies]

@@ -110,6 +110,13 @@ def ledger_lines(folder: Path, shuffle: str, seed: int, rank: int) -> list[dict[
 LEARNING_RATE = 0.005
 
 
+def make_network() -> nn.Sequential:
+    """Makes a small network that classifies digits of 8 by 8 pixels."""
+    layers = [nn.Unflatten(1, (1, 8, 8)), nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
+    layers += [nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(512, 10)]
+    return nn.Sequential(*layers)
+
+
 def train(
     folder: Path,
     ledgers: Path,
@@ -122,7 +129,7 @@ def train(
     killed_in: int = 0,
     **loader_options: Any,
 ) -> float:
-    """Trains a small network that classifies digits of 8 by 8 pixels.
+    """Trains the network.
 
     Args:
         folder: the folder of the data and the config.
@@ -140,9 +147,7 @@ def train(
     """
     rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
     torch.manual_seed(seed)
-    layers = [nn.Unflatten(1, (1, 8, 8)), nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
-    layers += [nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(512, 10)]
-    network = nn.Sequential(*layers).to(device)
+    network = make_network().to(device)
     model = DistributedDataParallel(network)
     optimizer = torch.optim.Adam(model.parameters(), LEARNING_RATE)
     written = load_config(folder / CONFIG).to_dict()
@@ -175,9 +180,15 @@ def train(
                     save({**states, "step": step}, checkpoint)
                 if step == killed_in and rank == ranks - 1:
                     os.kill(os.getpid(), signal.SIGKILL)
-    with np.load(folder / "data" / "test.npz", allow_pickle=False) as file, torch.no_grad():
+    return accuracy(network, folder / "data" / "test.npz", device)
+
+
+@torch.no_grad()
+def accuracy(network: nn.Module, test_set: Path, device: torch.device) -> float:
+    """Returns the accuracy on the test set, in percent."""
+    with np.load(test_set, allow_pickle=False) as file:
         pixels, labels = (torch.from_numpy(file[name]).to(device) for name in ("pixels", "labels"))
-        return 100 * float((network(scaled(pixels)).argmax(dim=1) == labels).float().mean())
+    return 100 * float((network(scaled(pixels)).argmax(dim=1) == labels).float().mean())
 
 
 def scaled(pixels: torch.Tensor) -> torch.Tensor:

@@ -36,7 +36,6 @@ _STDOUT_ERRORS = {errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EBADF, errno.EDQUO
 _UsageError: Any = typer.BadParameter.__bases__[0]
 
 app = typer.Typer(
-    help="The data order of a training run, as a value.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -254,9 +254,7 @@ def _files(dataset: Any) -> Sequence[str]:
 
 def _uncounted(config: Config, world: int | None) -> Result:
     """Returns what can be planned without the number of samples, and what cannot."""
-    unknown = (
-        "samples, steps, mixing, requests and bytes: to count the samples all files would have to be fetched"
-    )
+    unknown = "samples, steps, mixing, requests and bytes: to count the samples all files would be fetched"
     hint = f"{HINT}; or guess: --samples-per-file 1000"
     view = RunView.of(config, world)
     files = None if isinstance(config.dataset, TreeDataset) else len(_files(config.dataset))

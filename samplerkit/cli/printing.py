@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, Literal, final
 
 import typer
 from rich.console import Console
@@ -31,13 +31,13 @@ class PrintedTable:
     Args:
         columns: the names of the columns.
         rows: the rows, with an entry for each column.
-        left: the number of last columns that hold text, and are aligned to the left.
+        texts: the columns that hold text, and are aligned to the left.
         most: the number of rows that are printed; the rest is counted below the table.
     """
 
     columns: Sequence[str]
     rows: Sequence[Sequence[object]]
-    left: int = 0
+    texts: Sequence[str] = ()
     most: int = 20
 
 
@@ -86,9 +86,9 @@ def show(result: Result, *, as_json: bool) -> None:
 def print_table(content: PrintedTable) -> None:
     """Prints a table of numbers."""
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
-    for number, name in enumerate(content.columns):
-        is_text = number >= len(content.columns) - content.left
-        table.add_column(escape(name), justify="left" if is_text else "right", overflow="fold")
+    for name in content.columns:
+        justify: Literal["left", "right"] = "left" if name in content.texts else "right"
+        table.add_column(escape(name), justify=justify, overflow="fold")
     for row in content.rows[: content.most]:
         table.add_row(*(escape(str(entry)) for entry in row))
     _print(table)

@@ -104,7 +104,7 @@ def _files(read: Ids, names: tuple[str, ...] | None) -> PrintedTable:
     columns = ("file", "samples", *(("name",) if names else ()))
     counts = Counter(sorted(read.tolist())).most_common()
     rows = [(file, count, *([names[file]] if names else [])) for file, count in counts]
-    return PrintedTable(columns, rows, left=len(columns) - 2)
+    return PrintedTable(columns, rows, texts=("name",))
 
 
 def when(
@@ -153,7 +153,7 @@ def when(
             rows.append((epoch, *_unread(entry)))
     result = {**query, "num_ranks": view.num_ranks, "fingerprint": view.fingerprint}
     facts += [("order", view.fingerprint), ("ranks", str(view.num_ranks))]
-    table = PrintedTable(("epoch", *columns, "note"), rows, left=1, most=_MAX_TIMES * len(selected))
+    table = PrintedTable(("epoch", *columns, "note"), rows, texts=("note",), most=_MAX_TIMES * len(selected))
     return Result({**result, "epochs": [entry for entry, _ in results]}, [facts, "", table])
 
 
