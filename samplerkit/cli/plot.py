@@ -20,7 +20,7 @@ from samplerkit.storage.urls import shown
 
 
 def plot(
-    configs: Annotated[list[str], typer.Argument(metavar="CONFIG...")],
+    configs: Annotated[list[str], typer.Argument(metavar="CONFIG")],
     output: Annotated[Path | None, typer.Option("--output", "-o")] = None,
     world: NumRanks = None,
     epoch: FromZero = 0,

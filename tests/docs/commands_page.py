@@ -65,7 +65,7 @@ def _given(parameter: inspect.Parameter) -> Given:
     default = ... if parameter.default is parameter.empty else parameter.default
     (kind, *_) = [member for member in get_args(kind) if member is not NoneType] or [kind]
     if isinstance(info, ArgumentInfo):
-        name = info.metavar or f"{parameter.name.upper()}{'...' if _is_list(get_args(hint)[0]) else ''}"
+        name = (info.metavar or parameter.name.upper()) + ("..." if _is_list(get_args(hint)[0]) else "")
     else:
         # typer takes the first name for a default, as long as the hint is not annotated.
         names = [name for name in (info.default, *(info.param_decls or ())) if isinstance(name, str)]
