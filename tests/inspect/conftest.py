@@ -1,5 +1,5 @@
-"""The command `samplerkit`, for what it says of runs."""
+"""The command `samplerkit`, for its output about runs."""
 
-from tests.cli.conftest import command, said
+from tests.cli.conftest import command, printed
 
-__all__ = ["command", "said"]
+__all__ = ["command", "printed"]
