@@ -1,4 +1,4 @@
-"""Arguments that commands share, such as a config, the number of ranks and epochs, and how they are read."""
+"""Commands from functions, and the arguments that they share: a config, ranks, a checkpoint, epochs."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ NumRanks = Annotated[
     typer.Option("--world", min=1, help="Ranks of the job; by default from the config or the running job."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
 _OPTION = re.compile(r"^ {4}(\w+): (.+(?:\n {5,}.+)*)", re.MULTILINE)
 
 

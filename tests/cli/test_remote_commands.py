@@ -123,7 +123,7 @@ def test_a_plan_fetches_no_files_to_count_their_samples(command, refused, tmp_pa
     code, output, errors = command("plan", path, "--world", 2)
     assert (code, errors) == (0, "")
     facts = dict(facts_of(output))
-    assert facts["dataset"].endswith("not counted")
+    assert facts["dataset"] == "16 remote files, not counted"
     assert facts["ranks"] == "2, batches of 8"
     assert facts["unknown"].startswith("samples, steps, mixing, requests and bytes: to count the samples")
     assert "lengths" in facts["hint"]
