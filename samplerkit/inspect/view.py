@@ -101,7 +101,7 @@ class RunView:
         """
         rank = arguments.integer("rank", rank)
         if not 0 <= rank < self.num_ranks:
-            hint = "give the number of ranks as world" if self.num_ranks == 1 else ""
+            hint = "set the number of ranks: world=, or --world" if self.num_ranks == 1 else ""
             raise ArgumentRangeError("rank", f"must be in [0, {self.num_ranks})", rank, hint=hint)
         epoch = arguments.epoch(epoch)
         if start is None:

@@ -166,7 +166,7 @@ class History(Order):
         *complete, (epoch, begin, end) = earlier or [(0, 0, 0)]
         *same, (own_epoch, own_begin, own_end) = self.parts[: len(earlier)] or [(0, 0, 0)]
         if forgotten < 0 or (same, own_epoch, own_begin) != (complete, epoch, begin) or own_end < end:
-            raise StateError("state", "is not in the past of this history", saved.place)
+            raise StateError("read", "is not in the past of this history", saved.place)
         rest = [(epoch, end, own_end)] * (end < own_end) + self.parts[len(earlier) :]
         later = tuple(EpochsRead(epoch, 1, begin, end) for epoch, begin, end in rest)
         return History(self.run, Past(later, max(0, forgotten - len(parts))))
