@@ -218,8 +218,7 @@ class Received:
         if answer.skipped:
             self._skipped += len(answer.skipped)
             self._left_out[step] = [skipped.place for skipped in answer.skipped], answer.stand_in
-        for report in answer.reports:
-            self._worker_stats[report.reader] = report.stats
+        self._worker_stats.update(answer.reports)
         return answer.batch
 
     def ids(self, iteration: Iteration, reading: Reading, step: int) -> Ids:

@@ -16,7 +16,7 @@ import samplerkit as sk
 from samplerkit.loading.workers.batch_maker import BatchMaker, batch_of
 from samplerkit.loading.workers.file_affinity import FileAffinity, joined
 from samplerkit.loading.workers.loader_workers import requests_of
-from samplerkit.loading.workers.reader import ReaderOptions, SampleReader
+from samplerkit.loading.workers.reader import ReaderOptions
 from tests.loading.documents import SIZES, Parts
 
 LAYOUT = sk.Layout([7, 9, 0, 3, 12, 5, 8, 10, 1])
@@ -177,7 +177,7 @@ def test_joined_shares_are_the_batch(sizes, mode, batch_size, workers, steps, ba
     loader = sk.Loader(dataset, sampler_of(mode), batch_size=batch_size, bad_samples="skip")
     loader.load_state_dict(loader.state_dict(step=min(steps, len(loader))))
     reading = loader._reading
-    maker = BatchMaker(SampleReader(dataset, ReaderOptions(0, skips=True)), batch_of)
+    maker = BatchMaker(dataset, ReaderOptions(0, skips=True, collate=batch_of))
     affinity, owners, firsts, has_read = FileAffinity(dataset.layout, workers), {}, {}, defaultdict(list)
     for request in requests_of(loader._cursor, (), False, reading):
         parts = affinity.shares_of(request)
@@ -190,9 +190,9 @@ def test_joined_shares_are_the_batch(sizes, mode, batch_size, workers, steps, ba
         for at_once in (True, False):
             try:
                 if at_once or len(parts) == 1:
-                    samples = maker.reader.read(request)
+                    samples = maker.read(request)
                 else:
-                    samples = joined(parts, [maker.reader.read(part) for part in parts])
+                    samples = joined(parts, [maker.read(part) for part in parts])
                 answer = maker.collated(request, samples)
                 skipped = [(skip.id, skip.place, skip.error) for skip in answer.skipped]
                 outcomes.append([plain(answer.batch), skipped, answer.stand_in])

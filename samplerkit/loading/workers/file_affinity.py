@@ -107,7 +107,7 @@ class AffineProcesses(WorkerProcesses):
     def __init__(self, maker: SendingMaker, number: int, options: Mapping[str, Any]) -> None:
         super().__init__(maker, number, options)
         self._collator: Final = maker
-        self._layout: Final = layout_of_files(maker.reader.dataset)
+        self._layout: Final = layout_of_files(maker.dataset)
         self._reading: tuple[int, int] | None = None
 
     def shares_of(self, request: Request) -> list[tuple[int, Request]]:

@@ -21,7 +21,7 @@ from samplerkit.loading.sample_fields import SampleCollate
 from samplerkit.loading.workers.batch_maker import BatchMaker, SendingMaker, batch_of
 from samplerkit.loading.workers.file_affinity import AffineProcesses
 from samplerkit.loading.workers.protocol import BadSamples, Batches, Request, WorkerKind, Workers
-from samplerkit.loading.workers.reader import ReaderOptions, SampleReader, reports_stats
+from samplerkit.loading.workers.reader import ReaderOptions, reports_stats
 from samplerkit.loading.workers.thread_pool import ThreadPool, ThreadSchedule
 from samplerkit.loading.workers.worker_processes import WorkerProcesses
 from samplerkit.order import arguments
@@ -237,20 +237,21 @@ class LoaderWorkers:
         if not (hasattr(dataset, "__getitem__") or hasattr(dataset, "__getitems__")):
             raise ArgumentTypeError("dataset", "must be map-style, with __getitem__", dataset)
         is_packed = plan is not None and plan.measure.pack is not None
+        collate: Any = self._options.get("collate_fn") or (PackCollate() if is_packed else batch_of)
+        if plan is not None and isinstance(collate, SampleCollate):
+            collate = collate.measured_by(plan.measure)
+        reports = self.has_processes and reports_stats(dataset)
         options = ReaderOptions(
             seed_of(run.recipe),
             run.world.shard_id,
             skips=self._skips,
             seeds_draws=self._seed_draws,
             is_packed=is_packed,
+            collate=collate,
+            pins=self._pins,
         )
-        collate: Any = self._options.get("collate_fn") or (PackCollate() if is_packed else batch_of)
-        if plan is not None and isinstance(collate, SampleCollate):
-            collate = collate.measured_by(plan.measure)
-        reports = self.has_processes and reports_stats(dataset)
-        reader = SampleReader(dataset, options, partial(batches_of, self._cursor), reports=reports)
         make = SendingMaker if self.has_processes else BatchMaker
-        return make(reader, collate, pins=self._pins)
+        return make(dataset, options, partial(batches_of, self._cursor), reports=reports)
 
 
 def _prefetch(batches: Iterator[Any]) -> DeviceStage:

@@ -140,20 +140,6 @@ class SkippedSample:
 
 
 @final
-@dataclass(frozen=True)
-class Report:
-    """The figures of a worker's dataset, up to a batch.
-
-    Args:
-        reader: the process id of the worker, or the number of a thread with its own copy.
-        stats: its dataset's `stats`.
-    """
-
-    reader: int
-    stats: Any
-
-
-@final
 @dataclass(eq=False)
 class Answer:
     """The samples of a request, or the batch that was made of them, and what comes with it; see `Request`.
@@ -161,13 +147,14 @@ class Answer:
     Args:
         batch: the samples, as the dataset gave them, or the batch.
         skipped: samples that were left out; before they are collated, each with its number in the request.
-        reports: the figures of the datasets of the workers that made it, if they have any.
+        reports: the `stats` of the datasets of the workers that made it, if they have any, each after the
+            process id of the worker, or the number of a thread with its own copy.
         stand_in: the sample of which the batch is made, if all of its samples were left out.
     """
 
     batch: Any
     skipped: tuple[SkippedSample, ...] = ()
-    reports: tuple[Report, ...] = ()
+    reports: tuple[tuple[int, Any], ...] = ()
     stand_in: int | None = None
 
     @property

@@ -18,7 +18,6 @@ from typing import Any, Final, final
 from samplerkit.loading.background import end_at_exit, loaders_read_for, read_for, start_thread
 from samplerkit.loading.workers.batch_maker import BatchMaker
 from samplerkit.loading.workers.protocol import Answer, BatchesInOrder, Request, WorkerPool, timed_out
-from samplerkit.loading.workers.reader import SampleReader
 
 TRIAL_BATCHES: Final = 5
 """Batches by which a number of threads is judged, and steps by which the loop is."""
@@ -281,7 +280,7 @@ class ThreadPool(WorkerPool):
 
     def _run(self, place: int) -> None:
         """The main function of each thread."""
-        shared, reader = self._maker.reader, None
+        maker: BatchMaker | None = None
         batch: Any = None
         read_for(self._loaders)
         with ExitStack() as copies:
@@ -289,11 +288,11 @@ class ThreadPool(WorkerPool):
             while task is not None:
                 trial, started = self.schedule.trial, time.perf_counter()
                 try:
-                    if reader is None:
-                        reader = self._reader(place, copies)
-                    if reader is not shared:
-                        reader.begin(task.request)
-                    batch = self._maker.batch(task.request, reader)
+                    if maker is None:
+                        maker = self._maker_of(place, copies)
+                    if maker is not self._maker:
+                        maker.begin(task.request)
+                    batch = maker.batch(task.request)
                 except BaseException as error:  # whatever it is, it belongs into the loop
                     batch = error
                 seconds = time.perf_counter() - started
@@ -303,12 +302,12 @@ class ThreadPool(WorkerPool):
                 batch = None
                 task = self._take(trial, seconds)
 
-    def _reader(self, place: int, copies: ExitStack) -> SampleReader:
+    def _maker_of(self, place: int, copies: ExitStack) -> BatchMaker:
         if self._init_function is not None:
             self._init_function(place)
-        reader = self._maker.reader.for_thread(self._numbers[place], copies)
-        self.has_copies |= reader is not self._maker.reader
-        return reader
+        maker = self._maker.for_thread(self._numbers[place], copies)
+        self.has_copies |= maker is not self._maker
+        return maker
 
     def _take(self, trial: int = 0, seconds: float | None = None) -> Task | None:
         """Counts the batch that this thread has made, and takes the next task when one more may be made.
@@ -346,14 +345,14 @@ class ThreadPool(WorkerPool):
             None where it has to wait, since no thread may read for an epoch while another one is set in a
             dataset that all share; or when the threads are ended.
         """
-        reader = self._maker.reader
+        maker = self._maker
         while (task := self._waiting_task or self._tasks.get()) is not None and not self._is_stopped:
             self._waiting_task = task
             if not task.is_cancelled:
-                if self._busy and reader.sets_epoch(task.request):
+                if self._busy and maker.sets_epoch(task.request):
                     return None
                 try:
-                    reader.begin(task.request)
+                    maker.begin(task.request)
                 except BaseException as error:  # as above
                     task.result.put(error)
                     task.is_cancelled = True

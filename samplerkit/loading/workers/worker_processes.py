@@ -13,7 +13,6 @@ import socket
 import sys
 import time
 from collections.abc import Collection, Iterator, Mapping
-from itertools import cycle
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, Final, NamedTuple
@@ -64,7 +63,6 @@ class WorkerProcesses(WorkerPool):
         self._options: Final = options
         self._workers: list[_Worker] = []
         self._sent = 0
-        self._turn: Iterator[int] = iter(())
         self._end_flag: Any = None
         self._polls: list[select.poll] = []
 
@@ -77,7 +75,6 @@ class WorkerProcesses(WorkerPool):
         """Begins an iteration, and the first one begins the workers."""
         if not self._workers:
             self._start()
-        self._turn = cycle(range(self._number))
         return super().open(requests, in_the_loop=in_the_loop)
 
     def _start(self) -> None:
@@ -129,14 +126,14 @@ class WorkerProcesses(WorkerPool):
         try:
             answers = [self._answer(task, worker) for worker, _ in task.shares]
             batch = self.joined(task.request, task.shares, answers)
-            return batch.pin_memory() if self._maker.pins else batch
+            return batch.pin_memory() if self._maker.options.pins else batch
         except BaseException:
             self.can_be_reused = False  # it is not known what would come next
             raise
 
     def shares_of(self, request: Request) -> list[tuple[int, Request]]:
         """Returns the share of each worker in a request: here all of it for one worker, in turn."""
-        return [(next(self._turn), request)]
+        return [(request.step % self._number, request)]
 
     def joined(self, request: Request, shares: list[tuple[int, Request]], answers: list[Answer]) -> Answer:
         """Returns the batch of the answers to all shares."""

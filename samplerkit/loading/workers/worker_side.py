@@ -130,7 +130,7 @@ def _begin(start: WorkerStart) -> None:
         id=start.number,
         num_workers=start.num_workers,
         seed=torch.initial_seed(),
-        dataset=start.maker.reader.dataset,
+        dataset=start.maker.dataset,
     )
     if start.init is not None:
         with sendable_errors():
