@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, cast, final
 
 import numpy as np
-import torch
+import torch.utils.data
 
 from samplerkit.errors import DatasetError
 from samplerkit.loading.sample_fields import rows_of
@@ -50,17 +50,14 @@ class FileAffinity:
             self._samples[worker] += int(self._layout.sizes[file])
         return self._workers[files]
 
-    def shares_of(self, request: Request) -> list[ShareRequest]:
+    def shares_of(self, request: Request) -> list[tuple[int, Request]]:
         """Returns the share of each worker that has files of a batch; all of it, where only one has."""
-        assigned = self.workers_of(request.ids)
+        assigned, whole = self.workers_of(request.ids), ShareRequest(**vars(request))
         workers = np.unique(assigned).tolist() or [0]
-        shares = [
-            ShareRequest(**vars(request), worker=worker, num_workers=len(self._samples)) for worker in workers
-        ]
         if len(workers) == 1:
-            return shares
+            return [(workers[0], whole)]
         places = [np.flatnonzero(assigned == worker) for worker in workers]
-        return [share.at(own, places=own) for share, own in zip(shares, places, strict=True)]
+        return [(worker, whole.at(own, places=own)) for worker, own in zip(workers, places, strict=True)]
 
 
 @final
@@ -69,13 +66,9 @@ class ShareRequest(Request):
     """The samples of a batch that are in the files of one worker.
 
     Args:
-        worker: the number of the worker.
-        num_workers: how many there are.
         places: theirs in the batch, ascending; None where all of the batch is theirs.
     """
 
-    worker: int = 0
-    num_workers: int = 1
     places: Ids | None = None
 
     @property
@@ -89,9 +82,10 @@ class ShareRequest(Request):
 
     def upcoming(self, batches: Batches, dataset: Any) -> Iterator[Ids]:
         """Returns the ids of each batch, or of its share of it, that the worker reads from here on."""
-        affinity = FileAffinity(layout_of_files(dataset), self.num_workers)
+        worker: Any = torch.utils.data.get_worker_info()
+        affinity = FileAffinity(layout_of_files(dataset), worker.num_workers)
         for step, ids in batches(0, 1):  # from where the reading began, since files are given in its order
-            own = ids[affinity.workers_of(ids) == self.worker]
+            own = ids[affinity.workers_of(ids) == worker.id]
             if own.size and step >= self.step:
                 yield own
 
@@ -106,7 +100,6 @@ class AffineProcesses(WorkerProcesses):
 
     def __init__(self, maker: SendingMaker, number: int, options: Mapping[str, Any]) -> None:
         super().__init__(maker, number, options)
-        self._collator: Final = maker
         self._layout: Final = layout_of_files(maker.dataset)
         self._reading: tuple[int, int] | None = None
 
@@ -115,13 +108,13 @@ class AffineProcesses(WorkerProcesses):
         if self._reading != (request.epoch, request.start):
             self._reading = request.epoch, request.start
             self._affinity = FileAffinity(self._layout, self._number)
-        return [(share.worker, share) for share in self._affinity.shares_of(request)]
+        return self._affinity.shares_of(request)
 
     def joined(self, request: Request, shares: list[tuple[int, Any]], answers: list[Answer]) -> Answer:
         """Collates what several workers have read."""
         if len(answers) == 1:
             return answers[0]
-        return self._collator.collated(request, joined([share for _, share in shares], answers))
+        return self._maker.collated(request, joined([share for _, share in shares], answers))
 
 
 def layout_of_files(dataset: Any) -> Layout:
