@@ -244,11 +244,10 @@ class MetricsMixin(CountsSteps):
 
     def _sources_read(self, place: Place) -> dict[str, SourceRead]:
         run = self._cursor.run
-        order, units = run.undealt(place.epoch), run.reading(place.epoch, 0).delivery.size
-        position = place.position
-        if run.unit.recipe is not None:
+        order, plan, position = run.undealt(place.epoch), run.plan(place.epoch), place.position
+        if plan is not None:
             # Counting the samples of all batches so far would take long.
-            position = round(len(order) * position / max(1, units))
+            position = round(len(order) * position / max(1, len(plan)))
         return source_reads(run.recipe, run.dataset, order, position)
 
     def _shares(self, ids: np.ndarray[Any, Any]) -> dict[str, float]:

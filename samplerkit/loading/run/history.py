@@ -176,12 +176,13 @@ class History(Order):
 
         For any other dataset, the one part is called `all`.
         """
-        parts = Layout.of(self.run.dataset).parts
-        edges = edges_of(np.array([part.num_samples for part in parts.values()], dtype=np.int64))
-        counts = np.zeros(len(parts), dtype=np.int64)
-        for ids in self.chunks() if parts else ():
-            counts += np.bincount(interval_of(edges, ids), minlength=counts.size)
-        return dict(zip(parts, counts.tolist(), strict=True)) if parts else {"all": len(self)}
+        layout = Layout.of(self.run.dataset)
+        if not layout.parts:
+            return {"all": len(self)}
+        counts = np.zeros(len(layout.parts), dtype=np.int64)
+        for ids in self.chunks():
+            counts += np.bincount(interval_of(layout.part_starts, ids), minlength=counts.size)
+        return dict(zip(layout.parts, counts.tolist(), strict=True))
 
     def unread(self) -> Order:
         """Returns the samples of the dataset that were never read, ascending: another run can read these.
