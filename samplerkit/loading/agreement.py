@@ -62,17 +62,15 @@ class Group(NamedTuple):
 
     Args:
         of: the digest of its identity.
-        completed: how often all ranks have begun it before.
-        refused: how often it was refused before.
+        round: how often it was begun before: by all ranks together, or refused.
     """
 
     of: str
-    completed: int
-    refused: int
+    round: int
 
     def key(self, name: str) -> str:
         """The key of a value of this group in the store."""
-        return f"{name}/{self.of}/{self.completed}/{self.refused}"
+        return f"{name}/{self.of}/{self.round}"
 
 
 @final
@@ -91,9 +89,8 @@ class Agreement:
         self.rank = rank
         self.ranks = ranks
         self._clock = clock
-        self._completed: Counter[str] = Counter()
-        # How many refusals of an order this rank has raised: a rank that is late raises each too, once.
-        self._refused: Counter[str] = Counter()
+        # By the digest of an order; a rank that is late raises each refusal too, once.
+        self._rounds: Counter[str] = Counter()
         self._joined: set[Group] = set()
         self._counting: dict[World, bool] = {}
 
@@ -116,7 +113,7 @@ class Agreement:
         of = digest(_to_json(identity))
         # A group after a time-out stays open: a late rank need not wait, and this rank does not count twice
         # when it begins again.
-        own = Group(of, self._completed[of], self._refused[of])
+        own = Group(of, self._rounds[of])
         self._join(own, world or World(self.ranks, self.rank))
         is_listed = False
         try:
@@ -137,7 +134,7 @@ class Agreement:
                 with contextlib.suppress(torch.distributed.DistError):
                     self._unlist(own)
         self._joined.discard(own)
-        self._completed[of] = own.completed + 1
+        self._rounds[of] = own.round + 1
 
     def _join(self, own: Group, world: World) -> None:
         entry = f"{self.rank} {world.num_shards} {world.shard_id},"
@@ -257,11 +254,11 @@ class Agreement:
     def _wait_for_refused(self, groups: list[Group]) -> None:
         """Waits for two pauses of the refused ranks: the first rank to end may hold the store."""
         for group in groups:
-            following = group._replace(refused=group.refused + 1)
+            following = group._replace(round=group.round + 1)
             # A late rank raises one error, however often the others have disagreed before.
             while self.store.add(following.key("joined"), 0) >= REFUSED:
-                following = following._replace(refused=following.refused + 1)
-            self._refused[group.of] = max(self._refused[group.of], following.refused)
+                following = following._replace(round=following.round + 1)
+            self._rounds[group.of] = max(self._rounds[group.of], following.round)
         self._clock.sleep(2 * _LONGEST_PAUSE)
 
     def _give_up(self, own: Group, identity: dict[str, Any], seconds: float, *, alone: bool) -> None:

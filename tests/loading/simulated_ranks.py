@@ -149,7 +149,7 @@ def simulate(
 
     def enter_others() -> None:
         joined = [rank for rank in range(ranks) if rank not in begins][dead:]
-        group = Group(digest(json.dumps(others, sort_keys=True)), 0, 0)
+        group = Group(digest(json.dumps(others, sort_keys=True)), 0)
         store.append(group.key("members"), "".join(f"{rank} {ranks} {rank}," for rank in joined))
         store.add(group.key(f"readers/{ranks}"), len(joined) * (1 + (1 << 32)))
         store.add(group.key("joined"), len(joined))
