@@ -10,6 +10,7 @@ import weakref
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from itertools import count
 from queue import Empty, SimpleQueue
 from statistics import median
@@ -143,6 +144,7 @@ _numbers = count(-1, -1)
 
 
 @final
+@dataclass(eq=False)
 class Task:
     """One batch that threads make.
 
@@ -157,12 +159,9 @@ class Task:
         result: where the batch is put, or what was raised.
     """
 
-    __slots__ = ("is_cancelled", "request", "result")
-
-    def __init__(self, request: Request) -> None:
-        self.request = request
-        self.is_cancelled = False
-        self.result: SimpleQueue[Any] = SimpleQueue()
+    request: Request
+    is_cancelled: bool = False
+    result: SimpleQueue[Any] = field(default_factory=SimpleQueue)
 
 
 @final
