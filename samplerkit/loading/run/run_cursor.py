@@ -71,9 +71,12 @@ class RunCursor(Cursor):
     def stretch(self, epoch: int, start: int, taken: int) -> EpochsRead:
         """Returns the stretch of an epoch that all ranks have read in some steps."""
         delivery = self.run.reading(epoch, start).delivery
-        end, drops = delivery.position_after(taken), delivery.tail == "drop"
-        if delivery.is_over_after(taken) and not (drops and delivery.ramp):
-            end = -delivery.global_batch if drops else -1
+        if not delivery.is_over_after(taken):
+            end = delivery.position_after(taken)
+        elif delivery.tail != "drop":
+            end = -1
+        else:  # with a ramp, steps have several sizes
+            end = delivery.first(delivery.job_steps) if delivery.ramp else -delivery.global_batch
         return EpochsRead(epoch, 1, start, end)
 
     def state(self, steps: int | None = None) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from samplerkit.loading.device.streams import current_device
 from samplerkit.loading.generators import preserved_generators
 from samplerkit.loading.run.delivery import Reading
 from samplerkit.loading.run.run_cursor import RunCursor
-from samplerkit.loading.sample_fields import SampleCollate
+from samplerkit.loading.sample_fields import PlannedCollate
 from samplerkit.loading.workers.batch_maker import BatchMaker, SendingMaker, batch_of
 from samplerkit.loading.workers.file_affinity import AffineProcesses
 from samplerkit.loading.workers.protocol import Batches, Request, WorkerKind, Workers
@@ -224,7 +224,7 @@ class LoaderWorkers:
             raise ArgumentTypeError("dataset", "must be map-style, with __getitem__", dataset)
         is_packed = plan is not None and plan.measure.pack is not None
         collate: Any = self.options.get("collate_fn") or (PackCollate() if is_packed else batch_of)
-        if plan is not None and isinstance(collate, SampleCollate):
+        if plan is not None and isinstance(collate, PlannedCollate):
             collate = collate.measured_by(plan.measure)
         reports = self.has_processes and reports_stats(dataset)
         options = ReaderOptions(
