@@ -154,7 +154,7 @@ class Agreement:
 
         Args:
             own: the group.
-            reads_all: whether each rank reads the shard of its number; else the members of the group are read.
+            reads_all: whether each rank reads the shard of its number; else the members are read.
         """
         problem = "" if reads_all else unread_shards(self._members(own))
         if problem:

@@ -212,7 +212,7 @@ class LoaderWorkers:
             processes = AffineProcesses if self._is_affine else WorkerProcesses
             return processes(maker, self.num_workers, options)
         if not self.num_workers:
-            return Workers(maker.__getitem__)
+            return Workers(maker)
         self._owner = _ThreadOwner()
         return ThreadPool(maker, self.num_workers, options, self._schedule, self._owner, self.token)
 

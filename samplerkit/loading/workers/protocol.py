@@ -173,7 +173,7 @@ class Workers:
     This class makes a batch in the loop, on demand; subclasses make it in the background.
 
     Args:
-        make: makes the batch of a request.
+        maker: makes the batch of a request.
 
     Attributes:
         can_be_reused: whether they can make the batches of another iteration.
@@ -181,8 +181,8 @@ class Workers:
 
     can_be_reused = True
 
-    def __init__(self, make: Callable[[Request], Answer]) -> None:
-        self._make = make
+    def __init__(self, maker: Any) -> None:
+        self._maker: Final = maker
 
     @property
     def pids(self) -> list[int]:
@@ -201,7 +201,7 @@ class Workers:
             requests: of the batches.
             in_the_loop: whether batches are taken by the loop, and not by the thread of a stage.
         """
-        return map(self._make, requests)
+        return map(self._maker.__getitem__, requests)
 
     def cancel(self) -> None:
         """Ends the iteration, and the wait for a batch if possible."""
@@ -230,11 +230,15 @@ class WorkerPool(Workers):
     """Workers that make batches in the background.
 
     Args:
+        maker: makes the batch of a request.
         number: of workers.
         options: of the DataLoader.
     """
 
-    def __init__(self, number: int, options: Mapping[str, Any]) -> None:
+    def __init__(self, maker: Any, number: int, options: Mapping[str, Any]) -> None:
+        super().__init__(maker)
+        self._number: Final = number
+        self._options: Final = options
         self.ahead: Final = (options.get("prefetch_factor") or BATCHES_AHEAD) * number
         self.timeout: Final = min(options.get("timeout") or 0, LONGEST_TIMEOUT) or None
         self.process: Final = os.getpid()

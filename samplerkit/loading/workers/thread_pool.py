@@ -186,11 +186,9 @@ class ThreadPool(WorkerPool):
         owner: object,
         loader: object,
     ) -> None:
-        super().__init__(number, options)
+        super().__init__(maker, number, options)
         self.schedule: Final = schedule
-        self._maker: Final = maker
         self._loaders: Final = loaders_read_for() | {loader}
-        self._init_function: Final = options.get("worker_init_fn")
         self._numbers: Final = [next(_numbers) for _ in range(number)]
         self._is_stopped = False
         self.has_copies = False  # of the dataset, one a thread: then the loop makes no batch
@@ -223,7 +221,8 @@ class ThreadPool(WorkerPool):
     def open(self, requests: Iterator[Request], *, in_the_loop: bool) -> Iterator[Answer]:
         """Begins an iteration."""
         # What several threads share, the loop may read as well.
-        loop_helps = in_the_loop and len(self._threads) > 1 and not (self._init_function or self.timeout)
+        is_bound = self._options.get("worker_init_fn") or self.timeout
+        loop_helps = in_the_loop and len(self._threads) > 1 and not is_bound
         batches = (LoopAssistedBatches if loop_helps else BatchesInOrder)(self, requests)
         self._iteration = weakref.ref(batches)
         if self._is_stopped:  # meanwhile, by another thread that iterates over the same loader
@@ -302,8 +301,8 @@ class ThreadPool(WorkerPool):
                 task = self._take(trial, seconds)
 
     def _maker_of(self, place: int, copies: ExitStack) -> BatchMaker:
-        if self._init_function is not None:
-            self._init_function(place)
+        if (init := self._options.get("worker_init_fn")) is not None:
+            init(place)
         maker = self._maker.for_thread(self._numbers[place], copies)
         self.has_copies |= maker is not self._maker
         return maker

@@ -15,7 +15,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch._utils import ExceptionWrapper
@@ -57,10 +57,7 @@ class WorkerProcesses(WorkerPool):
     """
 
     def __init__(self, maker: Any, number: int, options: Mapping[str, Any]) -> None:
-        super().__init__(number, options)
-        self._maker: Final = maker
-        self._number: Final = number
-        self._options: Final = options
+        super().__init__(maker, number, options)
         self._workers: list[_Worker] = []
         self._sent = 0
         self._end_flag: Any = None
