@@ -111,8 +111,8 @@ class RunView:
             start = self.start if epoch == self.epoch else 0
         start = arguments.integer("start", start)
         if start:  # only if needed: counting the batches of a plan may take long
-            plan = self.run.plan(epoch)
-            size = len(self.run.undealt(epoch)) if plan is None else len(plan)
+            plan = self.run.epoch(epoch).plan
+            size = len(self.run.epoch(epoch).order) if plan is None else len(plan)
             if not 0 <= start <= size:
                 raise ArgumentRangeError("start", f"must be in [0, {size}]", start)
         reading = self.run.reading(epoch, start)
@@ -132,7 +132,7 @@ class RunView:
     @cached_property
     def samples_a_batch(self) -> int:
         """Samples per rank and step; for batches of a recipe, the mean of the first batches."""
-        plan = self.run.plan(self.epoch)
+        plan = self.run.epoch(self.epoch).plan
         if plan is None:
             return self.batch_size
         sizes = [len(batch) for batch in islice(plan, _FIRST_BATCHES)] or [1]

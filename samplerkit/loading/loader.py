@@ -215,7 +215,7 @@ class Loader(MetricsMixin, Closing):
     @property
     def plan(self) -> BatchPlan | None:
         """The batches of the current epoch of all ranks; None with `batch_size`."""
-        return self._cursor.run.plan(self.epoch)
+        return self._cursor.run.epoch(self.epoch).plan
 
     @property
     def fingerprint(self) -> str:

@@ -150,7 +150,7 @@ def order(setup: Inspection) -> InspectedRun | None:
 def batches(setup: Inspection) -> PlannedRun | None:
     """A run whose batches come from a plan."""
     inspected = order(setup)
-    plan = None if inspected is None else inspected.view.run.plan(inspected.view.epoch)
+    plan = None if inspected is None else inspected.view.run.epoch(inspected.view.epoch).plan
     if inspected is None or plan is None or inspected.view.recipe is None:
         return None
     return PlannedRun(inspected, inspected.view.recipe, plan)

@@ -139,7 +139,7 @@ class TensorLoader(CountsSteps):
 
     def _ids(self, reading: Reading) -> Iterator[torch.Tensor]:
         """Yields the ids of each step, on the device; more steps at once as one goes."""
-        order = self._cursor.run.undealt(reading.epoch)
+        order = self._cursor.run.epoch(reading.epoch).order
         ids_at = self._on_device(order)
         if ids_at is None:
             for _, ids in reading.batches():

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast, final, get_args
 
-from samplerkit.batches.plan import BatchPlan
 from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, CompositionError, NotSupportedError
 from samplerkit.loading.run.batch_unit import BatchUnit
@@ -33,7 +32,6 @@ from samplerkit.order.caching import Latest, cached_property
 from samplerkit.order.deal import World
 from samplerkit.order.layout import Layout
 from samplerkit.order.modes import Shuffle
-from samplerkit.order.order import Order
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.chain import RunConstants
 from samplerkit.samplers.mixing.ledger import Ledger
@@ -116,14 +114,6 @@ class Run:
         """Returns the units of an epoch; the latest are kept."""
         return self._epochs.get(epoch, lambda: self.unit.of_epoch(self._facts, epoch))
 
-    def undealt(self, epoch: int) -> Order:
-        """Returns the order of an epoch that all shards read together."""
-        return self.epoch(epoch).order
-
-    def plan(self, epoch: int) -> BatchPlan | None:
-        """Returns the batch plan of an epoch; None where samples are dealt."""
-        return self.epoch(epoch).plan
-
     def reading(self, epoch: int, start: int) -> Reading:
         """Returns what this process reads from a position of an epoch on; the latest is kept."""
         return self._readings.get((epoch, start), lambda: self._reading(epoch, start))
@@ -187,7 +177,7 @@ class Run:
         """Returns the digest of ids that come from code of the user's; None where there are none."""
         if not any(link.is_foreign for link in self.recipe._tree()):
             return None
-        return self._given_ids.get(epoch, lambda: section_of_ids(self.undealt(epoch)))
+        return self._given_ids.get(epoch, lambda: section_of_ids(self.epoch(epoch).order))
 
     def restored(self, saved: Any, allow: Collection[str] | None = None) -> tuple[Run, State]:
         """Returns the run that a saved state is of, and the state, in the units of this run.

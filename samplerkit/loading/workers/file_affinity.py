@@ -114,7 +114,8 @@ class AffineProcesses(WorkerProcesses):
         """Collates what several workers have read."""
         if len(answers) == 1:
             return answers[0]
-        return self._maker.collated(request, joined([share for _, share in shares], answers))
+        batch: Answer = self._maker.collated(request, joined([share for _, share in shares], answers))
+        return batch
 
 
 def layout_of_files(dataset: Any) -> Layout:

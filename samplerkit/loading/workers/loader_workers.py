@@ -219,7 +219,7 @@ class LoaderWorkers:
     def _maker(self, epoch: int) -> Any:
         """Returns what makes batches of requests."""
         run = self.cursor.run
-        dataset, plan = run.dataset, run.plan(epoch)
+        dataset, plan = run.dataset, run.epoch(epoch).plan
         if not (hasattr(dataset, "__getitem__") or hasattr(dataset, "__getitems__")):
             raise ArgumentTypeError("dataset", "must be map-style, with __getitem__", dataset)
         is_packed = plan is not None and plan.measure.pack is not None

@@ -303,7 +303,7 @@ class ThreadPool(WorkerPool):
     def _maker_of(self, place: int, copies: ExitStack) -> BatchMaker:
         if (init := self._options.get("worker_init_fn")) is not None:
             init(place)
-        maker = self._maker.for_thread(self._numbers[place], copies)
+        maker: BatchMaker = self._maker.for_thread(self._numbers[place], copies)
         self.has_copies |= maker is not self._maker
         return maker
 
