@@ -239,7 +239,7 @@ class Loader(MetricsMixin, Closing):
     @property
     def worker_pids(self) -> list[int]:
         """The process ids of the workers that read for this loader now; threads have none."""
-        return self._workers.pids
+        return self._workers.readers if self._workers.has_processes else []
 
     def __iter__(self) -> Iterator[Any]:
         return self.iterate_on(self._make_stage, run_ahead=self.run_ahead)

@@ -140,13 +140,8 @@ class LoaderWorkers:
         self._open: WorkerIteration | None = None
 
     @property
-    def pids(self) -> list[int]:
-        """The process ids of the workers."""
-        return [] if self._open is None else self._open.workers.pids
-
-    @property
     def readers(self) -> list[int]:
-        """Under which numbers the figures of the workers are reported."""
+        """The numbers of the workers: the ids of processes, or those under which threads report figures."""
         return [] if self._open is None else self._open.workers.readers
 
     @property

@@ -185,14 +185,9 @@ class Workers:
         self._maker: Final = maker
 
     @property
-    def pids(self) -> list[int]:
-        """The ids of the processes that make batches."""
-        return []
-
-    @property
     def readers(self) -> list[int]:
-        """Under which numbers the figures of workers are reported."""
-        return self.pids
+        """The numbers of the workers: the ids of processes, or those under which threads report figures."""
+        return []
 
     def open(self, requests: Iterator[Request], *, in_the_loop: bool) -> Iterator[Answer]:
         """Begins an iteration; the one before was cancelled.
