@@ -46,8 +46,10 @@ _END: Final = struct.Struct("<QQ")
 def end_with_parent() -> None:
     """Ends this worker process as soon as the process that started it is gone, however that ended.
 
-    torch's own check takes up to five seconds. And nothing else ends it: where a queue sends SIGTERM to all
-    processes of a job, as Slurm does, the workers continue, so that the loop can finish its step and save.
+    torch's own check takes up to five seconds. And only a SIGTERM of the parent ends it, by which
+    multiprocessing ends the workers that are left at the end of a process that it started: where a queue sends
+    one to all processes of a job, as Slurm does, the workers continue, so that the loop can finish its step
+    and save.
     """
     parent = multiprocessing.parent_process()
     if parent is None:
