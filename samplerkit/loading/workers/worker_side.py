@@ -47,9 +47,9 @@ def end_with_parent() -> None:
     """Ends this worker process as soon as the process that started it is gone, however that ended.
 
     torch's own check takes up to five seconds. And only a SIGTERM of the parent ends it, by which
-    multiprocessing ends the workers that are left at the end of a process that it started: where a queue sends
-    one to all processes of a job, as Slurm does, the workers continue, so that the loop can finish its step
-    and save.
+    multiprocessing ends the workers that are left at the end of a process that it started. Where a queue
+    sends one to all processes of a job, as Slurm does, the workers continue, so that the loop can finish its
+    step and save.
     """
     parent = multiprocessing.parent_process()
     if parent is None:
