@@ -136,7 +136,7 @@ class DeviceStage(Iterator[Any]):
         self._channel.give_slot(slot)
         self._counts.add(wait, queued, item.load, item.load_cpu, item.copy)
         if item.warning:
-            warn_once(item.warning, stacklevel=2)
+            warn_once(item.warning)
         return item.value
 
     def close(self, seconds: float | None = CLOSE_SECONDS) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, final
 
 import numpy as np
@@ -57,6 +58,7 @@ class History(Order):
     run: Run
     past: Past
     num_samples: int | None = None
+    _orders: Latest[Order] = field(default_factory=partial(Latest, _ORDERS_CACHED), init=False)
 
     @staticmethod
     def of(source: Any, state: Mapping[str, Any]) -> History:
@@ -103,10 +105,6 @@ class History(Order):
         if self.run.unit.recipe is not None:
             sizes = [len(self._samples(number)) for number in range(len(sizes))]
         return edges_of(np.array(sizes, dtype=np.int64))
-
-    @cached_property
-    def _orders(self) -> Latest[Order]:
-        return Latest(_ORDERS_CACHED)
 
     def _samples(self, number: int) -> Order:
         epoch, begin, end = self.parts[number]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, cast, final, get_args
 
@@ -61,6 +61,8 @@ class Run:
     tail: Tail
     given_world: World | None
     fixed: RunConstants | None = None
+    _readings: Latest[Reading] = field(default_factory=Latest, init=False, repr=False)
+    _given_ids: Latest[Section] = field(default_factory=Latest, init=False, repr=False)
 
     @classmethod
     def of(
@@ -230,14 +232,6 @@ class Run:
     @cached_property
     def _epochs(self) -> Latest[EpochUnits]:
         return Latest(self.unit.epochs_cached)
-
-    @cached_property
-    def _readings(self) -> Latest[Reading]:
-        return Latest()
-
-    @cached_property
-    def _given_ids(self) -> Latest[Section]:
-        return Latest()
 
     def __getstate__(self) -> dict[str, Any]:
         """A worker does not ask the job."""
