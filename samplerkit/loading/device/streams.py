@@ -163,9 +163,7 @@ def streams_for(device: torch.device) -> Streams:
     return _device_streams(torch.device(device.type, index))
 
 
-@functools.cache
-def _device_streams(device: torch.device) -> DeviceStreams:
-    return DeviceStreams(device)
+_device_streams = functools.cache(DeviceStreams)
 
 
 def current_device() -> torch.device:

@@ -132,7 +132,7 @@ class RunCursor(Cursor):
         following, run = 0, None
         while run is not self.run:
             run = self.run
-            reading = run.reading(reading.epoch, reading.start)
+            reading = run.reading(reading.epoch, reading.delivery.start)
             for step, samples in reading.samples(following, columns=columns):
                 # Other runs are not edited, and a process forked meanwhile could wait for the lock for ever.
                 if isinstance(run.recipe, Ledger):
@@ -206,7 +206,7 @@ class RunCursor(Cursor):
         """
         if not self.edits:
             return reading.has(step)
-        reading = self.run.reading(reading.epoch, reading.start)
+        reading = self.run.reading(reading.epoch, reading.delivery.start)
         if not reading.has(step):
             return False
         agreed = self._agreed.edits.ledger.edits

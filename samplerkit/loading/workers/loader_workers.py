@@ -35,10 +35,6 @@ REFUSED = {
 }
 """Options that a loader does not take, and what to do in place of them."""
 
-_FUNCTIONS = {"collate_fn", "worker_init_fn"}
-_SWITCHES = {"pin_memory", "persistent_workers"}
-_NEED_WORKERS = ("prefetch_factor", "persistent_workers", "timeout")
-
 _STAGE_SECONDS = 0.4
 """How long a stage may take to end before the workers that it waits for are ended: together with
 `LAST_BATCH_SECONDS`, which these have then, it is below the two seconds that an end may take."""
@@ -75,7 +71,7 @@ class WorkerIteration(ExitAware):
     def runs_ahead_to(self, reading: Reading, make_stage: MakeStage | None) -> bool:
         """Returns whether its next batches are those of a reading."""
         next_batches = (self.next_epoch, 0, self.make_stage)
-        return self.is_open and next_batches == (reading.epoch, reading.start, make_stage)
+        return self.is_open and next_batches == (reading.epoch, reading.delivery.start, make_stage)
 
     def next(self) -> Any:
         """Returns the next batch, which the loop has counted; raises what was raised while it was made."""
@@ -260,8 +256,9 @@ def requests_of(
         reading: the first one.
     """
     while reading.has(0):
+        epoch, start = reading.epoch, reading.delivery.start
         for step, (ids, draws, segments, columns) in cursor.steps(reading, names):
-            yield Request(reading.epoch, reading.start, step, ids, draws, columns, segments, cursor.edits)
+            yield Request(epoch, start, step, ids, draws, columns, segments, cursor.edits)
         if not run_ahead:
             return
         reading = cursor.run.reading(reading.epoch + 1, 0)
@@ -309,17 +306,17 @@ def checked_options(
 def _require_plausible(options: Mapping[str, Any], num_workers: int) -> None:
     """Checks options that torch would accept, and fail on at the first batch."""
     given = {name: value for name, value in options.items() if value is not None}
-    for name in _FUNCTIONS & given.keys():
+    for name in {"collate_fn", "worker_init_fn"} & given.keys():
         if not callable(given[name]):
             raise ArgumentTypeError(name, "must be a function", given[name])
-    for name in _SWITCHES & given.keys():
+    for name in {"pin_memory", "persistent_workers"} & given.keys():
         arguments.boolean(name, given[name])
     if not isinstance(given.get("generator", torch.default_generator), torch.Generator):
         raise ArgumentTypeError("generator", "must be a torch.Generator", given["generator"])
     if "prefetch_factor" in given:
         arguments.positive("prefetch_factor", given["prefetch_factor"])
     arguments.seconds("timeout", given.get("timeout", 0))
-    for name in () if num_workers else _NEED_WORKERS:
+    for name in () if num_workers else ("prefetch_factor", "persistent_workers", "timeout"):
         if value := given.get(name):
             raise ArgumentValueError(name, "needs workers", value, hint="set num_workers, or leave it out")
 
