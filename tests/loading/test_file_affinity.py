@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import samplerkit as sk
 from samplerkit.loading.workers.batch_maker import BatchMaker, batch_of
-from samplerkit.loading.workers.file_affinity import FileAffinity, joined
+from samplerkit.loading.workers.file_affinity import FileAffinity, joined, upcoming_in_files
 from samplerkit.loading.workers.loader_workers import requests_of
 from samplerkit.loading.workers.reader import ReaderOptions
 from tests.loading.documents import SIZES, Parts
@@ -205,7 +205,7 @@ def test_joined_shares_are_the_batch(sizes, mode, batch_size, workers, steps, ba
     for worker, first in firsts.items():
         info = SimpleNamespace(id=worker, num_workers=workers)
         with patch.object(torch.utils.data, "get_worker_info", lambda info=info: info):
-            assert [ids.tolist() for ids in first.upcoming(reading.batches, dataset)] == has_read[worker]
+            assert [*map(list, upcoming_in_files(first, reading.batches, dataset))] == has_read[worker]
 
 
 def test_a_file_goes_to_the_worker_with_the_fewest_samples():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, cast, final
 
 import numpy as np
@@ -52,42 +52,22 @@ class FileAffinity:
 
     def shares_of(self, request: Request) -> list[tuple[int, Request]]:
         """Returns the share of each worker that has files of a batch; all of it, where only one has."""
-        assigned, whole = self.workers_of(request.ids), ShareRequest(**vars(request))
+        assigned = self.workers_of(request.ids)
         workers = np.unique(assigned).tolist() or [0]
         if len(workers) == 1:
-            return [(workers[0], whole)]
+            return [(workers[0], request)]
         places = [np.flatnonzero(assigned == worker) for worker in workers]
-        return [(worker, whole.at(own, places=own)) for worker, own in zip(workers, places, strict=True)]
+        return [(worker, request.at(own, places=own)) for worker, own in zip(workers, places, strict=True)]
 
 
-@final
-@dataclass(eq=False)
-class ShareRequest(Request):
-    """The samples of a batch that are in the files of one worker.
-
-    Args:
-        places: theirs in the batch, ascending; None where all of the batch is theirs.
-    """
-
-    places: Ids | None = None
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether these are all samples of the batch."""
-        return self.places is None
-
-    def place(self, number: int) -> int:
-        """Returns the place in the batch of one of the samples."""
-        return number if self.places is None else int(self.places[number])
-
-    def upcoming(self, batches: Batches, dataset: Any) -> Iterator[Ids]:
-        """Returns the ids of each batch, or of its share of it, that the worker reads from here on."""
-        worker: Any = torch.utils.data.get_worker_info()
-        affinity = FileAffinity(layout_of_files(dataset), worker.num_workers)
-        for step, ids in batches(0, 1):  # from where the reading began, since files are given in its order
-            own = ids[affinity.workers_of(ids) == worker.id]
-            if own.size and step >= self.step:
-                yield own
+def upcoming_in_files(request: Request, batches: Batches, dataset: Any) -> Iterator[Ids]:
+    """Returns the ids of each batch, or of its share of it, that this worker reads from a request on."""
+    worker: Any = torch.utils.data.get_worker_info()
+    affinity = FileAffinity(layout_of_files(dataset), worker.num_workers)
+    for step, ids in batches(0, 1):  # from where the reading began, since files are given in its order
+        own = ids[affinity.workers_of(ids) == worker.id]
+        if own.size and step >= request.step:
+            yield own
 
 
 @final
@@ -131,7 +111,7 @@ def layout_of_files(dataset: Any) -> Layout:
     return layout
 
 
-def joined(shares: Sequence[ShareRequest], answers: Sequence[Answer]) -> Answer:
+def joined(shares: Sequence[Request], answers: Sequence[Answer]) -> Answer:
     """Joins the samples of a batch, as if one worker had read it.
 
     Args:

@@ -20,7 +20,7 @@ from samplerkit.loading.run.delivery import Reading
 from samplerkit.loading.run.run_cursor import RunCursor
 from samplerkit.loading.sample_fields import PlannedCollate
 from samplerkit.loading.workers.batch_maker import BatchMaker, SendingMaker, batch_of
-from samplerkit.loading.workers.file_affinity import AffineProcesses
+from samplerkit.loading.workers.file_affinity import AffineProcesses, upcoming_in_files
 from samplerkit.loading.workers.protocol import Batches, Request, WorkerKind, Workers
 from samplerkit.loading.workers.reader import ReaderOptions, reports_stats
 from samplerkit.loading.workers.thread_pool import ThreadPool, ThreadSchedule
@@ -226,6 +226,7 @@ class LoaderWorkers:
             is_packed=is_packed,
             collate=collate,
             pins=self._pins,
+            upcoming=upcoming_in_files if self._is_affine else Request.upcoming,
         )
         make = SendingMaker if self.has_processes else BatchMaker
         return make(dataset, options, partial(batches_of, self.cursor), reports=reports)

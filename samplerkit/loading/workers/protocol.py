@@ -31,6 +31,7 @@ Batches = Callable[[int, int], Iterator[tuple[int, Ids]]]
 _MAX_IDS_NAMED = 64
 
 
+@final
 @dataclass(eq=False)
 class Request:
     """One batch that a rank reads. It is never changed, but not frozen, which would be slower.
@@ -45,6 +46,7 @@ class Request:
             these, or both.
         segments: which parts of the samples are read, for packs; None where they are whole.
         edits: all edits of the run, if one was made since it began.
+        places: of the samples in the batch, ascending, where other workers read the rest; else None.
     """
 
     epoch: int
@@ -55,20 +57,21 @@ class Request:
     columns: tuple[Ids, ...] = ()
     segments: Segments | None = None
     edits: tuple[Edit, ...] = ()
+    places: Ids | None = None
 
     def __reduce__(self) -> Any:
         # Sent for each batch, and pickling an array takes ten times as long as pickling its bytes.
         others = {**vars(self), "ids": self.ids.tobytes()}
-        return _unpickled, (type(self), *others.values())
+        return _unpickled, tuple(others.values())
 
     @property
     def is_complete(self) -> bool:
         """Whether these are all samples of the batch, so that the worker that reads them collates them."""
-        return True
+        return self.places is None
 
     def place(self, number: int) -> int:
         """Returns the place in the batch of one of the samples."""
-        return number
+        return number if self.places is None else int(self.places[number])
 
     def follows(self, last: Request) -> bool:
         """Returns whether it comes after another one in what the dataset expects already."""
@@ -76,7 +79,7 @@ class Request:
         return is_same and last.step < self.step
 
     def upcoming(self, batches: Batches, dataset: Any) -> Iterator[Ids]:
-        """Returns the ids of the batches that this worker reads of the dataset, from this request on."""
+        """Returns the ids of the batches that this worker reads from here on, in turn with the others."""
         worker = torch.utils.data.get_worker_info()
         stride = 1 if worker is None else worker.num_workers
         return (ids for _, ids in batches(self.step, stride))
@@ -115,8 +118,8 @@ class Request:
         return f"the batch in step {self.step} of epoch {self.epoch}, counted from position {self.start}"
 
 
-def _unpickled(kind: type[Request], epoch: int, start: int, step: int, ids: bytes, *others: Any) -> Request:
-    return kind(epoch, start, step, np.frombuffer(bytearray(ids), np.int64), *others)
+def _unpickled(epoch: int, start: int, step: int, ids: bytes, *others: Any) -> Request:
+    return Request(epoch, start, step, np.frombuffer(bytearray(ids), np.int64), *others)
 
 
 @final

@@ -53,6 +53,7 @@ class ReaderOptions:
         is_packed: whether requests are for parts of samples.
         collate: makes a batch of a list of samples; a `SampleCollate` receives which these are.
         pins: whether batches are pinned where they are received.
+        upcoming: returns the ids of the batches that a worker reads from a request on.
     """
 
     seed: int
@@ -62,6 +63,7 @@ class ReaderOptions:
     is_packed: bool = False
     collate: Any = None
     pins: bool = False
+    upcoming: Callable[[Request, Batches, Any], Iterator[Ids]] = Request.upcoming
 
 
 class SampleReader:
@@ -123,7 +125,7 @@ class SampleReader:
             self._begin_epoch(request.epoch)
         if self._batches_of is not None and not (last is not None and request.follows(last)):
             batches = self._batches_of(request)
-            self.dataset.expect(UpcomingIds(partial(request.upcoming, batches, self.dataset)))
+            self.dataset.expect(UpcomingIds(partial(self.options.upcoming, request, batches, self.dataset)))
         self._last = request  # now: what the dataset raised above is asked for again
 
     def draws(self, request: Request) -> Draws:
