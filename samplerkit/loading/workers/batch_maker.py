@@ -10,14 +10,12 @@ import numpy as np
 import torch
 import torch.utils.data
 
-from samplerkit.batches.segments import Segments
 from samplerkit.errors import DatasetError
 from samplerkit.loading.generators import seed_generators
 from samplerkit.loading.sample_fields import SampleCollate
 from samplerkit.loading.workers.protocol import Answer, Request, SkippedSample
 from samplerkit.loading.workers.reader import SampleReader, cut
 from samplerkit.loading.workers.worker_side import Message, pickled, sendable_errors, sending_error
-from samplerkit.order.typing import Ids
 
 
 class BatchMaker(SampleReader):
@@ -45,12 +43,12 @@ class BatchMaker(SampleReader):
             # these also draw by their starts.
             begin = 0 if request.segments is None else int(request.segments.starts[0])
             seed_generators(self.draws(request).draw(0), f"batch {begin}" if begin else "batch")
-        batch, segments, collate = samples.batch, _segments(request, samples), self.options.collate
+        batch, read, collate = samples.batch, request.read_by(samples), self.options.collate
         try:
-            if samples.stand_in is not None and segments is not None:
-                batch = cut(batch, segments)
+            if samples.stand_in is not None and read.segments is not None:
+                batch = cut(batch, read.segments)
             if isinstance(collate, SampleCollate):
-                batch = collate.collated(batch, _ids(request, samples), segments)
+                batch = collate.collated(batch, read.ids, read.segments)
             else:
                 batch = collate(batch)
         except Exception as error:
@@ -73,22 +71,6 @@ def batch_of(samples: Any) -> Any:
     if isinstance(samples, np.ndarray | Mapping):
         return torch.utils.data.default_convert(samples)  # type: ignore[no-untyped-call]
     return torch.utils.data.default_collate(samples)
-
-
-def _ids(request: Request, samples: Answer) -> Ids:
-    """The ids of the samples that a batch is made of."""
-    if samples.stand_in is not None:
-        return np.array([samples.stand_in])
-    return np.delete(request.ids, samples.places_skipped)
-
-
-def _segments(request: Request, samples: Answer) -> Segments | None:
-    """Which parts of the samples a batch is made of; a substitute is as long as the longest part."""
-    if request.segments is None or samples.stand_in is None:
-        return request.segments and request.segments.without(samples.places_skipped)
-    zero = np.zeros(1, dtype=np.int64)
-    longest = request.segments.lengths.max(keepdims=True)
-    return Segments(zero, longest, zero, np.zeros(1, dtype=bool))
 
 
 def _all_skipped_error(request: Request, skipped: Sequence[SkippedSample]) -> DatasetError:

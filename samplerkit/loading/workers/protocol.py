@@ -95,6 +95,17 @@ class Request:
             **changed,
         )
 
+    def read_by(self, answer: Answer) -> Request:
+        """Returns the request for the samples that an answer has: those not left out, or a substitute."""
+        if answer.stand_in is None:
+            places = answer.places_skipped
+            # Nearly every batch has all of its samples, and is handed on without a copy.
+            return self.at(np.delete(np.arange(self.ids.size), places)) if places else self
+        segments, zero = self.segments, np.zeros(1, dtype=np.int64)
+        if segments is not None:  # a substitute is as long as the longest part
+            segments = Segments(zero, segments.lengths.max(keepdims=True), zero, np.zeros(1, dtype=bool))
+        return replace(self, ids=np.array([answer.stand_in]), segments=segments)
+
     def note_reading(self, error: Exception, number: int | None = None) -> None:
         """Adds a note with the sample to an error, so that the traceback names it."""
         samples = f"one of {self.some_ids}"

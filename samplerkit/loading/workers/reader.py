@@ -271,8 +271,7 @@ def _read_and_cut(base: Read, request: Request) -> Answer:
     answer = base(request)
     if answer.stand_in is not None:
         return answer
-    segments = cast("Segments", request.segments).without(answer.places_skipped)
-    return replace(answer, batch=cut(answer.batch, segments))
+    return replace(answer, batch=cut(answer.batch, cast("Segments", request.read_by(answer).segments)))
 
 
 # Parts of samples, for packs.
