@@ -13,6 +13,7 @@ import socket
 import sys
 import time
 from collections.abc import Collection, Iterator, Mapping
+from itertools import cycle
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, NamedTuple
@@ -60,6 +61,7 @@ class WorkerProcesses(WorkerPool):
         super().__init__(maker, number, options)
         self._workers: list[_Worker] = []
         self._sent = 0
+        self._turn: Iterator[int] = iter(())
         self._end_flag: Any = None
         self._polls: list[select.poll] = []
 
@@ -72,6 +74,8 @@ class WorkerProcesses(WorkerPool):
         """Begins an iteration, and the first one begins the workers."""
         if not self._workers:
             self._start()
+        # Not by the step: with `run_ahead`, epochs of few steps keep all workers busy.
+        self._turn = cycle(range(self._number))
         return super().open(requests, in_the_loop=in_the_loop)
 
     def _start(self) -> None:
@@ -130,7 +134,7 @@ class WorkerProcesses(WorkerPool):
 
     def shares_of(self, request: Request) -> list[tuple[int, Request]]:
         """Returns the share of each worker in a request: here all of it for one worker, in turn."""
-        return [(request.step % self._number, request)]
+        return [(next(self._turn), request)]
 
     def joined(self, request: Request, shares: list[tuple[int, Request]], answers: list[Answer]) -> Answer:
         """Returns the batch of the answers to all shares."""
