@@ -127,7 +127,7 @@ class RunView:
     @cached_property
     def samples_a_batch(self) -> int:
         """Samples per rank and step; for batches of a recipe, the mean of the first batches."""
-        plan = self.run.plan(self.epoch)
+        plan = self.run.epoch(self.epoch).plan
         if plan is None:
             return self.batch_size
         sizes = [len(batch) for batch in islice(plan, _FIRST_BATCHES)] or [1]
