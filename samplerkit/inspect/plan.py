@@ -21,7 +21,7 @@ from samplerkit.loading.run.delivery import Delivery
 from samplerkit.loading.run.token_windows import TokenWindowUnit
 from samplerkit.order.caching import cached_property
 from samplerkit.order.modes import Mode, Shuffle
-from samplerkit.samplers.mixing.source_reads import SourceRead, source_reads
+from samplerkit.samplers.mixing.ledger import SourceRead, source_reads
 
 
 @final

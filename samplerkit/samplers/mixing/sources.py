@@ -6,7 +6,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
-from samplerkit.errors import ArgumentTypeError, ArgumentValueError, CompositionError, DatasetError
+from samplerkit.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    CompositionError,
+    DatasetError,
+)
 from samplerkit.order import arguments
 from samplerkit.order.keys import ALGORITHM, Key
 from samplerkit.order.layout import Layout
