@@ -22,6 +22,8 @@ from samplerkit.order.order import Order
 from samplerkit.samplers.chain import Chain, Context, RunConstants, chain_type, class_name
 from samplerkit.samplers.iteration import read_sampler
 
+_CHECKS = {"num_samples": arguments.num_samples, "seed": arguments.seed, "lanes": arguments.lanes}
+
 
 class Sampler:
     """A recipe for the order in which samples are read.
@@ -72,7 +74,17 @@ class Sampler:
     """The number of samples to draw from; known while `__iter__` runs."""
 
     def __init__(self, num_samples: int | None = None) -> None:
-        self.num_samples = arguments.num_samples(num_samples)
+        self.num_samples = arguments.num_samples("num_samples", num_samples)
+
+    def _check(self, **checks: Callable[[str, Any], Any]) -> None:
+        """Replaces arguments of a sampler that is a dataclass by what their checks return.
+
+        Args:
+            checks: by the names of arguments; those that many samplers have need none.
+        """
+        for name, check in {**_CHECKS, **checks}.items():
+            if name in vars(self):
+                setattr(self, name, check(name, getattr(self, name)))
 
     @property
     def is_foreign(self) -> bool:

@@ -184,7 +184,7 @@ class BlockSampler(Sampler):
     def __init__(self, pool: int = 64, *, seed: int = 0, windows_per_block: int | None = None) -> None:
         super().__init__()
         self.pool: Final = arguments.positive("pool", pool)
-        self.seed: Final = arguments.seed(seed)
+        self.seed: Final = arguments.seed("seed", seed)
         self.windows_per_block: Final = arguments.limit("windows_per_block", windows_per_block)
 
     def draw(self, layout: Layout, context: Context) -> Order:

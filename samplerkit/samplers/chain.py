@@ -267,15 +267,14 @@ def chain_type(algorithm: str) -> type[Chain]:
     return cast("type[Chain]", names.load(*names.ALGORITHMS[algorithm]))
 
 
-def checked_algorithm(value: Any, sampler: Link) -> str:
-    """Takes the id of an algorithm for a sampler whose other arguments are set.
+def check_algorithm(sampler: Any) -> None:
+    """Checks the argument `algorithm` of a sampler, after its other arguments.
 
     Raises:
         ArgumentTypeError: no string.
         ArgumentValueError: not known; or an argument of the sampler is not one that the algorithm knows.
     """
-    if arguments.text("algorithm", value) not in names.ALGORITHMS:
+    if arguments.text("algorithm", sampler.algorithm) not in names.ALGORITHMS:
         listing = ", ".join(names.ALGORITHMS)
-        raise ArgumentValueError("algorithm", "is not known", value, hint=f"known: {listing}")
-    chain_type(value).check(sampler)
-    return str(value)
+        raise ArgumentValueError("algorithm", "is not known", sampler.algorithm, hint=f"known: {listing}")
+    chain_type(sampler.algorithm).check(sampler)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Final, final
 
 import numpy as np
@@ -165,6 +165,7 @@ class RepeatSampler(Sampler):
 
 
 @final
+@dataclass(eq=False, repr=False)
 class RepeatFactorSampler(Sampler):
     """Reads sample i `factors[i]` times on average: rounded down in some epochs, and up in others.
 
@@ -193,17 +194,14 @@ class RepeatFactorSampler(Sampler):
         [[0, 1, 1, 2], [0, 1, 1, 1]]
     """
 
-    def __init__(
-        self,
-        factors: Sequence[float] | np.ndarray[Any, Any],
-        num_samples: int | None = None,
-        *,
-        seed: int = 0,
-    ) -> None:
-        super().__init__(num_samples)
-        self.factors: Final = arguments.weights(factors, "factors")
-        self.seed: Final = arguments.seed(seed)
-        total = float(self.factors.sum())
+    factors: Sequence[float] | np.ndarray[Any, Any]
+    num_samples: int | None = None
+    _: KW_ONLY
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        self._check(factors=arguments.weights)
+        total = float(np.sum(self.factors))
         if total > MAX_DRAWS:
             raise ArgumentRangeError("factors", f"must add up to at most {MAX_DRAWS}", total)
 
@@ -249,12 +247,12 @@ class RepeatFactorSampler(Sampler):
 
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout."""
-        if self.factors.size != len(layout):
+        if len(self.factors) != len(layout):
             problem = f"must be one for each of the {len(layout)} samples"
-            raise DatasetError("factors", problem, self.factors.size)
+            raise DatasetError("factors", problem, len(self.factors))
         phase = int(context.key(self.seed, "repeat factors").words(1)[0]) >> 64 - UNIT_BITS
         return limited(RepeatedByFactors(self._sums, phase), self.num_samples or None)
 
     @cached_property
     def _sums(self) -> Ids:
-        return sums_of_factors(self.factors)
+        return sums_of_factors(np.asarray(self.factors))

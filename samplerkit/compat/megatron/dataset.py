@@ -110,7 +110,7 @@ class MegatronDataset:
             None if num_samples is None else arguments.at_least("num_samples", num_samples, 0)
         )
         self.part: Final = arguments.choice("part", part, PARTS)
-        seed = arguments.seed(random_seed)
+        seed = arguments.seed("seed", random_seed)
         if seed >= _SEEDS:
             raise ArgumentValueError("random_seed", "must be in [0, 2^32), as Megatron's", random_seed)
         extra = arguments.boolean("add_extra_token_to_sequence", add_extra_token_to_sequence)
@@ -120,7 +120,7 @@ class MegatronDataset:
         size = arguments.positive("sequence_length", sequence_length)
         self.cut: Final = Cut(size, seed, int(extra), self.part == "valid" and not drops)
         self.split: Final = None if split is None else arguments.text("split", split)
-        self._weights: Final = None if weights is None else arguments.weights(weights).tolist()
+        self._weights: Final = None if weights is None else arguments.weights("weights", weights).tolist()
         self._surplus: Final = arguments.number("mid_level_dataset_surplus", mid_level_dataset_surplus)
         if not 0 <= self._surplus <= _MAX_SURPLUS:
             problem = f"must be in [0, {_MAX_SURPLUS}]"

@@ -29,7 +29,7 @@ def set_seed(seed: int) -> None:
         1000
     """
     global _seed  # noqa: PLW0603  # MindSpore's interface is a seed of the process
-    number = arguments.seed(seed)
+    number = arguments.seed("seed", seed)
     if number >= 2**32:
         raise ArgumentValueError("seed", "must be in [0, 2^32)", seed)
     _seed = number

@@ -128,7 +128,7 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         self.pools = arguments.integer("pools", self._default_pools if pools is None else pools)
         if self.pools not in {1, 2}:
             raise ArgumentRangeError("pools", "must be 1 or 2", self.pools)
-        self.seed = arguments.seed(seed)
+        self.seed = arguments.seed("seed", seed)
         self._cursor = FunctionCursor(self._reached)
         self._set_rank(num_replicas, rank)
         if not self._given.needs_job:

@@ -211,12 +211,12 @@ def _digest(*texts: str) -> str:
 def _shares(weights: Any) -> Mapping[str, float]:
     if not isinstance(weights, Mapping) or not all(isinstance(name, str) for name in weights):
         raise ArgumentTypeError("weights", "must be shares by the names of sources", weights)
-    checked = arguments.weights(list(weights.values())).tolist()
+    checked = arguments.weights("weights", list(weights.values())).tolist()
     return MappingProxyType(dict(zip(weights, checked, strict=True)))
 
 
 def _ids(without: Any) -> Ids:
-    ids = np.unique(arguments.indices(without, "without"))
+    ids = np.unique(arguments.indices("without", without))
     ids.flags.writeable = False
     return ids
 

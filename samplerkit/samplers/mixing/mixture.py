@@ -33,7 +33,7 @@ from samplerkit.order.order import PASS_BITS, Order
 from samplerkit.order.sequences import Range
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.chain import Context, RunConstants, checked_algorithm
+from samplerkit.samplers.chain import Context, RunConstants, check_algorithm
 from samplerkit.samplers.mixing.edited_stream import RunStream, edited
 from samplerkit.samplers.mixing.sources import (
     EpochOrders,
@@ -148,9 +148,10 @@ class MixtureSampler(Sampler):
         self.shuffle: Final = arguments.boolean("shuffle", shuffle)
         self.passes: Final = arguments.choice("passes", passes, get_args(PassesOver))
         self.stop: Final = arguments.choice("stop", stop, get_args(Stop))
-        self.lanes: Final = arguments.lanes(lanes)
-        self.seed: Final = arguments.seed(seed)
-        self.algorithm: Final = checked_algorithm(algorithm, self)
+        self.lanes: Final = arguments.lanes("lanes", lanes)
+        self.seed: Final = arguments.seed("seed", seed)
+        self.algorithm: Final = algorithm
+        check_algorithm(self)
         if self.algorithm != ALGORITHM:
             raise NotSupportedError("algorithm", "knows no mixtures", algorithm, hint=f"use {ALGORITHM}")
         if self.stop == "once" and self.weights is not None:

@@ -193,11 +193,11 @@ def checked_weights(sources: Any, given: Any) -> Any:
         hint = "name the sources too, as in sources={name: None}"
         raise ArgumentTypeError("weights", "have names, and no source has one", given, hint=hint)
     if sources is None:
-        return arguments.weights(given)
+        return arguments.weights("weights", given)
     if not isinstance(given, Mapping):
         raise ArgumentTypeError("weights", "must be a mapping of names, as sources are", given)
     require_shares("weights", given, sources)
-    return dict(zip(given, arguments.weights(list(given.values())).tolist(), strict=True))
+    return dict(zip(given, arguments.weights("weights", list(given.values())).tolist(), strict=True))
 
 
 def checked_caps(given: Any, sources: Any, weights: Any) -> dict[str, int] | None:
