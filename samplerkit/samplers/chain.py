@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from samplerkit.errors import (
     ArgumentRangeError,
     ArgumentTypeError,
     ArgumentValueError,
+    CompositionError,
     DatasetError,
     SamplerkitError,
 )
@@ -27,7 +28,7 @@ from samplerkit.order.layout import Layout
 from samplerkit.order.modes import Shuffle
 from samplerkit.order.order import Order
 from samplerkit.order.sequences import Table
-from samplerkit.samplers.iteration import checked_ids
+from samplerkit.samplers.iteration import checked_ids, read_sampler
 
 
 @dataclass(frozen=True)
@@ -90,29 +91,43 @@ class Context:
         return values if self.child is None else values[np.asarray(self.child)]
 
 
-class Link(Protocol):
-    """The members of a sampler that a chain uses; `Sampler` documents them."""
+class Link:
+    """What a chain uses of a sampler."""
 
-    @property
-    def deal(self) -> Deal | None:
-        """Its arguments about shards."""
+    deal: Deal | None = None
+    """The sampler's arguments about shards; None except for a distributed sampler."""
+    reads_below: bool = False
+    """Whether `draw` evaluates the samplers below itself: the chain gives it the dataset."""
+    reads_a_stream: bool = False
+    """Whether it reads the samplers below it epoch after epoch, as a ledger does."""
 
-    @property
-    def reads_below(self) -> bool:
-        """Whether its `draw` evaluates the samplers below it."""
+    def draw(self, layout: Layout, context: Context) -> Order | np.ndarray[Any, Any] | list[int]:
+        """Orders the samples of a layout: the one method that a sampler writes.
 
-    @property
-    def reads_a_stream(self) -> bool:
-        """Whether it reads the samplers below it epoch after epoch."""
+        Args:
+            layout: how many samples there are to draw from, and in which files.
+            context: the epoch, the place in the chain, and keys for randomness.
 
-    def draw(self, layout: Layout, context: Context) -> Any:
-        """Orders the samples of a layout."""
-
-    def lane_count(self, layout: Layout, run_lanes: int) -> int:
-        """Returns into how many lanes its order is woven."""
+        Returns:
+            An order, or integers in [0, len(layout)), repeats allowed, as an array or a list.
+        """
+        if not hasattr(type(self), "__iter__"):
+            problem = "has neither draw(layout, context) nor __iter__"
+            raise CompositionError(type(self).__name__, problem, hint="write one")
+        return read_sampler(self, len(layout), context.epoch)
 
     def get_shuffle_mode(self) -> Shuffle:
-        """Returns its shuffle mode."""
+        """Returns the shuffle mode: FALSE for a sampler without one."""
+        return Shuffle.FALSE
+
+    def lane_count(self, layout: Layout, run_lanes: int) -> int:
+        """Returns into how many lanes this sampler weaves its order: 1 for all but the file-aware modes.
+
+        Args:
+            layout: how many samples there are to draw from, and in which files.
+            run_lanes: the number of lanes where the sampler leaves it out.
+        """
+        return 1
 
 
 def class_name(kind: type) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.samplers.mixing import token_shares
+from samplerkit.samplers.mixing import sources
 
 WEIGHTS = {"web": 0.6, "code": 0.3, "books": 0.1}
 
@@ -119,8 +119,8 @@ def test_mixtures_of_samples_say_what_they_said():
 
 def test_the_first_pass_over_a_part_of_a_source_is_added_up_once_for_all_epochs(monkeypatch):
     added_up = []
-    mean = token_shares._mean
-    monkeypatch.setattr(token_shares, "_mean", lambda *given: added_up.append(given) or mean(*given))
+    mean = sources._mean
+    monkeypatch.setattr(sources, "_mean", lambda *given: added_up.append(given) or mean(*given))
     mix = sk.MixtureSampler(
         {"web": sk.SubsetSampler(range(10)), "code": None}, 40, weights={"web": 0.5, "code": 0.5}, by="tokens"
     )

@@ -98,16 +98,13 @@ def edited(
 
 def _with_changes(source: Passes | Mix, changes: Sequence[Change]) -> RunStream:
     """Returns a stream with the weights and passes after changes, and the rows that are removed from it."""
-    segments, removed, has_removed = (
-        list[tuple[int, Sequence[float]]](),
-        RemovedPositions(source.lanes),
-        False,
-    )
+    segments = list[tuple[int, Sequence[float]]]()
+    removed, has_removed = RemovedPositions(source.lanes), False
     for at, group in groupby(changes, key=lambda change: change.at):
         batch = list(group)
-        begun = [(at, change.weights) for change in batch if change.weights is not None]
-        segments += begun
-        if begun and has_removed:
+        weighted = [(at, change.weights) for change in batch if change.weights is not None]
+        segments += weighted
+        if weighted and has_removed:
             # Which rows the rest of a pass loses depends on the weights there, in all lanes: none of a source
             # that is not read, until it is read again.
             source = _reweighted(source, segments, removed)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from types import MappingProxyType
 from typing import Any, Final, Literal, final, get_args
 
 import numpy as np
@@ -37,6 +36,7 @@ from samplerkit.samplers.chain import Context, RunConstants, check_algorithm
 from samplerkit.samplers.mixing.edited_stream import RunStream, edited
 from samplerkit.samplers.mixing.sources import (
     EpochOrders,
+    PartLengths,
     ShuffledPart,
     checked_caps,
     checked_sources,
@@ -46,7 +46,6 @@ from samplerkit.samplers.mixing.sources import (
     require_counted_passes,
     require_source,
 )
-from samplerkit.samplers.mixing.token_shares import PartLengths
 from samplerkit.samplers.subset import SequentialSampler
 
 PassesOver = Literal["run_on", "restart"]
@@ -60,12 +59,6 @@ By = Literal["samples", "tokens"]
 
 _EPOCHS = 1 << PASS_BITS
 """Where passes restart, pass t of epoch e is the source's epoch e + t * 2^40, which no other pass is."""
-
-
-NewSources = Mapping[str, Sampler | None]
-"""Parts that an edit adds to a mixture, and the sampler of each."""
-
-_NO_SOURCES: NewSources = MappingProxyType({})
 
 
 @final
@@ -181,18 +174,14 @@ class MixtureSampler(Sampler):
         """Returns the data that samplers of sources use in their parts, and the tokens of the parts."""
         data: dict[str, Any] = {}
         if self.by == "tokens":
-            parts = mixed_parts(self.sources, Layout.of(dataset), dataset)
-            data["tokens"] = np.array([*self._part_lengths(dataset, parts).totals.values()])
+            blend = Blend(self, Layout.of(dataset), Context(0, dataset=dataset))
+            data["tokens"] = np.array([*blend.lengths.totals.values()])
         return data | {
             f"{name}/{key}": value
             for name, branch in self.branches().items()
             for link in branch._links()
             for key, value in link.looks_at(parts_of(dataset)[name]).items()
         }
-
-    def _part_lengths(self, dataset: Any, parts: Mapping[str, Any]) -> PartLengths:
-        """Returns the lengths of the samples of a dataset's parts; those of the last dataset are kept."""
-        return self._lengths.get((id(dataset), *parts), lambda: PartLengths(dataset, parts))
 
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout."""
@@ -222,7 +211,7 @@ class Blend:
     layout: Layout
     context: Context
     restarts: bool = False
-    added: NewSources = field(default_factory=dict)
+    added: Mapping[str, Sampler | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         mixture, context = self.mixture, self.context
@@ -237,31 +226,19 @@ class Blend:
         if mixture.by == "tokens" and context.child is not None:
             problem = "says tokens, and the mixture reads what another sampler yields"
             raise CompositionError("by", problem, context.child, hint="give that sampler to its sources")
-        self._parts = mixed_parts(mixture.sources, self.layout, context.dataset)
+        self._parts = parts = mixed_parts(mixture.sources, self.layout, context.dataset)
         samplers = {**(mixture.sources or {}), **self.added}
-        self.sources = {
-            name: self._source(name, part, samplers.get(name)) for name, part in self._parts.items()
-        }
-        sizes = (len(Layout.of(part)) for part in self._parts.values())
-        self._starts: Ids = np.cumsum([0, *sizes], dtype=np.int64)
+        self.sources = {name: self._source(name, part, samplers.get(name)) for name, part in parts.items()}
+        self._starts: Ids = np.cumsum([0, *(len(Layout.of(part)) for part in parts.values())], dtype=np.int64)
 
     @classmethod
-    def of(
-        cls, sampler: Sampler, context: Context, *, restarts: bool = False, added: NewSources = _NO_SOURCES
-    ) -> Blend | None:
-        """Returns the mixture that a chain continues from pass to pass; None for any other chain.
-
-        Args:
-            sampler: the outermost one of the chain.
-            context: its place, with the dataset that it reads.
-            restarts: as for the constructor.
-            added: likewise.
-        """
+    def of(cls, sampler: Sampler, context: Context, restarts: bool = False, **added: Any) -> Blend | None:
+        """Returns the mixture that a chain continues from pass to pass; None for any other chain."""
         if not isinstance(sampler, MixtureSampler) or sampler.get_child() is not None:
             return None
         if sampler.stop == "once" or (sampler.passes == "restart" and not restarts):
             return None
-        return cls(sampler, Layout.of(context.dataset), context, restarts, added)
+        return cls(sampler, Layout.of(context.dataset), context, restarts, **added)
 
     def _source(self, name: str, part: Any, sampler: Sampler | None) -> Passes | Blend:
         """Returns a source: a mixture that continues from pass to pass, or passes."""
@@ -316,7 +293,9 @@ class Blend:
     @property
     def lengths(self) -> PartLengths:
         """The lengths of the samples of all parts."""
-        return self.mixture._part_lengths(self.context.dataset, self._parts)
+        # Those of the last dataset are kept: they are checked and added up once.
+        dataset, parts = self.context.dataset, self._parts
+        return self.mixture._lengths.get((id(dataset), *parts), lambda: PartLengths(dataset, parts))
 
     @cached_property
     def mean_length(self) -> float:
