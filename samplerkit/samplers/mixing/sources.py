@@ -23,7 +23,7 @@ from samplerkit.order.keys import ALGORITHM, Key
 from samplerkit.order.layout import Layout
 from samplerkit.order.mixing.streams import Passes
 from samplerkit.order.modes import Shuffle
-from samplerkit.order.order import EqualByRecipe, Order
+from samplerkit.order.order import Order
 from samplerkit.order.sequences import Permuted
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler, plain
@@ -65,7 +65,7 @@ def mixed_parts(sources: Mapping[str, Any] | None, layout: Layout, dataset: Any)
 
 @final
 @dataclass(frozen=True, eq=False)
-class EpochOrders(EqualByRecipe):
+class EpochOrders:
     """The orders of a sampler, epoch after epoch: the passes over a source.
 
     Args:
@@ -92,16 +92,29 @@ class EpochOrders(EqualByRecipe):
         return self.sampler.chain.woven_lanes(self.dataset, self.constants)
 
     @property
-    def recipe(self) -> tuple[object, ...]:
+    def _identity(self) -> tuple[object, ...]:
+        return self.constants, self.first, self.step
+
+    @property
+    def _contents(self) -> object:
         """The chain, and the data of the dataset that it uses.
 
         A user's class may hold more than its arguments, so that it is equal to itself only.
         """
-        place = self.constants, self.first, self.step
         if any(link.is_foreign for link in self.sampler._tree()):
-            return *place, id(self.sampler), id(self.dataset)
+            return id(self.sampler), id(self.dataset)
         data = [link.looks_at(self.dataset) for link in self.sampler._links()]
-        return *place, Layout.of(self.dataset), plain([self.sampler, data], "source")
+        return Layout.of(self.dataset), plain([self.sampler, data], "source")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, EpochOrders) or self._identity != other._identity:
+            return False
+        # Of the same objects, long lists of ids need not be compared.
+        is_same = self.sampler is other.sampler and self.dataset is other.dataset
+        return is_same or self._contents == other._contents
+
+    def __hash__(self) -> int:
+        return hash(self._identity)
 
 
 @final
