@@ -44,8 +44,8 @@ class ModedSampler(Sampler):
 
     def _check_mode(self, shuffle: Any) -> Shuffle:
         """Checks the arguments of the mode, and returns the mode itself."""
-        threshold, size = partial(arguments.at_least, least=0), arguments.positive
-        self._check(pools=arguments.integer, adaptive_threshold=threshold, partial_size=size)
+        not_negative = partial(arguments.at_least, least=0)
+        self._check(pools=arguments.integer, adaptive_threshold=not_negative, partial_size=arguments.positive)
         if self.pools not in {1, 2}:
             raise ArgumentRangeError("pools", "must be 1 or 2", self.pools)
         sizes, owner = (self.partial_size, self.adaptive_threshold), type(self).__name__

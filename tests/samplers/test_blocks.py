@@ -76,7 +76,7 @@ def test_every_window_of_a_block_comes_as_often_as_the_child_yields_the_block(na
     assert order.passes_at(np.arange(len(order))).max() == counts.max() - 1
 
 
-def test_a_dataset_or_its_parts_say_how_many_windows_make_a_block():
+def test_a_dataset_or_its_parts_report_how_many_windows_make_a_block():
     class Windows:
         def __init__(self, pieces):
             self.windows_per_block = pieces
