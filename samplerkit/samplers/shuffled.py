@@ -117,8 +117,7 @@ class RandomSampler(ModedSampler):
         """Orders the samples of a layout."""
         size = len(layout)
         if not self.replacement:
-            order = self._in_mode(layout, context)
-            return limited(order, self.num_samples or None)
+            return limited(self._in_mode(layout, context), self.num_samples or None)
         if size == 0:
             return Range(0, 0)
         requested = self.num_samples or size

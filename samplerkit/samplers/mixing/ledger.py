@@ -178,7 +178,7 @@ def _changes(edits: Sequence[Edit], sampler: Sampler, source: Passes | Blend, si
             sources |= edit.new_sources
         if edit.without is not None:
             ids = np.asarray(edit.without)
-            if ids.size and ids[-1] >= size:
+            if ids[-1] >= size:
                 problem = f"says without an id that is not in a dataset of {size}"
                 raise ArgumentValueError(place, problem, int(ids[-1]))
             _require_fixed_set(place, source, ids)
@@ -210,7 +210,7 @@ def _require_fixed_set(place: str, source: Passes | Blend, ids: Ids) -> None:
                 problem = "says without, of what a nested mixture with caps on its passes reads"
                 raise NotSupportedError(f"{place}, source {name}", problem, inner.mixture.max_passes)
             _require_fixed_set(f"{place}, source {name}", inner, own_ids)
-    elif isinstance(source.orders, EpochOrders) and ids.size:
+    elif isinstance(source.orders, EpochOrders):
         sampler = source.orders.sampler
         problem = "says without, and this reads other samples in each pass"
         hint = "ids can leave what reads all of a fixed set in each pass"
