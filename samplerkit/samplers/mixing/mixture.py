@@ -312,14 +312,16 @@ class Blend:
     @cached_property
     def weights(self) -> list[float]:
         """The share of the draws of each part, in the order of ids; 0 for a part that is no source."""
-        given, weights = self.mixture.weights, list[float](self.sizes)
-        if isinstance(given, Mapping):
+        given = self.mixture.weights
+        if given is None:
+            weights = list[float](self.sizes)
+        elif isinstance(given, Mapping):
             weights = [given.get(name, 0) for name in self.sources]
-        elif given is not None:
-            if given.size != len(self.sources):
-                problem = f"must be one for each of the {len(self.sources)} sources"
-                raise DatasetError("weights", problem, given.size)
+        elif given.size == len(self.sources):
             weights = given.tolist()
+        else:
+            problem = f"must be one for each of the {len(self.sources)} sources"
+            raise DatasetError("weights", problem, given.size)
         if not any(weights):
             raise DatasetError("dataset", "holds no samples to mix", self.layout)
         # In proportion to the sizes, each source has its share of the tokens too.
@@ -345,9 +347,8 @@ class Blend:
         """The stream of the mixture, without caps."""
         draws = SourceDraws(self._key, path_number(self.context.path))
         counts = SourceCounts(draws, thresholds(self.weights)[None])
-        streams = [
-            source.endless if isinstance(source, Blend) else source for source in self.sources.values()
-        ]
+        sources = self.sources.values()
+        streams = [source.endless if isinstance(source, Blend) else source for source in sources]
         return Mix(counts, self.lanes, streams, self._starts)
 
     @property
