@@ -11,7 +11,6 @@ import numpy as np
 from samplerkit.errors import ArgumentRangeError, ArgumentValueError, DatasetError
 from samplerkit.order import arguments
 from samplerkit.order.algebra import compose
-from samplerkit.order.arguments import LARGEST
 from samplerkit.order.files import BlockShuffle
 from samplerkit.order.layout import Layout
 from samplerkit.order.modes import Shuffle
@@ -172,7 +171,7 @@ class BlockSampler(Sampler):
         pieces = required_pieces(dataset, self.windows_per_block)
         blocks = self._blocks(block_layout(dataset, pieces), context)
         self._require_between_pools(len(blocks))
-        if len(blocks) * pieces > LARGEST:
+        if len(blocks) * pieces > arguments.LARGEST:
             hint = "use a smaller num_samples of the child"
             raise ArgumentRangeError("windows", "must be at most 2^62", len(blocks) * pieces, hint=hint)
         windows, key = CutBlocks(blocks, pieces), context.key(self.seed, "blocks-pool")

@@ -20,7 +20,6 @@ from samplerkit.errors import (
 )
 from samplerkit.order import arguments
 from samplerkit.order.algebra import Weave, compose, limited
-from samplerkit.order.arguments import LARGEST
 from samplerkit.order.caching import cached_property
 from samplerkit.order.deal import Deal, World
 from samplerkit.order.keys import ALGORITHM, Key
@@ -261,7 +260,7 @@ class Chain:
                 raise
             if not isinstance(drawn, Order):
                 drawn = Table(checked_ids(drawn, len(layout), type(self.links[depth]).__name__))
-            if len(drawn) > LARGEST:
+            if len(drawn) > arguments.LARGEST:
                 hint = "use a smaller one, and more epochs"
                 raise ArgumentRangeError("num_samples", "must be at most 2^62", len(drawn), hint=hint)
             order = drawn if order is None else compose(drawn, order)

@@ -12,7 +12,6 @@ import numpy as np
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, DatasetError
 from samplerkit.order import arguments
 from samplerkit.order.algebra import limited
-from samplerkit.order.arguments import LARGEST
 from samplerkit.order.caching import cached_property
 from samplerkit.order.intervals import numbers_in
 from samplerkit.order.layout import Layout
@@ -159,7 +158,7 @@ class RepeatSampler(Sampler):
         """Orders the samples of a layout."""
         total = len(layout) * self.repeats
         length = min(self.num_samples or total, total)
-        if length > LARGEST:
+        if length > arguments.LARGEST:
             raise ArgumentRangeError("repeats", "makes an order of more than 2^62 samples", self.repeats)
         return Repeated(self.repeats, length)
 

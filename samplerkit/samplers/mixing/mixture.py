@@ -18,7 +18,6 @@ from samplerkit.errors import (
 )
 from samplerkit.order import arguments
 from samplerkit.order.algebra import compose, limited
-from samplerkit.order.arguments import LARGEST
 from samplerkit.order.caching import Latest, cached_property
 from samplerkit.order.keys import ALGORITHM, Key, path_number
 from samplerkit.order.layout import Layout
@@ -354,7 +353,7 @@ class Blend:
     @property
     def endless(self) -> Passes | Mix:
         """The stream, as a source of another one."""
-        if (end := self.stream.end) < LARGEST:
+        if (end := self.stream.end) < arguments.LARGEST:
             hint = "leave a source of it without a cap"
             problem = "is a nested mixture that ends: all of its sources have caps"
             raise DatasetError(f"source {'.'.join(self.context.path)}", problem, end, hint=hint)
@@ -368,7 +367,7 @@ class Blend:
         if self.restarts and self.context.epoch:
             return Blend(self.mixture, self.layout, replace(self.context, epoch=0), restarts=True).length
         # A nested mixture may be longer than any order.
-        sizes = tuple(min(source.length, LARGEST) for source in self.sources.values())
+        sizes = tuple(min(source.length, arguments.LARGEST) for source in self.sources.values())
         turns, is_first = self.mix.turns, self.mixture.stop == "first"
         ends = tuple(turns.ends[0].tolist())
         return first_length(turns.draws.recipe, self.lanes, sizes, ends, is_first=is_first)
@@ -377,12 +376,12 @@ class Blend:
         """Returns the order of the epoch."""
         if self.mixture.stop == "once":
             return limited(self._each_once(), self.mixture.num_samples or None)
-        if self.length > LARGEST:
+        if self.length > arguments.LARGEST:
             problem = f"is left out, and an epoch with stop={self.mixture.stop!r} would end beyond 2^62"
             hint = "use num_samples, or give the source of a tiny weight more"
             raise ArgumentRangeError("num_samples", problem, self.mixture.num_samples, hint=hint)
         begin = 0 if self.restarts else self.context.epoch * self.length
-        if begin + self.length > LARGEST:
+        if begin + self.length > arguments.LARGEST:
             problem = "ends beyond position 2^62 of the run, which is the last"
             raise ArgumentRangeError("epoch", problem, self.context.epoch)
         return self.stream.epoch(begin, self.length, runs_on=not self.restarts)

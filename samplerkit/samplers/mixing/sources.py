@@ -16,7 +16,6 @@ from samplerkit.errors import (
     DatasetError,
 )
 from samplerkit.order import arguments
-from samplerkit.order.arguments import LARGEST
 from samplerkit.order.caching import Latest
 from samplerkit.order.dataset_protocol import find_column
 from samplerkit.order.keys import ALGORITHM, Key
@@ -222,8 +221,8 @@ def _checked_lengths(name: str, given: Any, size: int) -> Ids:
     if lengths.shape != (size,) or lengths.dtype.kind not in "iu":
         problem = f"must be {size} whole numbers, one for each sample"
         raise DatasetError(f"lengths of {name}", problem, (lengths.shape, str(lengths.dtype)))
-    if size and not 0 <= int(lengths.min()) <= int(lengths.max()) < LARGEST // size:
-        problem = f"must be in [0, {LARGEST // size})"
+    if size and not 0 <= int(lengths.min()) <= int(lengths.max()) < arguments.LARGEST // size:
+        problem = f"must be in [0, {arguments.LARGEST // size})"
         raise DatasetError(f"lengths of {name}", problem, (int(lengths.min()), int(lengths.max())))
     return lengths
 
