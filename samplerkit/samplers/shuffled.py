@@ -236,8 +236,9 @@ class WeightedRandomSampler(Sampler):
     def __post_init__(self) -> None:
         self._check(weights=arguments.weights, replacement=arguments.boolean)
         check_algorithm(self)
-        # A dataset has at least as many samples as there are weights.
-        self._require_positive(len(self.weights))
+        requested = self.num_samples or 0
+        if requested <= len(self.weights):
+            self._require_positive(requested)
 
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout."""
@@ -255,10 +256,10 @@ class WeightedRandomSampler(Sampler):
         if len(self.weights) > size:
             problem = f"are more than the {size} samples of the dataset"
             raise OutOfDatasetError("weights", problem, len(self.weights))
-        self._require_positive(size)
+        self._require_positive(min(self.num_samples or size, size))
 
-    def _require_positive(self, size: int) -> None:
-        count, positive = min(self.num_samples or size, size), int(np.count_nonzero(self.weights))
+    def _require_positive(self, count: int) -> None:
+        positive = int(np.count_nonzero(self.weights))
         if not self.replacement and count > positive:
             problem = f"without replacement, only the {positive} samples of positive weight can be drawn"
             hint = f"use num_samples={positive} or replacement=True"
