@@ -1,4 +1,4 @@
-"""The base of all samplers, and the evaluation of a chain of them."""
+"""The base of all samplers; a sampler as plain data, and back."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import Any, final
@@ -42,14 +42,15 @@ class ModedSampler(Sampler):
     algorithm: str = ALGORITHM
     mode: Mode = field(init=False)
 
-    def _check_mode(self, shuffle: Any) -> Shuffle:
-        """Checks the arguments of the mode, and returns the mode itself."""
-        not_negative = partial(arguments.at_least, least=0)
-        self._check(pools=arguments.integer, adaptive_threshold=not_negative, partial_size=arguments.positive)
+    def _check_all(self, shuffle: Any, **checks: Callable[[str, Any], Any]) -> Shuffle:
+        """Checks all arguments, those of the mode and others, and returns the mode."""
+        not_negative, positive = partial(arguments.at_least, least=0), arguments.positive
+        self._check(pools=arguments.integer, adaptive_threshold=not_negative, partial_size=positive, **checks)
         if self.pools not in {1, 2}:
             raise ArgumentRangeError("pools", "must be 1 or 2", self.pools)
         sizes, owner = (self.partial_size, self.adaptive_threshold), type(self).__name__
         self.mode = Mode(Shuffle.parse(shuffle), *sizes, self.lanes, self.pools, owner)
+        check_algorithm(self)
         return self.mode.shuffle
 
     def get_shuffle_mode(self) -> Shuffle:
@@ -103,9 +104,8 @@ class RandomSampler(ModedSampler):
     shuffle: Shuffle | str | bool = Shuffle.GLOBAL
 
     def __post_init__(self) -> None:
-        mode, given = self._check_mode(self.shuffle), self.shuffle
-        self.shuffle, self.replacement = mode, arguments.boolean("replacement", self.replacement)
-        check_algorithm(self)
+        given = self.shuffle
+        self.shuffle = mode = self._check_all(given, replacement=arguments.boolean)
         if mode is Shuffle.FALSE:
             hint = "use SequentialSampler"
             raise ArgumentTypeError("shuffle", "must be a mode that shuffles", given, hint=hint)
@@ -170,10 +170,8 @@ class DistributedSampler(ModedSampler):
     offset: int = -1
 
     def __post_init__(self) -> None:
-        self.shuffle = self._check_mode(self.shuffle)
-        optional = arguments.optional_integer
-        self._check(num_shards=optional, shard_id=optional, offset=arguments.integer)
-        check_algorithm(self)
+        number, optional = arguments.integer, arguments.optional_integer
+        self.shuffle = self._check_all(self.shuffle, num_shards=optional, shard_id=optional, offset=number)
         shards, shard, offset = self.num_shards, self.shard_id, self.offset
         if shards is not None:
             arguments.positive("num_shards", shards, MAX_SHARDS)
