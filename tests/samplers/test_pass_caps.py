@@ -116,10 +116,8 @@ def test_the_files_of_a_layout_have_caps_by_number():
 
 def test_a_run_ends_where_all_sources_have_reached_their_caps():
     layout = sk.Layout.tree({"web": 50, "wiki": 30})
-    caps = {"web": 2, "wiki": 2}
-    mixture = sk.MixtureSampler(
-        {"web": None, "wiki": None}, 80, weights={"web": 1, "wiki": 1}, max_passes=caps
-    )
+    weights, caps = {"web": 1, "wiki": 1}, {"web": 2, "wiki": 2}
+    mixture = sk.MixtureSampler(dict.fromkeys(caps), 80, weights=weights, max_passes=caps)
     read = np.concatenate([mixture.order(layout, epoch)[:] for epoch in range(2)])
     assert np.bincount(read).tolist() == [2] * 80
     with pytest.raises(sk.ArgumentRangeError, match="nothing to read from position 160"):

@@ -95,9 +95,7 @@ def test_removed_ids_of_nested_mixtures_equal_a_walk_draw_by_draw_and_the_invers
         inner_lanes = given_lanes or lanes
         layouts = [sk.Layout([*rng.integers(1, 6, 2).tolist(), 5]) for _ in range(3)]
         chains = [CHAINS[int(rng.integers(len(CHAINS)))](rng) for _ in range(3)]
-        tree = sk.Layout.tree(
-            {"a": layouts[0], "b": sk.Layout.tree({"c": layouts[1], "d": layouts[2]})},
-        )
+        tree = sk.Layout.tree({"a": layouts[0], "b": sk.Layout.tree({"c": layouts[1], "d": layouts[2]})})
         inner = sk.MixtureSampler(
             {"c": chains[1], "d": chains[2]}, 9, weights={"c": 1, "d": 2}, lanes=given_lanes, seed=seeds[1]
         )

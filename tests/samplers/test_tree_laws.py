@@ -111,8 +111,8 @@ def nested(case):
     return [
         link
         for link in every_link(case.links)
-        for chain in (link.arguments.get("sources") or {}).values()
-        for link in chain or ()
+        for chain in sources_of(link)
+        for link in chain
         if link.make is sk.MixtureSampler
     ]
 
