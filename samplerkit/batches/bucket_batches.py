@@ -247,7 +247,7 @@ class BucketBatches(BatchRecipe):
 
 
 def _boundaries(given: Any) -> tuple[int, ...]:
-    array = arguments.indices(given, "boundaries")
+    array = arguments.indices("boundaries", given)
     if (np.diff(array) <= 0).any():
         raise ArgumentRangeError("boundaries", "must ascend", given, hint="sort them, each once")
     return tuple(array.tolist())

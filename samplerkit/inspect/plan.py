@@ -18,7 +18,7 @@ from samplerkit.inspect.view import RunView, require_counted
 from samplerkit.loading.run.delivery import Delivery
 from samplerkit.order.caching import cached_property
 from samplerkit.order.modes import Shuffle
-from samplerkit.samplers.mixing.source_reads import SourceRead, source_reads
+from samplerkit.samplers.mixing.ledger import SourceRead, source_reads
 
 
 @final

@@ -44,7 +44,7 @@ def sample_rng(seed: int, epoch: int, sample: int) -> np.random.Generator:
     sample = arguments.integer("sample", sample)
     if not 0 <= sample < 2**64:
         raise ArgumentValueError("sample", "must be in [0, 2^64)", sample)
-    return Draw(arguments.seed(seed), arguments.epoch(epoch), sample).rng("sample")
+    return Draw(arguments.seed("seed", seed), arguments.epoch(epoch), sample).rng("sample")
 
 
 def seed_worker(seed: int, epoch: int, rank: int, worker: int) -> None:

@@ -25,7 +25,7 @@ from samplerkit.order.deal import World
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order
 from samplerkit.order.typing import Ids
-from samplerkit.samplers.mixing.source_reads import SourceRead, source_reads
+from samplerkit.samplers.mixing.ledger import SourceRead, source_reads
 
 LATEST_STEPS = 64
 """The number of latest steps over which shares and efficiency are computed."""

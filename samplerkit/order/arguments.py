@@ -54,11 +54,11 @@ def boolean(place: str, value: Any) -> bool:
     return bool(value)
 
 
-def num_samples(value: Any) -> int | None:
+def num_samples(place: str, value: Any) -> int | None:
     """Takes a number of samples; None and 0 mean all."""
     if value is None:
         return None
-    return below("num_samples", value, 2**63, "must be between 0 and 2^63 - 1", hint="None or 0 means all")
+    return below(place, value, 2**63, "must be between 0 and 2^63 - 1", hint="None or 0 means all")
 
 
 def below(place: str, value: Any, end: int, problem: str, hint: str = "") -> int:
@@ -86,9 +86,9 @@ def positive(place: str, value: Any, largest: int = LARGEST) -> int:
     return number
 
 
-def lanes(value: Any) -> int | None:
+def lanes(place: str, value: Any) -> int | None:
     """Takes a number of lanes, or None."""
-    return None if value is None else positive("lanes", value, MAX_LANES)
+    return None if value is None else positive(place, value, MAX_LANES)
 
 
 def limit(place: str, value: Any) -> int | None:
@@ -96,9 +96,9 @@ def limit(place: str, value: Any) -> int | None:
     return None if value is None else positive(place, value)
 
 
-def seed(value: Any) -> int:
+def seed(place: str, value: Any) -> int:
     """Takes a seed: an integer in [0, 2^64)."""
-    return below("seed", value, 2**64, "must be in [0, 2^64)")
+    return below(place, value, 2**64, "must be in [0, 2^64)")
 
 
 def epoch(value: Any) -> int:
@@ -195,7 +195,7 @@ def integers(place: str, value: Any) -> np.ndarray[Any, Any]:
     return np.array([integer(f"{place}[{number}]", entry) for number, entry in entries], dtype=object)
 
 
-def indices(value: Any, place: str = "indices") -> Ids:
+def indices(place: str, value: Any) -> Ids:
     """Takes sample ids: one integer, or a sequence or array of them; copied and checked.
 
     Raises:
@@ -221,7 +221,7 @@ def indices(value: Any, place: str = "indices") -> Ids:
     return read_only(array.astype(np.int64))
 
 
-def weights(value: Any, place: str = "weights") -> np.ndarray[Any, np.dtype[np.float64]]:
+def weights(place: str, value: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Takes weights: numbers, none negative, NaN or infinite, not all zero; copied and checked.
 
     Raises:

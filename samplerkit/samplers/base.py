@@ -1,4 +1,4 @@
-"""The base of all samplers, and the evaluation of a chain of them."""
+"""The base of all samplers; a sampler as plain data, and back."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ import numpy as np
 from samplerkit import names
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, CompositionError, NotSupportedError
 from samplerkit.order import arguments
-from samplerkit.order.deal import Deal, World
+from samplerkit.order.deal import World
 from samplerkit.order.keys import ALGORITHM
-from samplerkit.order.layout import Layout
 from samplerkit.order.modes import Shuffle
 from samplerkit.order.order import Order
-from samplerkit.samplers.chain import Chain, Context, RunConstants, chain_type, class_name
-from samplerkit.samplers.iteration import read_sampler
+from samplerkit.samplers.chain import Chain, Link, RunConstants, chain_type, class_name
+
+_CHECKS = {"num_samples": arguments.num_samples, "seed": arguments.seed, "lanes": arguments.lanes}
 
 
-class Sampler:
+class Sampler(Link):
     """A recipe for the order in which samples are read.
 
     A subclass writes one method, `draw`, or, MindSpore's way, `__iter__`, which finds the number of samples
@@ -56,12 +56,6 @@ class Sampler:
 
     _child: Sampler | None = None
     _cached_chain: Chain | None = None
-    deal: Deal | None = None
-    """The sampler's arguments about shards; None except for a distributed sampler."""
-    reads_below: bool = False
-    """Whether `draw` evaluates the samplers below itself: the chain gives it the dataset."""
-    reads_a_stream: bool = False
-    """Whether it reads the samplers below it epoch after epoch, as a ledger does."""
     is_fixed: ClassVar[bool] = False
     """Whether it reads the same samples of its layout in each epoch, and in the same order."""
     yields_files: bool = False
@@ -72,27 +66,22 @@ class Sampler:
     """The number of samples to draw from; known while `__iter__` runs."""
 
     def __init__(self, num_samples: int | None = None) -> None:
-        self.num_samples = arguments.num_samples(num_samples)
+        self.num_samples = arguments.num_samples("num_samples", num_samples)
+
+    def _check(self, **checks: Callable[[str, Any], Any]) -> None:
+        """Replaces arguments of a sampler that is a dataclass by what their checks return.
+
+        Args:
+            checks: by the names of arguments; those that many samplers have need none.
+        """
+        for name, check in {**_CHECKS, **checks}.items():
+            if name in vars(self):
+                setattr(self, name, check(name, getattr(self, name)))
 
     @property
     def is_foreign(self) -> bool:
         """Whether ids come from code of the user's: states and ranks then compare a digest of them."""
         return not type(self).__module__.startswith("samplerkit.")
-
-    def draw(self, layout: Layout, context: Context) -> Order | np.ndarray[Any, Any] | list[int]:
-        """Orders the samples of a layout: the one method that a sampler writes.
-
-        Args:
-            layout: how many samples there are to draw from, and in which files.
-            context: the epoch, the place in the chain, and keys for randomness.
-
-        Returns:
-            An order, or integers in [0, len(layout)), repeats allowed, as an array or a list.
-        """
-        if not hasattr(type(self), "__iter__"):
-            problem = "has neither draw(layout, context) nor __iter__"
-            raise CompositionError(type(self).__name__, problem, hint="write one")
-        return read_sampler(self, len(layout), context.epoch)
 
     def __getitem__(self, index: Any) -> NoReturn:
         """Refuses to be iterated, for example by a plain DataLoader, if the subclass has no `__iter__`.
@@ -102,19 +91,6 @@ class Sampler:
         """
         hint = "read sampler.order(dataset), or give a plain DataLoader TorchSampler(sampler, dataset)"
         raise ArgumentTypeError(type(self).__name__, "is a recipe, and holds no ids itself", hint=hint)
-
-    def get_shuffle_mode(self) -> Shuffle:
-        """Returns the shuffle mode: FALSE for a sampler without one."""
-        return Shuffle.FALSE
-
-    def lane_count(self, layout: Layout, run_lanes: int) -> int:
-        """Returns into how many lanes this sampler weaves its order: 1 for all but the file-aware modes.
-
-        Args:
-            layout: how many samples there are to draw from, and in which files.
-            run_lanes: the number of lanes where the sampler leaves it out.
-        """
-        return 1
 
     def looks_at(self, dataset: Any) -> dict[str, Any]:
         """Returns by name all of the dataset that `draw` uses besides its layout: states notice a change.

@@ -11,9 +11,7 @@ import numpy as np
 from samplerkit.errors import ArgumentRangeError, ArgumentValueError, DatasetError
 from samplerkit.order import arguments
 from samplerkit.order.algebra import compose
-from samplerkit.order.arguments import LARGEST
 from samplerkit.order.files import BlockShuffle
-from samplerkit.order.keys import Key
 from samplerkit.order.layout import Layout
 from samplerkit.order.modes import Shuffle
 from samplerkit.order.order import Located, Order, OrderView, Read
@@ -123,26 +121,6 @@ class CutBlocks(OrderView):
         return which, positions * self.pieces + piece[which]
 
 
-def cut(blocks: Order, pieces: int, pool: int, key: Key) -> Order:
-    """Cuts an order of blocks into windows, and shuffles these within pools.
-
-    Args:
-        blocks: the order of the blocks.
-        pieces: windows in a block.
-        pool: positions of blocks in a pool; the last pool may have fewer.
-        key: of the shuffle.
-
-    Example:
-        >>> from samplerkit.order.sequences import Range
-        >>> key = Key(seed=7, epoch=0, depth=0, role="blocks-pool")
-        >>> order = cut(Range(0, 4), 2, 2, key)
-        >>> sorted(order[:4].tolist()), sorted(order[4:].tolist())
-        ([0, 1, 2, 3], [4, 5, 6, 7])
-    """
-    windows = CutBlocks(blocks, pieces)
-    return compose(BlockShuffle(np.array([0, len(windows)]), pool * pieces, key), windows)
-
-
 @final
 class BlockSampler(Sampler):
     """Reads windows of tokens in an order that does not depend on their length.
@@ -184,7 +162,7 @@ class BlockSampler(Sampler):
     def __init__(self, pool: int = 64, *, seed: int = 0, windows_per_block: int | None = None) -> None:
         super().__init__()
         self.pool: Final = arguments.positive("pool", pool)
-        self.seed: Final = arguments.seed(seed)
+        self.seed: Final = arguments.seed("seed", seed)
         self.windows_per_block: Final = arguments.limit("windows_per_block", windows_per_block)
 
     def draw(self, layout: Layout, context: Context) -> Order:
@@ -193,10 +171,11 @@ class BlockSampler(Sampler):
         pieces = required_pieces(dataset, self.windows_per_block)
         blocks = self._blocks(block_layout(dataset, pieces), context)
         self._require_between_pools(len(blocks))
-        if len(blocks) * pieces > LARGEST:
+        if len(blocks) * pieces > arguments.LARGEST:
             hint = "use a smaller num_samples of the child"
             raise ArgumentRangeError("windows", "must be at most 2^62", len(blocks) * pieces, hint=hint)
-        return cut(blocks, pieces, self.pool, context.key(self.seed, "blocks-pool"))
+        windows, key = CutBlocks(blocks, pieces), context.key(self.seed, "blocks-pool")
+        return compose(BlockShuffle(np.array([0, len(windows)]), self.pool * pieces, key), windows)
 
     def _blocks(self, layout: Layout, context: Context) -> Order:
         child = self.get_child()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -14,12 +14,12 @@ from samplerkit.errors import (
     ArgumentRangeError,
     ArgumentTypeError,
     ArgumentValueError,
+    CompositionError,
     DatasetError,
     SamplerkitError,
 )
 from samplerkit.order import arguments
 from samplerkit.order.algebra import Weave, compose, limited
-from samplerkit.order.arguments import LARGEST
 from samplerkit.order.caching import cached_property
 from samplerkit.order.deal import Deal, World
 from samplerkit.order.keys import ALGORITHM, Key
@@ -27,7 +27,7 @@ from samplerkit.order.layout import Layout
 from samplerkit.order.modes import Shuffle
 from samplerkit.order.order import Order
 from samplerkit.order.sequences import Table
-from samplerkit.samplers.iteration import checked_ids
+from samplerkit.samplers.iteration import checked_ids, read_sampler
 
 
 @dataclass(frozen=True)
@@ -90,29 +90,43 @@ class Context:
         return values if self.child is None else values[np.asarray(self.child)]
 
 
-class Link(Protocol):
-    """The members of a sampler that a chain uses; `Sampler` documents them."""
+class Link:
+    """What a chain uses of a sampler."""
 
-    @property
-    def deal(self) -> Deal | None:
-        """Its arguments about shards."""
+    deal: Deal | None = None
+    """The sampler's arguments about shards; None except for a distributed sampler."""
+    reads_below: bool = False
+    """Whether `draw` evaluates the samplers below itself: the chain gives it the dataset."""
+    reads_a_stream: bool = False
+    """Whether it reads the samplers below it epoch after epoch, as a ledger does."""
 
-    @property
-    def reads_below(self) -> bool:
-        """Whether its `draw` evaluates the samplers below it."""
+    def draw(self, layout: Layout, context: Context) -> Order | np.ndarray[Any, Any] | list[int]:
+        """Orders the samples of a layout: the one method that a sampler writes.
 
-    @property
-    def reads_a_stream(self) -> bool:
-        """Whether it reads the samplers below it epoch after epoch."""
+        Args:
+            layout: how many samples there are to draw from, and in which files.
+            context: the epoch, the place in the chain, and keys for randomness.
 
-    def draw(self, layout: Layout, context: Context) -> Any:
-        """Orders the samples of a layout."""
-
-    def lane_count(self, layout: Layout, run_lanes: int) -> int:
-        """Returns into how many lanes its order is woven."""
+        Returns:
+            An order, or integers in [0, len(layout)), repeats allowed, as an array or a list.
+        """
+        if not hasattr(type(self), "__iter__"):
+            problem = "has neither draw(layout, context) nor __iter__"
+            raise CompositionError(type(self).__name__, problem, hint="write one")
+        return read_sampler(self, len(layout), context.epoch)
 
     def get_shuffle_mode(self) -> Shuffle:
-        """Returns its shuffle mode."""
+        """Returns the shuffle mode: FALSE for a sampler without one."""
+        return Shuffle.FALSE
+
+    def lane_count(self, layout: Layout, run_lanes: int) -> int:
+        """Returns into how many lanes this sampler weaves its order: 1 for all but the file-aware modes.
+
+        Args:
+            layout: how many samples there are to draw from, and in which files.
+            run_lanes: the number of lanes where the sampler leaves it out.
+        """
+        return 1
 
 
 def class_name(kind: type) -> str:
@@ -246,7 +260,7 @@ class Chain:
                 raise
             if not isinstance(drawn, Order):
                 drawn = Table(checked_ids(drawn, len(layout), type(self.links[depth]).__name__))
-            if len(drawn) > LARGEST:
+            if len(drawn) > arguments.LARGEST:
                 hint = "use a smaller one, and more epochs"
                 raise ArgumentRangeError("num_samples", "must be at most 2^62", len(drawn), hint=hint)
             order = drawn if order is None else compose(drawn, order)
@@ -267,15 +281,14 @@ def chain_type(algorithm: str) -> type[Chain]:
     return cast("type[Chain]", names.load(*names.ALGORITHMS[algorithm]))
 
 
-def checked_algorithm(value: Any, sampler: Link) -> str:
-    """Takes the id of an algorithm for a sampler whose other arguments are set.
+def check_algorithm(sampler: Any) -> None:
+    """Checks the argument `algorithm` of a sampler, after its other arguments.
 
     Raises:
         ArgumentTypeError: no string.
         ArgumentValueError: not known; or an argument of the sampler is not one that the algorithm knows.
     """
-    if arguments.text("algorithm", value) not in names.ALGORITHMS:
+    if arguments.text("algorithm", sampler.algorithm) not in names.ALGORITHMS:
         listing = ", ".join(names.ALGORITHMS)
-        raise ArgumentValueError("algorithm", "is not known", value, hint=f"known: {listing}")
-    chain_type(value).check(sampler)
-    return str(value)
+        raise ArgumentValueError("algorithm", "is not known", sampler.algorithm, hint=f"known: {listing}")
+    chain_type(sampler.algorithm).check(sampler)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Final, final
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from typing import Any, ClassVar, final
 
 import numpy as np
 
@@ -82,6 +83,7 @@ MAX_FOLDS = 1 << 20
 
 
 @final
+@dataclass(eq=False, repr=False)
 class FoldSampler(Sampler):
     """Reads all samples except those of one fold, or only those of the fold, in ascending order.
 
@@ -122,32 +124,32 @@ class FoldSampler(Sampler):
 
     is_fixed: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        num_folds: int,
-        fold: int,
-        held_out: bool = False,
-        num_samples: int | None = None,
-        *,
-        labels: Sequence[Any] | np.ndarray[Any, Any] | None = None,
-        groups: Sequence[Any] | np.ndarray[Any, Any] | None = None,
-        by_files: bool = False,
-        seed: int = 0,
-    ) -> None:
-        super().__init__(num_samples)
-        self.num_folds: Final = arguments.positive("num_folds", num_folds, MAX_FOLDS)
+    num_folds: int
+    fold: int
+    held_out: bool = False
+    num_samples: int | None = None
+    _: KW_ONLY
+    labels: Sequence[Any] | np.ndarray[Any, Any] | None = None
+    groups: Sequence[Any] | np.ndarray[Any, Any] | None = None
+    by_files: bool = False
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        self._check(
+            num_folds=partial(arguments.positive, largest=MAX_FOLDS),
+            fold=partial(arguments.at_least, least=0),
+            held_out=arguments.boolean,
+            labels=given_labels,
+            groups=given_labels,
+            by_files=arguments.boolean,
+        )
         if self.num_folds == 1:
-            raise ArgumentRangeError("num_folds", "must be at least 2", num_folds)
-        self.fold: Final = arguments.at_least("fold", fold, 0)
+            raise ArgumentRangeError("num_folds", "must be at least 2", self.num_folds)
         if self.fold >= self.num_folds:
-            raise ArgumentRangeError("fold", f"must be in [0, {self.num_folds})", fold)
-        self.held_out: Final = arguments.boolean("held_out", held_out)
-        self.labels: Final = given_labels(labels, "labels")
-        self.groups: Final = given_labels(groups, "groups")
-        self.by_files: Final = arguments.boolean("by_files", by_files)
+            raise ArgumentRangeError("fold", f"must be in [0, {self.num_folds})", self.fold)
         self.yields_files = self.by_files
-        self.seed: Final = arguments.seed(seed)
-        options = {"labels": labels is not None, "groups": groups is not None, "by_files": self.by_files}
+        has_labels, has_groups = self.labels is not None, self.groups is not None
+        options = {"labels": has_labels, "groups": has_groups, "by_files": self.by_files}
         given = [name for name, is_given in options.items() if is_given]
         if len(given) > 1:
             raise ArgumentValueError(given[1], f"is given with {given[0]}", None, hint="give one of them")
@@ -169,12 +171,12 @@ class FoldSampler(Sampler):
         if not size:
             return Range(0, 0)
         if self.groups is not None:
-            groups = context.values_of(self.groups, "groups")
+            groups = context.values_of(np.asarray(self.groups), "groups")
             _, numbers, counts = np.unique(groups, return_inverse=True, return_counts=True)
             return Table(np.flatnonzero(np.isin(numbers, self._selected_groups(counts, key, "groups"))))
         if self.labels is None:
             return self._fold_rows(size, key, "samples")
-        labels = context.values_of(self.labels, "labels")
+        labels = context.values_of(np.asarray(self.labels), "labels")
         self._require_enough(size, "samples")
         # Label after label, and at random within each: every k-th row belongs to a fold.
         hashes = key.hashes(np.arange(size))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, Final, final
 
@@ -17,7 +18,7 @@ from samplerkit.order.order import Order
 from samplerkit.order.sequences import Permuted, Range, Table
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.chain import Context, checked_algorithm
+from samplerkit.samplers.chain import Context, check_algorithm
 
 DEFAULT_COLUMN = "label"
 
@@ -26,6 +27,7 @@ _MAX_SAMPLES: Final = 1 << 30
 
 
 @final
+@dataclass(eq=False, repr=False)
 class PKSampler(Sampler):
     """Draws `num_val` samples of each class, with replacement, other ones each epoch.
 
@@ -57,32 +59,25 @@ class PKSampler(Sampler):
         ['cat', 'cat', 'dog', 'dog']
     """
 
-    def __init__(
-        self,
-        num_val: int,
-        num_class: int | None = None,
-        shuffle: bool = False,
-        class_column: str = DEFAULT_COLUMN,
-        num_samples: int | None = None,
-        *,
-        seed: int = 0,
-        labels: Sequence[Any] | np.ndarray[Any, Any] | None = None,
-        algorithm: str = ALGORITHM,
-    ) -> None:
-        super().__init__(num_samples)
-        self.num_val: Final = arguments.positive("num_val", num_val)
-        if num_class is not None:
-            raise NotSupportedError(
-                "num_class", "cannot be chosen", num_class, hint="leave it out: all classes are drawn"
-            )
-        self.num_class: Final = num_class
-        self.shuffle: Final = arguments.boolean("shuffle", shuffle)
-        self.class_column: Final = arguments.text("class_column", class_column)
-        if not class_column:
-            raise ArgumentRangeError("class_column", "must not be empty", class_column)
-        self.seed: Final = arguments.seed(seed)
-        self.labels: Final = given_labels(labels, "labels")
-        self.algorithm: Final = checked_algorithm(algorithm, self)
+    num_val: int
+    num_class: int | None = None
+    shuffle: bool = False
+    class_column: str = DEFAULT_COLUMN
+    num_samples: int | None = None
+    _: KW_ONLY
+    seed: int = 0
+    labels: Sequence[Any] | np.ndarray[Any, Any] | None = None
+    algorithm: str = ALGORITHM
+
+    def __post_init__(self) -> None:
+        if self.num_class is not None:
+            hint = "leave it out: all classes are drawn"
+            raise NotSupportedError("num_class", "cannot be chosen", self.num_class, hint=hint)
+        flag, text = arguments.boolean, arguments.text
+        self._check(num_val=arguments.positive, shuffle=flag, class_column=text, labels=given_labels)
+        if not self.class_column:
+            raise ArgumentRangeError("class_column", "must not be empty", self.class_column)
+        check_algorithm(self)
 
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout."""
@@ -135,7 +130,7 @@ class PKSampler(Sampler):
     def _labels_of(self, dataset: Any) -> np.ndarray[Any, Any]:
         """Returns the labels that were given, or else those of the dataset."""
         if self.labels is not None:
-            return self.labels
+            return np.asarray(self.labels)
         names = [self.class_column]
         if self.class_column == DEFAULT_COLUMN:
             names.append("targets")
@@ -161,7 +156,7 @@ def checked_labels(labels: Any, place: str) -> np.ndarray[Any, Any]:
     return array
 
 
-def given_labels(labels: Any, place: str) -> np.ndarray[Any, Any] | None:
+def given_labels(place: str, labels: Any) -> np.ndarray[Any, Any] | None:
     """Takes labels, not empty, or None."""
     checked = None if labels is None else checked_labels(labels, place)
     if checked is not None and not checked.size:

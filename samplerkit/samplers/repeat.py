@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Final, final
 
 import numpy as np
@@ -12,7 +12,6 @@ import numpy as np
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, DatasetError
 from samplerkit.order import arguments
 from samplerkit.order.algebra import limited
-from samplerkit.order.arguments import LARGEST
 from samplerkit.order.caching import cached_property
 from samplerkit.order.intervals import numbers_in
 from samplerkit.order.layout import Layout
@@ -159,12 +158,13 @@ class RepeatSampler(Sampler):
         """Orders the samples of a layout."""
         total = len(layout) * self.repeats
         length = min(self.num_samples or total, total)
-        if length > LARGEST:
+        if length > arguments.LARGEST:
             raise ArgumentRangeError("repeats", "makes an order of more than 2^62 samples", self.repeats)
         return Repeated(self.repeats, length)
 
 
 @final
+@dataclass(eq=False, repr=False)
 class RepeatFactorSampler(Sampler):
     """Reads sample i `factors[i]` times on average: rounded down in some epochs, and up in others.
 
@@ -193,17 +193,14 @@ class RepeatFactorSampler(Sampler):
         [[0, 1, 1, 2], [0, 1, 1, 1]]
     """
 
-    def __init__(
-        self,
-        factors: Sequence[float] | np.ndarray[Any, Any],
-        num_samples: int | None = None,
-        *,
-        seed: int = 0,
-    ) -> None:
-        super().__init__(num_samples)
-        self.factors: Final = arguments.weights(factors, "factors")
-        self.seed: Final = arguments.seed(seed)
-        total = float(self.factors.sum())
+    factors: Sequence[float] | np.ndarray[Any, Any]
+    num_samples: int | None = None
+    _: KW_ONLY
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        self._check(factors=arguments.weights)
+        total = float(np.sum(self.factors))
         if total > MAX_DRAWS:
             raise ArgumentRangeError("factors", f"must add up to at most {MAX_DRAWS}", total)
 
@@ -249,12 +246,12 @@ class RepeatFactorSampler(Sampler):
 
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout."""
-        if self.factors.size != len(layout):
+        if len(self.factors) != len(layout):
             problem = f"must be one for each of the {len(layout)} samples"
-            raise DatasetError("factors", problem, self.factors.size)
+            raise DatasetError("factors", problem, len(self.factors))
         phase = int(context.key(self.seed, "repeat factors").words(1)[0]) >> 64 - UNIT_BITS
         return limited(RepeatedByFactors(self._sums, phase), self.num_samples or None)
 
     @cached_property
     def _sums(self) -> Ids:
-        return sums_of_factors(self.factors)
+        return sums_of_factors(np.asarray(self.factors))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
-from typing import Any, Final, final
+from typing import Any, final
 
 import numpy as np
 
@@ -20,43 +21,41 @@ from samplerkit.order.modes import DEFAULT_ADAPTIVE_THRESHOLD, DEFAULT_PARTIAL_S
 from samplerkit.order.order import Order
 from samplerkit.order.sequences import DrawsWithReplacement, Range, Table
 from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.chain import Context, checked_algorithm
+from samplerkit.samplers.chain import Context, check_algorithm
 
 
+@dataclass(eq=False, repr=False)
 class ModedSampler(Sampler):
-    """A sampler with a shuffle mode.
+    """A sampler with a shuffle mode: the arguments that all of them have.
 
     Attributes:
         mode: the arguments of the mode together; each is also a separate attribute.
         seed: of the order.
     """
 
-    def __init__(
-        self,
-        num_samples: Any,
-        seed: Any,
-        shuffle: Any,
-        partial_size: Any,
-        pools: Any,
-        adaptive_threshold: Any,
-        lanes: Any,
-    ) -> None:
-        super().__init__(num_samples)
-        self.pools: Final = arguments.integer("pools", pools)
+    _: KW_ONLY
+    seed: int = 0
+    partial_size: int = DEFAULT_PARTIAL_SIZE
+    pools: int = 1
+    adaptive_threshold: int = DEFAULT_ADAPTIVE_THRESHOLD
+    lanes: int | None = None
+    algorithm: str = ALGORITHM
+    mode: Mode = field(init=False)
+
+    def _check_all(self, shuffle: Any, **checks: Callable[[str, Any], Any]) -> Shuffle:
+        """Checks all arguments, those of the mode and others, and returns the mode."""
+        not_negative, positive = partial(arguments.at_least, least=0), arguments.positive
+        self._check(pools=arguments.integer, adaptive_threshold=not_negative, partial_size=positive, **checks)
         if self.pools not in {1, 2}:
             raise ArgumentRangeError("pools", "must be 1 or 2", self.pools)
-        self.adaptive_threshold: Final = arguments.at_least("adaptive_threshold", adaptive_threshold, 0)
-        self.shuffle: Final = Shuffle.parse(shuffle)
-        self.partial_size: Final = arguments.positive("partial_size", partial_size)
-        self.lanes: Final = arguments.lanes(lanes)
-        owner = type(self).__name__
-        sizes = self.partial_size, self.adaptive_threshold
-        self.mode: Final = Mode(self.shuffle, *sizes, self.lanes, self.pools, owner)
-        self.seed: Final = arguments.seed(seed)
+        sizes, owner = (self.partial_size, self.adaptive_threshold), type(self).__name__
+        self.mode = Mode(Shuffle.parse(shuffle), *sizes, self.lanes, self.pools, owner)
+        check_algorithm(self)
+        return self.mode.shuffle
 
     def get_shuffle_mode(self) -> Shuffle:
         """Returns the shuffle mode."""
-        return self.shuffle
+        return self.mode.shuffle
 
     def lane_count(self, layout: Layout, run_lanes: int) -> int:
         return self.mode.lane_count(layout, run_lanes)
@@ -67,6 +66,7 @@ class ModedSampler(Sampler):
 
 
 @final
+@dataclass(eq=False, repr=False)
 class RandomSampler(ModedSampler):
     """Reads samples in a random order, another one each epoch.
 
@@ -99,35 +99,25 @@ class RandomSampler(ModedSampler):
         ([0, 1, 2, 3, 4], False)
     """
 
-    def __init__(
-        self,
-        replacement: bool = False,
-        num_samples: int | None = None,
-        shuffle: Shuffle | str | bool = Shuffle.GLOBAL,
-        *,
-        seed: int = 0,
-        partial_size: int = DEFAULT_PARTIAL_SIZE,
-        pools: int = 1,
-        adaptive_threshold: int = DEFAULT_ADAPTIVE_THRESHOLD,
-        lanes: int | None = None,
-        algorithm: str = ALGORITHM,
-    ) -> None:
-        super().__init__(num_samples, seed, shuffle, partial_size, pools, adaptive_threshold, lanes)
-        self.replacement: Final = arguments.boolean("replacement", replacement)
-        self.algorithm: Final = checked_algorithm(algorithm, self)
-        if self.shuffle is Shuffle.FALSE:
+    replacement: bool = False
+    num_samples: int | None = None
+    shuffle: Shuffle | str | bool = Shuffle.GLOBAL
+
+    def __post_init__(self) -> None:
+        given = self.shuffle
+        self.shuffle = mode = self._check_all(given, replacement=arguments.boolean)
+        if mode is Shuffle.FALSE:
             hint = "use SequentialSampler"
-            raise ArgumentTypeError("shuffle", "must be a mode that shuffles", shuffle, hint=hint)
-        if self.replacement and self.shuffle not in (Shuffle.GLOBAL, Shuffle.ADAPTIVE):
+            raise ArgumentTypeError("shuffle", "must be a mode that shuffles", given, hint=hint)
+        if self.replacement and mode not in (Shuffle.GLOBAL, Shuffle.ADAPTIVE):
             problem = "does not go with replacement=True, which draws from all samples"
-            raise ShuffleModeError("shuffle", problem, self.shuffle.value, hint="use GLOBAL")
+            raise ShuffleModeError("shuffle", problem, mode.value, hint="use GLOBAL")
 
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout."""
         size = len(layout)
         if not self.replacement:
-            order = self._in_mode(layout, context)
-            return limited(order, self.num_samples or None)
+            return limited(self._in_mode(layout, context), self.num_samples or None)
         if size == 0:
             return Range(0, 0)
         requested = self.num_samples or size
@@ -136,6 +126,7 @@ class RandomSampler(ModedSampler):
 
 
 @final
+@dataclass(eq=False, repr=False)
 class DistributedSampler(ModedSampler):
     """Deals samples to shards: all shards share one order, and each reads its own part of it.
 
@@ -172,29 +163,15 @@ class DistributedSampler(ModedSampler):
         [0, 1, 2, 3, 4, 5, 6, 7, 8]
     """
 
-    def __init__(
-        self,
-        num_shards: int | None = None,
-        shard_id: int | None = None,
-        shuffle: Shuffle | str | bool = True,
-        num_samples: int | None = None,
-        offset: int = -1,
-        *,
-        seed: int = 0,
-        partial_size: int = DEFAULT_PARTIAL_SIZE,
-        pools: int = 1,
-        adaptive_threshold: int = DEFAULT_ADAPTIVE_THRESHOLD,
-        lanes: int | None = None,
-        algorithm: str = ALGORITHM,
-    ) -> None:
-        super().__init__(num_samples, seed, shuffle, partial_size, pools, adaptive_threshold, lanes)
-        self.num_shards: Final = arguments.optional_integer("num_shards", num_shards)
-        self.shard_id: Final = arguments.optional_integer("shard_id", shard_id)
-        self.offset: Final = arguments.integer("offset", offset)
-        self.algorithm: Final = checked_algorithm(algorithm, self)
-        self._check_ranges()
+    num_shards: int | None = None
+    shard_id: int | None = None
+    shuffle: Shuffle | str | bool = True
+    num_samples: int | None = None
+    offset: int = -1
 
-    def _check_ranges(self) -> None:
+    def __post_init__(self) -> None:
+        number, optional = arguments.integer, arguments.optional_integer
+        self.shuffle = self._check_all(self.shuffle, num_shards=optional, shard_id=optional, offset=number)
         shards, shard, offset = self.num_shards, self.shard_id, self.offset
         if shards is not None:
             arguments.positive("num_shards", shards, MAX_SHARDS)
@@ -215,6 +192,7 @@ class DistributedSampler(ModedSampler):
 
 
 @final
+@dataclass(eq=False, repr=False)
 class WeightedRandomSampler(Sampler):
     """Draws samples with probabilities in proportion to weights, other ones each epoch.
 
@@ -246,28 +224,24 @@ class WeightedRandomSampler(Sampler):
         array([29,  0, 10])
     """
 
-    def __init__(
-        self,
-        weights: Sequence[float] | np.ndarray[Any, Any],
-        num_samples: int | None = None,
-        replacement: bool = True,
-        *,
-        seed: int = 0,
-        algorithm: str = ALGORITHM,
-    ) -> None:
-        super().__init__(num_samples)
-        self.weights: Final = arguments.weights(weights)
-        self.replacement: Final = arguments.boolean("replacement", replacement)
-        self.seed: Final = arguments.seed(seed)
-        self.algorithm: Final = checked_algorithm(algorithm, self)
+    weights: Sequence[float] | np.ndarray[Any, Any]
+    num_samples: int | None = None
+    replacement: bool = True
+    _: KW_ONLY
+    seed: int = 0
+    algorithm: str = ALGORITHM
+
+    def __post_init__(self) -> None:
+        self._check(weights=arguments.weights, replacement=arguments.boolean)
+        check_algorithm(self)
         requested = self.num_samples or 0
-        if not self.replacement and requested <= self.weights.size:
+        if requested <= len(self.weights):
             self._require_positive(requested)
 
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout."""
         self.check_over(layout)
-        key, integers = context.key(self.seed, "weighted"), integer_weights(self.weights)
+        key, integers = context.key(self.seed, "weighted"), integer_weights(np.asarray(self.weights))
         count = self.num_samples or len(layout)
         if self.replacement:
             return DrawsWithReplacement(count, key, cumulative=np.cumsum(integers))
@@ -277,15 +251,14 @@ class WeightedRandomSampler(Sampler):
     def check_over(self, layout: Layout) -> None:
         """Refuses weights that do not fit the samples."""
         size = len(layout)
-        if self.weights.size > size:
+        if len(self.weights) > size:
             problem = f"are more than the {size} samples of the dataset"
-            raise OutOfDatasetError("weights", problem, self.weights.size)
-        if not self.replacement:
-            self._require_positive(min(self.num_samples or size, size))
+            raise OutOfDatasetError("weights", problem, len(self.weights))
+        self._require_positive(min(self.num_samples or size, size))
 
     def _require_positive(self, count: int) -> None:
         positive = int(np.count_nonzero(self.weights))
-        if count > positive:
+        if not self.replacement and count > positive:
             problem = f"without replacement, only the {positive} samples of positive weight can be drawn"
             hint = f"use num_samples={positive} or replacement=True"
             raise ArgumentRangeError("num_samples", problem, count, hint=hint)

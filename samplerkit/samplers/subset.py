@@ -6,6 +6,7 @@ Windows of consecutive samples are read by the first of each.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence, Sized
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Final, final
 
 import numpy as np
@@ -26,7 +27,7 @@ from samplerkit.order.order import Order
 from samplerkit.order.sequences import Permuted, Range, Table
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.chain import Context, checked_algorithm
+from samplerkit.samplers.chain import Context, check_algorithm
 from samplerkit.samplers.iteration import checked_ids, read_ids, seeded_generators
 
 
@@ -69,6 +70,7 @@ class SequentialSampler(Sampler):
         return Range(start, min(self.num_samples or available, available))
 
 
+@dataclass(eq=False, repr=False)
 class ListedSampler(Sampler):
     """A sampler that has a list of ids.
 
@@ -76,12 +78,14 @@ class ListedSampler(Sampler):
         indices: the list.
     """
 
-    def __init__(self, indices: Any, num_samples: Any) -> None:
-        super().__init__(num_samples)
-        self.indices: Final = arguments.indices(indices)
+    indices: Sequence[int] | Ids
+    num_samples: int | None = None
+
+    def __post_init__(self) -> None:
+        self._check(indices=arguments.indices)
 
     def _own_num_samples(self) -> int:
-        size = self.indices.size
+        size = len(self.indices)
         return size if self.num_samples is None else min(self.num_samples, size)
 
     def _listed(self, layout: Layout) -> Table:
@@ -113,15 +117,13 @@ class SubsetSampler(ListedSampler):
 
     is_fixed: ClassVar[bool] = True
 
-    def __init__(self, indices: Sequence[int] | Ids, num_samples: int | None = None) -> None:
-        super().__init__(indices, num_samples)
-
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout."""
         return self._listed(layout)
 
 
 @final
+@dataclass(eq=False, repr=False)
 class SubsetRandomSampler(ListedSampler):
     """Reads the listed samples in a random order, another one each epoch.
 
@@ -144,17 +146,13 @@ class SubsetRandomSampler(ListedSampler):
         [2, 5, 7]
     """
 
-    def __init__(
-        self,
-        indices: Sequence[int] | Ids,
-        num_samples: int | None = None,
-        *,
-        seed: int = 0,
-        algorithm: str = ALGORITHM,
-    ) -> None:
-        super().__init__(indices, num_samples)
-        self.seed: Final = arguments.seed(seed)
-        self.algorithm: Final = checked_algorithm(algorithm, self)
+    _: KW_ONLY
+    seed: int = 0
+    algorithm: str = ALGORITHM
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_algorithm(self)
 
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout."""
@@ -196,7 +194,7 @@ class IterSampler(Sampler):
 
     def __init__(self, sampler: Iterable[int], num_samples: int | None = None, *, seed: int = 0) -> None:
         super().__init__(num_samples)
-        self.seed: Final = arguments.seed(seed)
+        self.seed: Final = arguments.seed("seed", seed)
         if isinstance(sampler, str | bytes) or not arguments.is_iterable(sampler):
             raise ArgumentTypeError("sampler", "must be an iterable of integers", sampler)
         if isinstance(sampler, Iterator):

@@ -23,7 +23,8 @@ def _samplers() -> str:
     # Other tests register samplers of theirs.
     ours = [made.__name__ for made in classes if made.__module__.startswith("samplerkit.samplers.")]
     beside = ("Edit", "Shuffle", "Context", "RunConstants")
-    return "".join(f"\n::: samplerkit.{name}\n" for name in ("Sampler", *ours, *beside))
+    base = "\n::: samplerkit.Sampler\n    options:\n      inherited_members: true\n"  # such as draw
+    return base + "".join(f"\n::: samplerkit.{name}\n" for name in (*ours, *beside))
 
 
 PARTS = {

@@ -1,4 +1,4 @@
-"""The recorded runs of MindSpore 2.10.0, and how a recorded case is said in samplerkit."""
+"""The recorded runs of MindSpore 2.10.0, and the samplers of a recorded case in samplerkit."""
 
 from __future__ import annotations
 
@@ -140,6 +140,6 @@ def _built(
     if link["type"] == "PK":
         arguments["labels"] = dataset["labels"]
     if link["type"] in seeded:
-        made: sk.Sampler = seeded[link["type"]](**arguments, **common)
-        return made
+        built: sk.Sampler = seeded[link["type"]](**arguments, **common)
+        return built
     return CLASSES[link["type"]](**arguments)

@@ -12,10 +12,10 @@ class Source(Protocol):
     """What is read at positions of its own."""
 
     def at(self, position: int) -> int | None:
-        """Gives the id at a position; None for one that nobody reads any more."""
+        """Gives the id at a position; None for a position that is no longer read."""
 
     def leave(self, ids: set[int], drawn: set[int]) -> None:
-        """Takes ids out of all that was not drawn."""
+        """Takes ids out of all positions that were not drawn."""
 
 
 class WalkedPasses:
@@ -32,32 +32,32 @@ class WalkedPasses:
         self._dead: set[int] = set()
 
     def at(self, position: int) -> int | None:
-        """Gives the id at a position; None for one that nobody reads any more."""
+        """Gives the id at a position; None for a position that is no longer read."""
         return None if position in self._dead else self._id(position)
 
     def leave(self, ids: set[int], drawn: set[int]) -> None:
-        """Takes ids out: of what is left of passes under way, and of all passes behind them."""
-        begin, first, gone = max(change for change in self._changes if change[0] <= max(drawn, default=0))
-        size = len(self._pass(first, gone))
+        """Takes ids out of the rest of passes that were started, and of all later ones."""
+        begin, first, removed = max(change for change in self._changes if change[0] <= max(drawn, default=0))
+        size = len(self._pass(first, removed))
         while any(position >= begin for position in drawn):
             begin, first = begin + size, first + 1
         self._dead |= {p for p in range(begin) if p not in drawn and self._id(p) in ids}
         self._changes = [change for change in self._changes if change[0] < begin]
-        self._changes.append((begin, first, self._gone | ids))
-        self._gone = self._gone | ids
+        self._changes.append((begin, first, self._removed | ids))
+        self._removed = self._removed | ids
 
-    _gone: set[int] = set()  # noqa: RUF012  # replaced, never changed
+    _removed: set[int] = set()  # noqa: RUF012  # replaced, never changed
 
     def _id(self, position: int) -> int:
-        begin, first, gone = max(change for change in self._changes if change[0] <= position)
-        size = len(self._pass(first, gone))
+        begin, first, removed = max(change for change in self._changes if change[0] <= position)
+        size = len(self._pass(first, removed))
         number, place = divmod(position - begin, size)
-        return self._pass(first + number, gone)[place]
+        return self._pass(first + number, removed)[place]
 
-    def _pass(self, number: int, gone: set[int]) -> list[int]:
+    def _pass(self, number: int, removed: set[int]) -> list[int]:
         ids = list(self._order(number))
-        left = [one for lane in range(self._lanes) for one in ids[lane :: self._lanes] if one not in gone]
-        return woven(cut(left, self._lanes))
+        rest = [id for lane in range(self._lanes) for id in ids[lane :: self._lanes] if id not in removed]
+        return woven(cut(rest, self._lanes))
 
 
 class WalkedMix:
@@ -82,7 +82,7 @@ class WalkedMix:
         self._counts = [[0] * len(sources) for _ in range(lanes)]
 
     def at(self, position: int) -> int | None:
-        """Gives the id at a position; None for one that nobody reads any more."""
+        """Gives the id at a position; None for a position that is no longer read."""
         source, inner = self._place(position)
         walked, start, _ = self._sources[source]
         id = walked.at(inner)
@@ -92,14 +92,14 @@ class WalkedMix:
         """Takes ids out of the sources that have them."""
         places = [self._place(position) for position in drawn]
         for number, (walked, start, size) in enumerate(self._sources):
-            mine = {id - start for id in ids if start <= id < start + size}
-            if mine:
-                walked.leave(mine, {inner for source, inner in places if source == number})
+            own = {id - start for id in ids if start <= id < start + size}
+            if own:
+                walked.leave(own, {inner for source, inner in places if source == number})
 
-    def reweigh(self, weights: Sequence[int], behind: Sequence[int]) -> None:
-        """Reads the rows of each lane from some row on by other weights."""
+    def reweigh(self, weights: Sequence[int], first_rows: Sequence[int]) -> None:
+        """Reads each lane by other weights from a row on."""
         self.weights = list(weights)
-        for lane, row in enumerate(behind):
+        for lane, row in enumerate(first_rows):
             del self._rows[lane][row:]
             sources = [source for source, _ in self._rows[lane]]
             self._counts[lane] = [sources.count(source) for source in range(len(weights))]
@@ -130,7 +130,7 @@ def walk_removals(
         edits: position, new weights or None, how many positions are skipped, and the ids that leave.
         count: how many positions to read.
     """
-    next_rows, behind, drawn, read = [0] * lanes, [0] * lanes, set[int](), []
+    next_rows, first_rows, drawn, read = [0] * lanes, [0] * lanes, set[int](), []
 
     def draw(lane: int) -> int:
         id = None
@@ -142,16 +142,17 @@ def walk_removals(
         return id
 
     for position in range(count):
-        here = [edit for edit in edits if edit[0] == position]
-        for _, weights, _, _ in here:
+        current = [edit for edit in edits if edit[0] == position]
+        for _, weights, _, _ in current:
             if weights is not None and isinstance(stream, WalkedMix):
-                stream.reweigh(weights, behind)
-        for _, _, skipped, _ in here:
-            for one in range(position, position + skipped):
-                draw(one % lanes)
-        for _, _, _, leaving in here:
+                stream.reweigh(weights, first_rows)
+        for _, _, skipped, _ in current:
+            for other in range(position, position + skipped):
+                draw(other % lanes)
+        for _, _, _, leaving in current:
             if leaving:
                 stream.leave(leaving, drawn)
         read.append(draw(position % lanes))
-        behind[position % lanes] = next_rows[position % lanes]  # weights change there, whatever is skipped
+        # Weights change there, whatever is skipped.
+        first_rows[position % lanes] = next_rows[position % lanes]
     return read

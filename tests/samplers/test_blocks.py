@@ -76,7 +76,7 @@ def test_every_window_of_a_block_comes_as_often_as_the_child_yields_the_block(na
     assert order.passes_at(np.arange(len(order))).max() == counts.max() - 1
 
 
-def test_a_dataset_or_its_parts_say_how_many_windows_make_a_block():
+def test_a_dataset_or_its_parts_report_how_many_windows_make_a_block():
     class Windows:
         def __init__(self, pieces):
             self.windows_per_block = pieces
@@ -105,10 +105,11 @@ def test_a_dataset_or_its_parts_say_how_many_windows_make_a_block():
     assert blocks(4).order(alone)[:].tolist() == of_dataset[:].tolist()
 
 
-def test_it_costs_nothing_at_any_size_and_beyond_the_limit_is_refused():
+def test_windows_of_a_huge_dataset_cost_nothing_and_more_than_the_limit_are_refused():
     order = blocks(2**10, 64).order(2**60)
-    place = order.index(123456789)
-    assert order[place] == 123456789
+    assert order[order.index(123456789)] == 123456789
+    with pytest.raises(sk.ArgumentRangeError, match=r"windows: must be at most 2\^62"):
+        blocks(2**10, child=sk.RepeatSampler(4)).order(2**61)
 
 
 def test_a_deal_stands_above_it_and_never_below():

@@ -1,4 +1,4 @@
-"""Each sampler of ours stands in every place where one is needed; a place that was forgotten is named.
+"""Each sampler of the package is listed in every place that lists samplers; a missing place is named.
 
 The tests of the contract run over what has golden vectors, and the reference is written from the registry.
 """
@@ -26,8 +26,8 @@ DOCS = Path(__file__).parents[2] / "docs"
 def written() -> set[str]:
     """The samplers that the modules of their room hold."""
     modules = [
-        import_module(found.name)
-        for found in pkgutil.walk_packages(samplers.__path__, f"{samplers.__name__}.")
+        import_module(module.name)
+        for module in pkgutil.walk_packages(samplers.__path__, f"{samplers.__name__}.")
     ]
     classes = {value for module in modules for value in vars(module).values() if inspect.isclass(value)}
     # A ledger draws by its child, and has a page of its own.
@@ -60,14 +60,14 @@ PLACES = {
 
 
 def forgotten(sampler: str) -> list[str]:
-    """Names the places where a sampler does not stand."""
-    return [place for place, there in PLACES.items() if sampler not in there]
+    """Names the places that do not list a sampler."""
+    return [place for place, listed in PLACES.items() if sampler not in listed]
 
 
 @pytest.mark.parametrize("sampler", sorted(written()))
-def test_a_sampler_stands_in_every_place(sampler):
+def test_a_sampler_is_listed_in_every_place(sampler):
     assert forgotten(sampler) == []
 
 
-def test_the_samplers_are_found_in_their_room():
+def test_all_samplers_of_the_package_are_checked():
     assert len(written()) == 14

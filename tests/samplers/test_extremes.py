@@ -73,7 +73,7 @@ def test_the_longest_order_is_dealt_to_its_last_position(make):
         sk.RandomSampler(True, 2**62 + 1).order(layout)
 
 
-def test_a_recipe_that_a_plain_dataloader_is_given_says_what_to_give():
+def test_a_plain_dataloader_over_a_recipe_is_an_error_with_a_hint():
     loader = torch.utils.data.DataLoader([0, 1], sampler=sk.RandomSampler())
     with pytest.raises(TypeError, match=r"RandomSampler: is a recipe.* give a plain DataLoader TorchSampler"):
         next(iter(loader))
@@ -101,7 +101,7 @@ def test_a_pk_sampler_of_as_many_samples_as_it_may_have_is_no_error(monkeypatch)
         sk.PKSampler(3, labels=[0, 1, 2]).order(3)
 
 
-def test_the_end_of_many_sources_is_found_for_all_at_once():
+def test_the_length_of_a_mixture_of_ten_thousand_sources_takes_seconds():
     sizes = list(range(10, 30)) * 500
     begin = time.process_time()
     order = sk.MixtureSampler(seed=2).order(sk.Layout(sizes))
@@ -111,7 +111,7 @@ def test_the_end_of_many_sources_is_found_for_all_at_once():
     assert time.process_time() - begin < 10
 
 
-def test_a_nested_mixture_longer_than_any_order_is_read_as_far_as_one():
+def test_a_nested_mixture_longer_than_any_order_is_read_up_to_the_longest_order():
     layout = sk.Layout.tree({"both": sk.Layout.tree({"many": 2**60, "few": 5})})
     inner = sk.MixtureSampler({"many": None, "few": None}, weights={"many": 1e-6, "few": 1}, stop="all")
     assert len(sk.MixtureSampler({"both": inner}, weights={"both": 1}).order(layout)) == 2**62
@@ -149,7 +149,7 @@ GIVEN = {
 
 
 @pytest.mark.parametrize("given", GIVEN.values(), ids=GIVEN)
-def test_what_a_sampler_was_given_cannot_be_changed_behind_its_back(given):
+def test_arrays_of_arguments_are_read_only(given):
     with pytest.raises(ValueError, match="read-only"):
         given()[0] = 5
 

@@ -22,9 +22,9 @@ from tests.testing.strategies import MAX_SHARDS, chains
 
 
 def reaching(strategy, kinds, most):
-    """Cases, drawn until each kind is there: of each the first few; and how often each was seen.
+    """Cases, drawn until each kind occurs: the first few of each; and how often each occurred.
 
-    What is there often enough is asked no more, since some of it evaluates orders.
+    Kinds with enough cases are not checked again, since some checks evaluate orders.
     """
     cases, reached = [], Counter()
     for number in range(36):
@@ -51,7 +51,7 @@ def drawn():
 
 
 def law(is_held=lambda case: True):
-    """Holds a law against all chains of a kind; what goes wrong names its chain."""
+    """Checks a law on all chains of a kind; an error names its chain."""
 
     def of(test):
         def every_chain():
@@ -128,7 +128,7 @@ def test_positions_in_any_sequence_equal_iteration(case):
 
 
 @law()
-def test_an_order_equals_itself_whenever_it_is_asked_for(case):
+def test_an_order_is_the_same_each_time_it_is_made(case):
     sampler = case.sampler()
     first = sampler.order(case.dataset, case.epoch, world=case.world(0))
     ids = list(first)
@@ -142,9 +142,9 @@ def test_an_order_equals_itself_whenever_it_is_asked_for(case):
 def test_every_position_is_found_by_its_id(case):
     for order in (case.undealt(), *map(case.order, case.shards)):
         ids = list(order)
-        asked = range(-1, len(case.layout) + 1)
-        which, positions = order.positions_of(np.array(asked))
-        expected = [(i, p) for i, wanted in enumerate(asked) for p, id in enumerate(ids) if id == wanted]
+        requested = range(-1, len(case.layout) + 1)
+        which, positions = order.positions_of(np.array(requested))
+        expected = [(i, p) for i, sought in enumerate(requested) for p, id in enumerate(ids) if id == sought]
         assert list(zip(which.tolist(), positions.tolist(), strict=True)) == expected
 
 
@@ -187,8 +187,8 @@ def evaluated(case, shard):
         num_samples = link.arguments.get("num_samples")
         if num_samples:
             ids = ids[: num_samples * num_shards]
-        mine = link.arguments["shard_id"] if inner else shard
-        ids = dealt(ids, mine, num_shards, link.arguments["offset"])
+        shard_id = link.arguments["shard_id"] if inner else shard
+        ids = dealt(ids, shard_id, num_shards, link.arguments["offset"])
     return ids if case.dealer is not None else dealt(ids, shard, case.num_shards, -1)
 
 
@@ -208,7 +208,7 @@ def test_an_order_is_equal_to_the_order_of_the_same_recipe(case):
 
 @law()
 def test_the_orders_of_two_epochs_are_equal_only_if_they_hold_the_same_ids(case):
-    with suppress(sk.OutOfDatasetError):  # what draws may yield too few samples for what stands above it
+    with suppress(sk.OutOfDatasetError):  # a sampler may draw too few samples for the one above it
         one, other = case.order(), replace(case, epoch=case.epoch + 1).order()
         # The other way round does not hold: two permutations of few ids may be the same by chance.
         assert one != other or one[:].tolist() == other[:].tolist()

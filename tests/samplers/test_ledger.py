@@ -1,4 +1,4 @@
-"""The ledger: what an edit says and refuses; `test_removed_ids.py` counts what edited runs read."""
+"""The ledger: edits as values, and refusals; `test_removed_ids.py` counts what edited runs read."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CORPUS = sk.Layout.tree({"web": 100, "code": 50, "new": 30})
 
 
 @pytest.mark.parametrize(
-    ("said", "error", "message"),
+    ("arguments", "error", "message"),
     [
         ({"weights": {"web": 1, "kode": 1}}, sk.ArgumentValueError, "name no source of the mixture.*kode"),
         ({"weights": {"web": 1}}, sk.ArgumentValueError, "lack a source.*code"),
@@ -52,10 +52,10 @@ CORPUS = sk.Layout.tree({"web": 100, "code": 50, "new": 30})
         ({"without": [180]}, sk.ArgumentValueError, "not in a dataset of 180"),
     ],
 )
-def test_an_edit_that_does_not_go_with_the_mixture_is_refused_by_its_place(said, error, message):
+def test_an_edit_that_does_not_fit_the_mixture_is_refused_with_its_position(arguments, error, message):
     mix = sk.MixtureSampler({"web": None, "code": None}, 200, weights={"web": 3, "code": 1})
     with pytest.raises(error, match=f"edit at 10: .*{message}"):
-        sk.Ledger(mix, [sk.Edit(at=10, **said)]).order(CORPUS)
+        sk.Ledger(mix, [sk.Edit(at=10, **arguments)]).order(CORPUS)
 
 
 def test_weights_need_a_mixture_whose_passes_run_on():
@@ -84,7 +84,7 @@ def test_skips_at_far_positions_cost_nothing():
     assert ledger.order(10**9, epoch=10**6)[5] == sk.RandomSampler(seed=1).order(10**9, epoch=1_100_000)[5]
 
 
-def test_an_edit_is_a_value_that_travels_and_digests_name_what_was_said():
+def test_edits_are_values_that_can_be_pickled_and_digests_identify_them():
     edits = [
         sk.Edit(at=1, skip=4),
         sk.Edit(at=2, weights={"web": 1, "code": 3}, without=[5, 3, 3]),
@@ -109,14 +109,14 @@ def test_a_broken_line_of_a_file_of_edits_has_its_number_and_a_hint(tmp_path, li
     assert "take the line out" in caught.value.hint
 
 
-def test_edits_tell_orders_of_ledgers_apart():
+def test_orders_of_ledgers_with_different_edits_are_not_equal():
     skip, without = sk.Edit(at=3, skip=2), sk.Edit(at=3, without=[1, 2])
     weights = sk.Edit(at=6, weights={"web": 1, "code": 3})
     orders = [
         sk.Ledger(sk.MixtureSampler({"web": None, "code": None}), edits).order(CORPUS)
         for edits in ([], [skip], [weights], [skip, weights], [without], [without, weights])
     ]
-    assert all(one != other for n, one in enumerate(orders) for other in orders[:n])
+    assert all(order != other for n, order in enumerate(orders) for other in orders[:n])
 
 
 @pytest.mark.parametrize("at", [254, 255, 256, 257])

@@ -81,7 +81,7 @@ def test_get_num_samples_is_the_recorded_one():
             assert ours == expected, case["id"]
 
 
-def test_what_mindspore_refuses_ours_refuses_with_the_same_class_or_accepts_for_a_reason():
+def test_errors_of_mindspore_have_the_same_class_here_or_a_reason_to_accept():
     # Without a sampler it is the constructor of MindSpore's dataset that refuses.
     refused, accepted, used = 0, 0, set()
     for case in [case for case in PLAIN if case["sampler"]]:

@@ -36,7 +36,7 @@ def of(names: tuple[str, ...], samplers: Any = None, **arguments: Any) -> sk.Mix
     return sk.MixtureSampler({**dict.fromkeys(names), **(samplers or {})}, **arguments)
 
 
-def test_orders_of_a_source_are_equal_where_they_are_made_of_the_same():
+def test_orders_of_a_source_are_equal_if_sampler_and_constants_are_alike():
     sampler, one, two = sk.RandomSampler(seed=1), RunConstants(lanes=1), RunConstants(lanes=2)
     orders = EpochOrders(sampler, 40, one)
     assert orders == EpochOrders(sk.RandomSampler(seed=1), 40, one)
@@ -88,10 +88,10 @@ def test_first_ends_before_a_source_restarts_and_all_when_each_was_read():
 def test_sources_run_on_over_epochs_or_restart():
     layout = sk.Layout.tree({"a": 1000, "b": 1000})
     given = {"weights": {"a": 1, "b": 1}, "num_samples": 600, "lanes": 1}
-    running, anew = (of(("a", "b"), passes=passes, **given) for passes in ("run_on", "restart"))
+    running, restarting = (of(("a", "b"), passes=passes, **given) for passes in ("run_on", "restart"))
     once, again = (
         np.unique(np.concatenate([sampler.order(layout, epoch)[:] for epoch in range(3)])).size
-        for sampler in (running, anew)
+        for sampler in (running, restarting)
     )
     assert once == 1800
     assert again < 1700
@@ -103,20 +103,20 @@ def test_sources_run_on_over_epochs_or_restart():
     twice = of(("a",), weights={"a": 1}, num_samples=2000, passes="restart", lanes=1)
     passes = [twice.order(sk.Layout.tree({"a": 1000}), epoch)[:].reshape(2, 1000) for epoch in (0, 1)]
     assert (passes[0][1] != passes[1][0]).any()  # no pass of an epoch is one of another
-    assert len(anew.order(layout, 2**40 - 1)) == len(running.order(layout, 2**40)) == 600
+    assert len(restarting.order(layout, 2**40 - 1)) == len(running.order(layout, 2**40)) == 600
     with pytest.raises(sk.ArgumentRangeError, match=r"below 2\^40"):
-        anew.order(layout, 2**40)
+        restarting.order(layout, 2**40)
 
 
-def test_orders_of_mixtures_are_equal_where_the_samplers_of_their_sources_say_the_same():
+def test_orders_of_mixtures_are_equal_if_the_samplers_of_their_sources_are_made_alike():
     def order_of(sampler):
         return of(("web", "code"), {"web": sampler}, num_samples=90).order(CORPUS)
 
     assert order_of(sk.RandomSampler(seed=1)) == order_of(sk.RandomSampler(seed=1))
     assert order_of(sk.RandomSampler(seed=1)) != order_of(sk.RandomSampler(seed=2))
-    # One of the user's may hold what its arguments do not say.
-    mine = sk.IterSampler([3, 4])
-    assert order_of(mine) == order_of(mine) != order_of(sk.IterSampler([3, 4]))
+    # A user's sampler may depend on more than its arguments.
+    own = sk.IterSampler([3, 4])
+    assert order_of(own) == order_of(own) != order_of(sk.IterSampler([3, 4]))
 
 
 def test_a_source_that_comes_once_an_epoch_is_read_again_where_passes_restart():
@@ -186,10 +186,10 @@ def test_no_two_recipes_have_one_fingerprint(seed, inner, is_deep):
     dealt.add_child(tree)
     swapped = of(NAMES, {"code": books, "books": code}, weights=tree.weights, seed=seed)
     recipes: list[Any] = [swapped, tree, dealt]
-    for kept in changed(plain(dealt, "")):
-        with suppress(sk.errors.SamplerkitError):  # what does not go with all else
-            recipes.append(from_plain(kept))
-    # Recipes that hold the same words are one, whichever way they came about.
+    for data in changed(plain(dealt, "")):
+        with suppress(sk.errors.SamplerkitError):  # arguments that do not fit the others
+            recipes.append(from_plain(data))
+    # Recipes with equal text are equal, however they were made.
     distinct = {repr(recipe): name_of(recipe) for recipe in recipes}
     assert len(distinct) > 40
     assert len({*distinct.values()}) == len(distinct)

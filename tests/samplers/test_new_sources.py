@@ -41,52 +41,52 @@ def mixture(lanes, **more):
     return sk.MixtureSampler({"web": None, "code": None, **more}, 500, weights=weights, lanes=lanes, seed=8)
 
 
-def edit(sampler, **said):
-    return sk.Edit(at=AT, source={"new": sampler}, weights={"web": 1, "code": 1, "new": 2}, **said)
+def edit(sampler, **more):
+    return sk.Edit(at=AT, source={"new": sampler}, weights={"web": 1, "code": 1, "new": 2}, **more)
 
 
 @pytest.mark.parametrize("lanes", [1, 3])
 @pytest.mark.parametrize("name", SAMPLERS)
-def test_a_new_source_reads_as_if_the_mixture_had_always_had_it_with_no_share(name, lanes):
-    made = SAMPLERS[name]
-    ledger = sk.Ledger(mixture(lanes), [edit(made())])
+def test_a_new_source_reads_as_one_that_had_weight_0_from_the_beginning(name, lanes):
+    make = SAMPLERS[name]
+    ledger = sk.Ledger(mixture(lanes), [edit(make())])
     weights = {"web": 1, "code": 1, "new": 2}
-    always = sk.Ledger(mixture(lanes, new=made()), [sk.Edit(at=AT, weights=weights)])
+    always = sk.Ledger(mixture(lanes, new=make()), [sk.Edit(at=AT, weights=weights)])
     orders = [ledger.order(CORPUS, epoch) for epoch in range(2)]
     for epoch, order in enumerate(orders):
         assert order[:].tolist() == always.order(CORPUS, epoch)[:].tolist()
     assert orders[0][:AT].tolist() == mixture(lanes).order(CORPUS)[:AT].tolist()
     read = np.concatenate([order[:] for order in orders])
-    mine = read[read >= START] - START
-    assert mine.size == pytest.approx(400, abs=12 * lanes)
+    new = read[read >= START] - START
+    assert new.size == pytest.approx(400, abs=12 * lanes)
     if lanes == 1 and name not in ("all of it", "a mixture"):
-        passes = [made().order(CORPUS.parts["new"], number)[:] for number in range(mine.size)]
-        assert mine.tolist() == np.concatenate(passes)[: mine.size].tolist()
+        passes = [make().order(CORPUS.parts["new"], number)[:] for number in range(new.size)]
+        assert new.tolist() == np.concatenate(passes)[: new.size].tolist()
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
-def test_an_edit_with_a_sampler_is_a_value_that_a_line_of_json_keeps(name, tmp_path):
-    said, other = edit(SAMPLERS[name]()), edit(sk.RandomSampler(seed=99))
-    assert pickle.loads(pickle.dumps(said)) == said == edit(SAMPLERS[name]())  # noqa: S301  # our own bytes
-    assert said.digest == edit(SAMPLERS[name]()).digest != other.digest
+def test_an_edit_with_a_sampler_is_a_value_and_a_line_of_json(name, tmp_path):
+    first, other = edit(SAMPLERS[name]()), edit(sk.RandomSampler(seed=99))
+    assert pickle.loads(pickle.dumps(first)) == first == edit(SAMPLERS[name]())  # noqa: S301  # our own bytes
+    assert first.digest == edit(SAMPLERS[name]()).digest != other.digest
     path = tmp_path / "edits.jsonl"
-    path.write_text(json.dumps(said.fields) + "\n")
+    path.write_text(json.dumps(first.fields) + "\n")
     if name == "a sampler of the user":
         with pytest.raises(sk.ArgumentValueError, match="is no sampler of samplerkit's own"):
             sk.Ledger(mixture(1), edits_file=path)
         return
-    kept = sk.Ledger(mixture(1), edits_file=path)
-    assert kept.edits == (said,)
-    assert kept.order(CORPUS)[:].tolist() == sk.Ledger(mixture(1), [said]).order(CORPUS)[:].tolist()
+    loaded = sk.Ledger(mixture(1), edits_file=path)
+    assert loaded.edits == (first,)
+    assert loaded.order(CORPUS)[:].tolist() == sk.Ledger(mixture(1), [first]).order(CORPUS)[:].tolist()
 
 
-def test_ids_leave_a_source_that_was_added_and_what_it_reads_must_allow_it():
-    gone = [sk.Edit(at=AT + 20, without=range(START, START + 15))]
-    ids = sk.Ledger(mixture(1), [edit(SAMPLERS["files"]()), *gone]).order(CORPUS)
+def test_ids_are_removed_from_an_added_source_that_reads_a_fixed_set():
+    removal = [sk.Edit(at=AT + 20, without=range(START, START + 15))]
+    ids = sk.Ledger(mixture(1), [edit(SAMPLERS["files"]()), *removal]).order(CORPUS)
     assert set(ids[AT:].tolist()) >= set(range(START + 15, START + 30))
     assert not set(ids[AT + 20 :].tolist()) & set(range(START, START + 15))
     with pytest.raises(sk.NotSupportedError, match="source new: says without, and this reads other samples"):
-        sk.Ledger(mixture(1), [edit(SAMPLERS["by weights"]()), *gone]).order(CORPUS)
+        sk.Ledger(mixture(1), [edit(SAMPLERS["by weights"]()), *removal]).order(CORPUS)
 
 
 class Labelled(list):
@@ -95,7 +95,7 @@ class Labelled(list):
     label = property(list)
 
 
-def test_labels_that_the_sampler_of_an_edit_looks_at_are_part_of_the_run():
+def test_labels_that_the_sampler_of_an_edit_reads_are_part_of_the_run():
     def loader(labels):
         tree = sk.TreeDataset({"web": range(100), "code": range(50), "new": Labelled(labels)})
         return sk.Loader(tree, sk.Ledger(mixture(1), [edit(sk.PKSampler(2))]), batch_size=10)
@@ -109,7 +109,7 @@ def test_labels_that_the_sampler_of_an_edit_looks_at_are_part_of_the_run():
         other.load_state_dict(behind)
 
 
-def test_a_share_for_a_part_without_samples_is_refused_at_the_edit_that_says_it():
+def test_a_weight_for_a_part_without_samples_is_refused_with_the_position_of_its_edit():
     layout = sk.Layout.tree({"web": 50, "none": 0})
     mixture = sk.MixtureSampler(dict.fromkeys(layout.parts), 40, weights={"web": 1, "none": 0})
     edits = [

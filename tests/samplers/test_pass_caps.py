@@ -1,4 +1,4 @@
-"""Caps on passes over a source: as edits at their ends, beside other edits, and refusals."""
+"""Caps on passes over a source: as edits at their ends, together with other edits, and refusals."""
 
 from __future__ import annotations
 
@@ -33,45 +33,45 @@ def case(seed: int, **more: Any) -> tuple[sk.MixtureSampler, sk.Layout]:
 
 
 def layout_part(layout: sk.Layout, ids: np.ndarray) -> np.ndarray:
-    """The number of the part that each id is of."""
+    """The number of the part of each id."""
     return np.searchsorted(layout.part_starts, ids, side="right") - 1
 
 
 def require_edits(seed: int) -> int:
     """A cap is an edit at the first position that would read its source once more: there its weight ends."""
     mixture, layout = case(seed)
-    size, left = mixture.num_samples, dict(mixture.max_passes)
+    size, remaining = mixture.num_samples, dict(mixture.max_passes)
     plain = sk.MixtureSampler(**{**mixture.arguments(), "max_passes": None})
     numbers, weights = {name: number for number, name in enumerate(mixture.sources)}, dict(mixture.weights)
-    said: dict[int, dict[str, float]] = {}
+    weights_at: dict[int, dict[str, float]] = {}
     while True:
-        ledger = sk.Ledger(plain, [sk.Edit(at=at, weights=shares) for at, shares in said.items()])
+        ledger = sk.Ledger(plain, [sk.Edit(at=at, weights=shares) for at, shares in weights_at.items()])
         read = [ledger.order(layout, epoch) for epoch in range(3)]
         ids = np.concatenate([order[:] for order in read])
         passes = np.concatenate([order.passes_at(np.arange(size)) for order in read])
         part = layout_part(layout, ids)
-        beyond = [
+        exceeding = [
             (int(places[0]), name)
-            for name, cap in left.items()
+            for name, cap in remaining.items()
             if (places := np.flatnonzero((part == numbers[name]) & (passes >= cap))).size
         ]
-        if not beyond:
+        if not exceeding:
             break
-        at, name = min(beyond)
+        at, name = min(exceeding)
         # Lanes are within a few samples of one another, so little of the last pass is left out.
-        full = left.pop(name) * len(layout.parts[name])
+        full = remaining.pop(name) * len(layout.parts[name])
         assert full - np.count_nonzero(part[:at] == numbers[name]) <= 12 * (mixture.lanes - 1)
         weights[name] = 0.0
-        said[at] = dict(weights)
+        weights_at[at] = dict(weights)
     middle = mixture.order(layout, 1)
     assert np.concatenate([mixture.order(layout, epoch)[:] for epoch in range(3)]).tolist() == ids.tolist()
     which, positions = middle.positions_of(np.arange(len(layout)))
     assert sorted(positions.tolist()) == list(range(size))
     assert (middle[positions] == which).all()
-    return len(said)
+    return len(weights_at)
 
 
-def test_random_mixtures_with_caps_read_what_edits_at_their_ends_make_of_them():
+def test_caps_of_random_mixtures_equal_edits_that_end_their_sources():
     assert sum(map(require_edits, range(12))) > 7
 
 
@@ -82,14 +82,14 @@ def test_edits_move_the_position_of_a_cap_and_no_sample_comes_more_often(seed):
     edits = []
     for at in sorted(rng.integers(0, 2 * mixture.num_samples, 4).tolist()):
         kind = rng.integers(0, 3)
-        said = {"skip": int(rng.integers(1, 90))}
+        change = {"skip": int(rng.integers(1, 90))}
         if kind == 1:
-            said = {"weights": {name: float(rng.random()) + 0.01 for name in mixture.sources}}
+            change = {"weights": {name: float(rng.random()) + 0.01 for name in mixture.sources}}
         elif kind == 2:
-            said = {"without": np.flatnonzero(rng.random(len(layout)) < 0.2)}
-            # Of each source something is left.
-            said["without"] = np.setdiff1d(said["without"], layout.part_starts)
-        edits.append(sk.Edit(at=at, **said))
+            change = {"without": np.flatnonzero(rng.random(len(layout)) < 0.2)}
+            # Each source keeps a sample.
+            change["without"] = np.setdiff1d(change["without"], layout.part_starts)
+        edits.append(sk.Edit(at=at, **change))
     ledger = sk.Ledger(mixture, edits)
     orders = [ledger.order(layout, epoch) for epoch in range(5)]
     ids = np.concatenate([order[:] for order in orders])
@@ -114,12 +114,10 @@ def test_the_files_of_a_layout_have_caps_by_number():
     assert np.bincount(ids)[300:].tolist() == [2] * 20
 
 
-def test_caps_of_all_sources_are_the_end_of_the_run():
+def test_a_run_ends_where_all_sources_have_reached_their_caps():
     layout = sk.Layout.tree({"web": 50, "wiki": 30})
-    caps = {"web": 2, "wiki": 2}
-    mixture = sk.MixtureSampler(
-        {"web": None, "wiki": None}, 80, weights={"web": 1, "wiki": 1}, max_passes=caps
-    )
+    weights, caps = {"web": 1, "wiki": 1}, {"web": 2, "wiki": 2}
+    mixture = sk.MixtureSampler(dict.fromkeys(caps), 80, weights=weights, max_passes=caps)
     read = np.concatenate([mixture.order(layout, epoch)[:] for epoch in range(2)])
     assert np.bincount(read).tolist() == [2] * 80
     with pytest.raises(sk.ArgumentRangeError, match="nothing to read from position 160"):

@@ -37,18 +37,18 @@ def walked(sampler, layout, run_lanes):
 
 def random_edits(rng, size, shares):
     """Edits in the order of their positions: weights where there are some, skips, and ids that leave."""
-    said = []
+    edits = []
     for at in np.sort(rng.integers(0, 60, rng.integers(1, 6))).tolist():
-        is_new = not said or said[-1][0] != at  # weights are said once at each position
+        is_new = not edits or edits[-1][0] != at  # only one edit at a position may have weights
         weights = shares[int(rng.integers(len(shares)))] if shares and is_new and rng.integers(2) else None
         skip = int(rng.integers(0, 12) * rng.integers(2))
-        ids = {int(one) for one in rng.integers(0, size, rng.integers(0, 3))}
-        said.append((at, weights, skip or int(weights is None and not ids), ids))
-    return said
+        ids = {int(id) for id in rng.integers(0, size, rng.integers(0, 3))}
+        edits.append((at, weights, skip or int(weights is None and not ids), ids))
+    return edits
 
 
-def edits_of(said, names):
-    """The same as values of the package."""
+def edits_of(edits, names):
+    """The same edits as values of the package."""
     return [
         sk.Edit(
             at=at,
@@ -56,7 +56,7 @@ def edits_of(said, names):
             skip=skip or None,
             without=sorted(ids) or None,
         )
-        for at, weights, skip, ids in said
+        for at, weights, skip, ids in edits
     ]
 
 
@@ -68,43 +68,41 @@ def require_inverse(order, size):
     assert (ids[places] == which).all()
 
 
-def test_ids_leave_a_chain_as_counting_one_by_one_says_and_the_inverse_finds_the_others():
+def test_removed_ids_of_a_chain_equal_a_walk_one_by_one_and_the_inverse_finds_the_rest():
     cases = int(os.environ.get("SAMPLERKIT_LEDGERS", "24"))
     for number in range(cases):
         rng = np.random.default_rng(3000 + number)
         layout = sk.Layout([*rng.integers(1, 6, rng.integers(1, 4)).tolist(), 7])
         chain = CHAINS[number % len(CHAINS)](rng)
-        said = random_edits(rng, len(layout), [])
+        edits = random_edits(rng, len(layout), [])
         length = len(chain.order(layout))
         stream = walked(chain, layout, 1)
-        wanted = walk_removals(stream, chain.chain.woven_lanes(layout, chain.chain.constants()), said, 70)
-        ledger = sk.Ledger(chain, edits_of(said, ()))
+        expected = walk_removals(stream, chain.chain.woven_lanes(layout, chain.chain.constants()), edits, 70)
+        ledger = sk.Ledger(chain, edits_of(edits, ()))
         epochs = [ledger.order(layout, epoch) for epoch in range(-(-70 // length))]
-        assert np.concatenate(epochs)[:70].tolist() == wanted, number
+        assert np.concatenate(epochs)[:70].tolist() == expected, number
         for order in epochs:
             require_inverse(order, len(layout))
     print(f"{cases} cases")
 
 
-def test_ids_leave_mixtures_in_mixtures_as_counting_each_draw_says_and_the_inverse_finds_the_others():
+def test_removed_ids_of_nested_mixtures_equal_a_walk_draw_by_draw_and_the_inverse_finds_the_rest():
     cases = int(os.environ.get("SAMPLERKIT_LEDGERS", "12"))
     for number in range(cases):
         rng = np.random.default_rng(4000 + number)
         lanes, seeds = int(rng.integers(1, 5)), [int(rng.integers(99)) for _ in range(2)]
-        said_lanes = None if number % 2 else int(rng.integers(1, 4))
-        inner_lanes = said_lanes or lanes
+        given_lanes = None if number % 2 else int(rng.integers(1, 4))
+        inner_lanes = given_lanes or lanes
         layouts = [sk.Layout([*rng.integers(1, 6, 2).tolist(), 5]) for _ in range(3)]
         chains = [CHAINS[int(rng.integers(len(CHAINS)))](rng) for _ in range(3)]
-        tree = sk.Layout.tree(
-            {"a": layouts[0], "b": sk.Layout.tree({"c": layouts[1], "d": layouts[2]})},
-        )
+        tree = sk.Layout.tree({"a": layouts[0], "b": sk.Layout.tree({"c": layouts[1], "d": layouts[2]})})
         inner = sk.MixtureSampler(
-            {"c": chains[1], "d": chains[2]}, 9, weights={"c": 1, "d": 2}, lanes=said_lanes, seed=seeds[1]
+            {"c": chains[1], "d": chains[2]}, 9, weights={"c": 1, "d": 2}, lanes=given_lanes, seed=seeds[1]
         )
         mix = sk.MixtureSampler(
             {"a": chains[0], "b": inner}, 35, weights={"a": 3, "b": 2}, lanes=lanes, seed=seeds[0]
         )
-        said = random_edits(rng, len(tree), [(1, 1), (1, 4), (5, 2), (1, 0), (0, 1)])
+        edits = random_edits(rng, len(tree), [(1, 1), (1, 4), (5, 2), (1, 0), (0, 1)])
         sizes = [len(layout) for layout in layouts]
         first, *others = (
             walked(chain, layout, by)
@@ -120,16 +118,16 @@ def test_ids_leave_mixtures_in_mixtures_as_counting_each_draw_says_and_the_inver
         root = WalkedMix(
             throws[0], [(first, 0, sizes[0]), (nested, sizes[0], sizes[1] + sizes[2])], (3, 2), lanes
         )
-        wanted = walk_removals(root, lanes, said, 105)
-        ledger = sk.Ledger(mix, edits_of(said, ("a", "b")))
+        expected = walk_removals(root, lanes, edits, 105)
+        ledger = sk.Ledger(mix, edits_of(edits, ("a", "b")))
         epochs = [ledger.order(tree, epoch) for epoch in range(3)]
-        assert np.concatenate(epochs).tolist() == wanted, number
+        assert np.concatenate(epochs).tolist() == expected, number
         for order in epochs:
             require_inverse(order, len(tree))
     print(f"{cases} cases")
 
 
-def test_ids_leave_a_source_while_it_is_not_read():
+def test_ids_are_removed_from_a_source_while_it_is_not_read():
     tree, ids = sk.Layout.tree({"web": 200, "code": 200}), range(210, 400)
     stopped, again = (sk.Edit(at=at, weights={"web": 1, "code": share}) for at, share in ((8, 0), (24, 3)))
     mix = sk.MixtureSampler({"web": None, "code": None}, 400, weights={"web": 1, "code": 1}, lanes=4)

@@ -1,4 +1,4 @@
-"""Samplers that repeat samples and samplers that part them keep their exact laws."""
+"""The exact laws of samplers that repeat samples, and of those that split a dataset."""
 
 from __future__ import annotations
 
@@ -85,10 +85,10 @@ def test_the_sum_of_any_factors_is_a_whole_number_and_none_becomes_negative(fact
 def test_factors_of_categories_are_those_of_the_paper():
     categories = [[number % 100 == 0 and "rare", "common", "common"] for number in range(1000)]
     categories = [[name for name in names if name] for names in categories]
-    found = sk.RepeatFactorSampler.factors_of([*categories[:-1], []], threshold=0.04)
+    factors = sk.RepeatFactorSampler.factors_of([*categories[:-1], []], threshold=0.04)
     expected = [np.sqrt(0.04 / 0.01) if number % 100 == 0 else 1.0 for number in range(1000)]
-    assert np.allclose(found, expected)
-    order = under(sk.RandomSampler(seed=1), sk.RepeatFactorSampler(found, seed=1)).order(1000)
+    assert np.allclose(factors, expected)
+    order = under(sk.RandomSampler(seed=1), sk.RepeatFactorSampler(factors, seed=1)).order(1000)
     assert len(order) == 1010
     assert Counter(order[:].tolist())[100] == 2
 
@@ -105,7 +105,7 @@ def windows_by_counting(sizes, size, stride):
     ]
 
 
-def test_windows_are_those_of_counting_and_none_leaves_its_episode():
+def test_windows_equal_a_plain_loop_and_none_crosses_its_episode():
     cases = 0
     while cases < 400:
         sizes = RANDOM.integers(0, 12, RANDOM.integers(1, 7)).tolist()
@@ -141,7 +141,7 @@ def ways(n):
     }
 
 
-def test_folds_part_every_dataset_and_keep_their_balance():
+def test_folds_split_every_dataset_and_are_balanced():
     for n in (7, 8, 23, 60):
         for count in (2, 3, 5):
             for seed in range(3):
@@ -156,8 +156,8 @@ def test_folds_part_every_dataset_and_keep_their_balance():
                     if way == "labels":
                         labels = np.asarray(arguments["labels"])
                         for label in range(3):
-                            each = [int((labels[part] == label).sum()) for part in held]
-                            assert max(each) - min(each) <= 1
+                            sizes_of_label = [int((labels[part] == label).sum()) for part in held]
+                            assert max(sizes_of_label) - min(sizes_of_label) <= 1
 
 
 def fold_by_fold(dataset, count, seed, arguments):
@@ -196,9 +196,9 @@ def test_folds_of_a_huge_dataset_are_arithmetic():
 
 
 def test_labels_and_groups_above_a_child_are_those_of_the_samples_that_it_yields():
-    kept = [*range(0, 60, 2)]
+    ids = [*range(0, 60, 2)]
     groups = np.arange(60) // 6
-    held = under(sk.FoldSampler(3, 1, held_out=True, groups=groups), sk.SubsetSampler(kept)).order(60)[:]
-    rest = under(sk.FoldSampler(3, 1, groups=groups), sk.SubsetSampler(kept)).order(60)[:]
-    assert sorted([*held, *rest]) == kept
+    held = under(sk.FoldSampler(3, 1, held_out=True, groups=groups), sk.SubsetSampler(ids)).order(60)[:]
+    rest = under(sk.FoldSampler(3, 1, groups=groups), sk.SubsetSampler(ids)).order(60)[:]
+    assert sorted([*held, *rest]) == ids
     assert not {*groups[held]} & {*groups[rest]}

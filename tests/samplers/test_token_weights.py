@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.samplers.mixing import token_shares
+from samplerkit.samplers.mixing import sources
 
 WEIGHTS = {"web": 0.6, "code": 0.3, "books": 0.1}
 
@@ -45,7 +45,7 @@ def mixture(**more: Any) -> sk.MixtureSampler:
     )
 
 
-def test_it_is_the_mixture_of_weights_divided_by_the_mean_lengths():
+def test_shares_of_tokens_are_weights_divided_by_the_mean_lengths():
     data = corpus()
     means = {name: part.lengths.sum() / len(part) for name, part in data.parts.items()}
     divided = {name: float(share / means[name]) for name, share in WEIGHTS.items()}
@@ -103,8 +103,8 @@ def test_lengths_that_are_missing_or_no_numbers_of_tokens_are_refused():
     parts = {"web": range(5), "code": Texts([3, 4]), "books": Texts([1])}
     with pytest.raises(sk.DatasetError, match=r"a source has no lengths.*web.*divide each weight"):
         mixture(num_samples=9).order(sk.TreeDataset(parts))
-    for lengths, said in (([0] * 5, "without any"), ([-1] * 5, "must be in"), ([0.5] * 5, "whole numbers")):
-        with pytest.raises(sk.DatasetError, match=said):
+    for lengths, text in (([0] * 5, "without any"), ([-1] * 5, "must be in"), ([0.5] * 5, "whole numbers")):
+        with pytest.raises(sk.DatasetError, match=text):
             mixture(num_samples=9).order(sk.TreeDataset({**parts, "web": Texts(lengths)}))
     above = mixture(num_samples=9)
     above.add_child(sk.SequentialSampler())
@@ -112,15 +112,15 @@ def test_lengths_that_are_missing_or_no_numbers_of_tokens_are_refused():
         above.order(corpus())
 
 
-def test_mixtures_of_samples_say_what_they_said():
+def test_the_argument_by_is_described_only_if_it_is_tokens():
     assert "by" not in mixture(by="samples").arguments()
     assert mixture().arguments()["by"] == "tokens"
 
 
 def test_the_first_pass_over_a_part_of_a_source_is_added_up_once_for_all_epochs(monkeypatch):
     added_up = []
-    mean = token_shares._mean
-    monkeypatch.setattr(token_shares, "_mean", lambda *given: added_up.append(given) or mean(*given))
+    mean = sources._mean
+    monkeypatch.setattr(sources, "_mean", lambda *given: added_up.append(given) or mean(*given))
     mix = sk.MixtureSampler(
         {"web": sk.SubsetSampler(range(10)), "code": None}, 40, weights={"web": 0.5, "code": 0.5}, by="tokens"
     )

@@ -1,4 +1,4 @@
-"""The laws over mixtures of parts and over ledgers: those of all chains, and what a run says of itself."""
+"""The laws over mixtures of parts and over ledgers: those of all chains, and resumes of their runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def drawn():
 
 OF_A_CASE = (
     test_laws.test_no_rank_is_in_the_order,
-    test_laws.test_an_order_equals_itself_whenever_it_is_asked_for,
+    test_laws.test_an_order_is_the_same_each_time_it_is_made,
     test_laws.test_every_position_is_found_by_its_id,
     test_laws.test_positions_in_any_sequence_equal_iteration,
     test_laws.test_an_order_is_equal_to_the_order_of_the_same_recipe,
@@ -41,7 +41,7 @@ def test_the_laws_of_chains_hold_of_mixtures_and_ledgers():
             law.of_one(case)
 
 
-# What a run says of itself.
+# Resumes.
 
 
 def undealt():
@@ -50,17 +50,17 @@ def undealt():
     return [with_edits(case, lambda edit: edit.global_batch is None) for case in whole]
 
 
-def with_edits(case, wanted):
-    """A case with those edits of a ledger that are wanted."""
+def with_edits(case, is_kept):
+    """A case with some of the edits of its ledger."""
     *below, root = case.links
     if root.make is not sk.Ledger:
         return case
-    edits = [edit for edit in root.arguments["edits"] if wanted(edit)]
+    edits = [edit for edit in root.arguments["edits"] if is_kept(edit)]
     return replace(case, links=(*below, replace(root, arguments={"edits": edits})))
 
 
 def loaders_of(case, ranks, state=None):
-    """The loaders of all ranks, in one process; behind a state if there is one."""
+    """The loaders of all ranks, in one process; from a state if one is given."""
     options = {"batch_size": 2, "tail": "ragged"}
     dataset = Numbers(case.layout)
     loaders = [
@@ -72,9 +72,9 @@ def loaders_of(case, ranks, state=None):
 
 
 def read(loaders, steps):
-    """The ids that all ranks read in some steps together, and the state behind them."""
-    going = [iter(loader) for loader in loaders]
-    batches = [next(one, None) for _ in range(steps) for one in going]
+    """The ids that all ranks read in some steps together, and the state after them."""
+    iterators = [iter(loader) for loader in loaders]
+    batches = [next(iterator, None) for _ in range(steps) for iterator in iterators]
     ids = [id for batch in batches if batch is not None for id in batch.tolist()]
     return ids, loaders[0].state_dict()
 
@@ -93,10 +93,10 @@ def test_a_run_that_is_cut_anywhere_resumes_on_other_ranks():
 # The strategy must reach what the laws are about.
 
 
-def has(**wanted):
+def has(**arguments):
     def holds(case):
         return any(
-            all(link.arguments.get(name) == value for name, value in wanted.items())
+            all(link.arguments.get(name) == value for name, value in arguments.items())
             for link in every_link(case.links)
         )
 
@@ -111,8 +111,8 @@ def nested(case):
     return [
         link
         for link in every_link(case.links)
-        for chain in (link.arguments.get("sources") or {}).values()
-        for link in chain or ()
+        for chain in sources_of(link)
+        for link in chain
         if link.make is sk.MixtureSampler
     ]
 
@@ -143,10 +143,10 @@ REACHED = {
     **{f"passes {passes}": has(passes=passes) for passes in ("run_on", "restart")},
     **{f"stop {stop}": has(stop=stop) for stop in ("first", "all", "once")},
     **{
-        f"edits with {said}": lambda case, said=said: any(
-            getattr(edit, said) is not None for edit in edits_of(case)
+        f"edits with {name}": lambda case, name=name: any(
+            getattr(edit, name) is not None for edit in edits_of(case)
         )
-        for said in ("weights", "skip", "without", "global_batch")
+        for name in ("weights", "skip", "without", "global_batch")
     },
     "edits with weights and without": lambda case: (
         {"weights", "without"} <= {name for edit in edits_of(case) for name in edit.fields}

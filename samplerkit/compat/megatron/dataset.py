@@ -242,7 +242,7 @@ class MegatronDataset:
 
 
 def _checked_weights(weights: Sequence[float], sources: int) -> list[float]:
-    numbers: list[float] = arguments.weights(weights).tolist()
+    numbers: list[float] = arguments.weights("weights", weights).tolist()
     if len(numbers) != sources or not all(numbers):
         raise ArgumentValueError("weights", f"must be {sources} positive numbers, one per corpus", weights)
     return numbers

@@ -233,7 +233,7 @@ class MindSporeChain(Chain):
         generator = Mt19937(self._drawn_seed(sampler.seed, context.epoch) % _SEEDS)
         draw = weighted_draws if sampler.replacement else weighted_distinct
         count = min(sampler.num_samples or len(layout), len(layout))
-        return Table(draw(sampler.weights, count, generator))
+        return Table(draw(np.asarray(sampler.weights), count, generator))
 
     def _classes(self, sampler: PKSampler, _: Layout, context: Context) -> Order:
         return sampler.drawn(context, partial(_pick, sampler, context.epoch))

@@ -96,7 +96,7 @@ def read_draws(sampler: Iterable[Any]) -> Ids | list[Any]:
                 "sampler", f"yields more than {LONGEST_ITERATION} items", sampler, hint="give it an end"
             )
         if _is_id(chunk[0]) and not drawn:
-            chunks.append(arguments.indices(chunk, "sampler"))
+            chunks.append(arguments.indices("sampler", chunk))
         else:
             drawn += chunk
     if chunks and drawn:
@@ -175,7 +175,7 @@ class ShardedSampler(GivenRank, EpochSampler[Any]):  # type: ignore[override]  #
         require_undealt(sampler)
         self.sampler: Final = sampler
         self.dataset = sampler
-        self.seed = arguments.seed(seed)
+        self.seed = arguments.seed("seed", seed)
         self.drop_last = arguments.boolean("drop_last", drop_last)
         self._cursor = self._new_cursor()
         self._set_rank(num_replicas, rank)

@@ -190,9 +190,9 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         )
         self._pipeline = SamplePipeline(
             shards,
-            seed=0 if seed is None else arguments.seed(seed),
+            seed=0 if seed is None else arguments.seed("seed", seed),
             shuffles_shards=is_resampled or checks.shard_shuffle(shardshuffle),
-            lanes=arguments.lanes(lanes),
+            lanes=arguments.lanes("lanes", lanes),
             equal_steps=None
             if equal_steps is None
             else arguments.choice("equal_steps", equal_steps, get_args(EqualSteps)),

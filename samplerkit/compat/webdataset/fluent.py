@@ -50,7 +50,7 @@ class Fluent:
         number = arguments.integer("shuffle", size)
         if number < 1:
             return self
-        seeded = self if seed is None else self._replace(seed=arguments.seed(seed))
+        seeded = self if seed is None else self._replace(seed=arguments.seed("seed", seed))
         return seeded._shuffled(number)
 
     def _shuffled(self, size: int) -> Self:

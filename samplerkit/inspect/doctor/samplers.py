@@ -313,4 +313,4 @@ def _links(setup: Inspection, kind: type[_Link]) -> Iterator[tuple[_Link, list[S
 
 
 def _shuffles(sampler: Sampler) -> bool:
-    return isinstance(sampler, ModedSampler) and sampler.shuffle is not Shuffle.FALSE
+    return isinstance(sampler, ModedSampler) and sampler.mode.shuffle is not Shuffle.FALSE

@@ -145,6 +145,11 @@ class RemovedPositions:
             kept[at] = before * self.lanes + number
         return kept, is_kept
 
+    def drawn_before(self, positions: Ids, lane: int) -> Ids:
+        """Returns how many rows of a lane were drawn before kept positions, removed ones included."""
+        before = rows_before(positions, lane, self.lanes)
+        return self.of_lane(lane).drawn(before) if self else before
+
     def first_kept(self, position: int) -> Ids:
         """Returns for each lane the original row of its first kept row at or after a position.
 

@@ -17,7 +17,6 @@ import numpy as np
 
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError
 from samplerkit.order import arguments
-from samplerkit.order.arguments import LARGEST
 from samplerkit.order.caching import cached_property
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler, from_plain, plain
@@ -66,7 +65,7 @@ class Edit:
 
     def __post_init__(self) -> None:
         checked: dict[str, Any] = {"at": arguments.at_least("at", self.at, 0)}
-        if checked["at"] > LARGEST:
+        if checked["at"] > arguments.LARGEST:
             raise ArgumentRangeError("at", "must be at most 2^62", self.at)
         for name, check in _CHECKS.items():
             given = getattr(self, name)
@@ -75,7 +74,7 @@ class Edit:
         if len(checked) == 1:
             hint = "use for instance skip=8192"
             raise ArgumentValueError("edit", "has a position and no change", self.at, hint=hint)
-        if checked["at"] + checked.get("skip", 0) > LARGEST:
+        if checked["at"] + checked.get("skip", 0) > arguments.LARGEST:
             raise ArgumentRangeError("skip", "leads beyond the last position, 2^62", self.skip)
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -211,12 +210,12 @@ def _digest(*texts: str) -> str:
 def _shares(weights: Any) -> Mapping[str, float]:
     if not isinstance(weights, Mapping) or not all(isinstance(name, str) for name in weights):
         raise ArgumentTypeError("weights", "must be shares by the names of sources", weights)
-    checked = arguments.weights(list(weights.values())).tolist()
+    checked = arguments.weights("weights", list(weights.values())).tolist()
     return MappingProxyType(dict(zip(weights, checked, strict=True)))
 
 
 def _ids(without: Any) -> Ids:
-    ids = np.unique(arguments.indices(without, "without"))
+    ids = np.unique(arguments.indices("without", without))
     ids.flags.writeable = False
     return ids
 

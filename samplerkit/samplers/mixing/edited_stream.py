@@ -11,13 +11,12 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from samplerkit.errors import ArgumentRangeError, NotSupportedError
+from samplerkit.errors import ArgumentRangeError
 from samplerkit.order.arguments import LARGEST
-from samplerkit.order.mixing.removed_positions import RemovedPositions, rows_before
+from samplerkit.order.mixing.removed_positions import RemovedPositions
 from samplerkit.order.mixing.stream_algebra import Mix, WithoutRows
 from samplerkit.order.mixing.streams import DrawnPositions, Part, Passes
 from samplerkit.order.typing import Ids
-from samplerkit.samplers.mixing.edit import Edit
 
 
 @final
@@ -48,35 +47,40 @@ class RunStream(NamedTuple):
         return Part(stream, begin, length, runs_on=runs_on)
 
 
+@final
+class Change(NamedTuple):
+    """A change of a stream from a position on: an edit, or a cap.
+
+    Args:
+        at: the position.
+        weights: of a mixture, one for each of its sources.
+        skip: how many positions are removed.
+        without: the ids that are removed.
+    """
+
+    at: int
+    weights: Sequence[float] | None = None
+    skip: int | None = None
+    without: Any = None
+
+
 def edited(
     source: Passes | Mix,
-    edits: Sequence[Edit] = (),
-    weights: Mapping[int, Sequence[float]] = MappingProxyType({}),
+    changes: Sequence[Change] = (),
     caps: Mapping[int, int] = MappingProxyType({}),
     first: Sequence[float] = (),
 ) -> RunStream:
-    """Returns a stream with edits, and the position from which on nothing is read because of caps.
+    """Returns a stream with changes, and the position from which on nothing is read because of caps.
 
-    A cap is an edit whose position is computed: where the first of all lanes would read a source once more
+    A cap is a change whose position is computed: where the first of all lanes would read a source once more
     than it may be, its weight becomes 0.
 
     Args:
-        source: without edits.
-        edits: in the order of their positions.
-        weights: by the positions of edits that have some, one for each source of the stream: from `shares`.
+        source: without changes.
+        changes: in the order of their positions.
         caps: how often a run may read some sources of a mixture, by their numbers.
         first: the weights of all sources where the run begins, if there are caps.
-
-    Raises:
-        NotSupportedError: an edit says what this stream cannot do.
     """
-    if weights and not isinstance(source, Mix):
-        problem = "says weights, and the passes of this mixture begin again in each epoch"
-        raise NotSupportedError(f"edit at {min(weights)}", problem, hint="use passes='run_on'")
-    changes = [
-        _Change(edit.at, None if edit.weights is None else weights[edit.at], edit.skip, edit.without)
-        for edit in edits
-    ]
     run = _with_changes(source, changes)
     remaining = dict(caps)
     while remaining:
@@ -85,42 +89,43 @@ def edited(
             break
         del remaining[number]
         changes = _with_stop(changes, at, number, first)
-        # Where no source has a weight, the run ends, and later edits are ignored.
+        # Where no source has a weight, the run ends, and later changes are ignored.
         end = next((c.at for c in changes if c.weights is not None and not any(c.weights)), LARGEST)
         changes = [change for change in changes if change.at < end]
         run = _with_changes(source, changes)._replace(end=end)
     return run
 
 
-class _Change(NamedTuple):
-    """An edit of a stream with the weights of all its sources; or a cap."""
-
-    at: int
-    weights: Sequence[float] | None = None
-    skip: int | None = None
-    without: Any = None
-
-
-def _with_changes(source: Passes | Mix, changes: Sequence[_Change]) -> RunStream:
+def _with_changes(source: Passes | Mix, changes: Sequence[Change]) -> RunStream:
     """Returns a stream with the weights and passes after changes, and the rows that are removed from it."""
-    weights = [change.weights for change in changes if change.weights is not None]
-    removed, begins, has_removed = RemovedPositions(source.lanes), tuple[int, ...](), False
+    segments = list[tuple[int, Sequence[float]]]()
+    removed, has_removed = RemovedPositions(source.lanes), False
     for at, group in groupby(changes, key=lambda change: change.at):
         batch = list(group)
-        weights_at = [at for change in batch if change.weights is not None]
-        begins += tuple(weights_at)
-        if weights_at and has_removed:
+        weighted = [(at, change.weights) for change in batch if change.weights is not None]
+        segments += weighted
+        if weighted and has_removed:
             # Which rows the rest of a pass loses depends on the weights there, in all lanes: none of a source
             # that is not read, until it is read again.
-            source = _reweighted(source, weights, removed, begins)
+            source = _reweighted(source, segments, removed)
             removed = replace(removed, positions=source.removed)
         skips = [(at, change.skip) for change in batch if change.skip is not None]
         removed = replace(removed, skips=(*removed.skips, *skips))
         for ids in (np.asarray(change.without) for change in batch if change.without is not None):
-            source = _reweighted(source, weights, removed, begins)
+            source = _reweighted(source, segments, removed)
             source = source.without(ids, DrawnPositions.of_lanes(removed.first_kept(at)))
             removed, has_removed = replace(removed, positions=source.removed), True
-    return RunStream(_reweighted(source, weights, removed, begins), removed)
+    return RunStream(_reweighted(source, segments, removed), removed)
+
+
+def _reweighted(
+    source: Any, segments: Sequence[tuple[int, Sequence[float]]], removed: RemovedPositions
+) -> Any:
+    """Returns a mixture with the weights from some positions on; without such positions, any stream."""
+    if not segments:
+        return source
+    begins, weights = zip(*segments, strict=True)
+    return source.reweighted(weights, _FirstRows(removed, begins))
 
 
 def _cap_position(run: RunStream, number: int, passes: int) -> int:
@@ -131,7 +136,7 @@ def _cap_position(run: RunStream, number: int, passes: int) -> int:
     return int(run.removed.kept(positions[positions < LARGEST])[0].min(initial=LARGEST))
 
 
-def _with_stop(changes: Sequence[_Change], at: int, source: int, first: Sequence[float]) -> list[_Change]:
+def _with_stop(changes: Sequence[Change], at: int, source: int, first: Sequence[float]) -> list[Change]:
     """Returns changes with one more, from which on a source has no weight; `first` are those of the begin."""
     number = bisect_right(changes, at, key=lambda change: change.at)
     weights = [first, *(change.weights for change in changes[:number] if change.weights is not None)]
@@ -139,7 +144,7 @@ def _with_stop(changes: Sequence[_Change], at: int, source: int, first: Sequence
         change
         if change.weights is None
         else change._replace(weights=[*change.weights[:source], 0.0, *change.weights[source + 1 :]])
-        for change in (_Change(at, weights[-1]), *changes[number:])
+        for change in (Change(at, weights[-1]), *changes[number:])
     ]
     return [*changes[:number], *later]
 
@@ -153,16 +158,4 @@ class _FirstRows:
 
     def __call__(self, lane: int) -> Ids:
         # After the last row read before the edit: rows that are skipped at its position count as drawn.
-        before = rows_before(np.array(self.begins, dtype=np.int64), lane, self.removed.lanes)
-        return self.removed.of_lane(lane).drawn(before) if self.removed else before
-
-
-def _reweighted(
-    source: Passes | Mix,
-    weights: Sequence[Sequence[float]],
-    removed: RemovedPositions,
-    begins: tuple[int, ...],
-) -> Passes | Mix:
-    if not begins or isinstance(source, Passes):
-        return source
-    return source.reweighted(weights[: len(begins)], _FirstRows(removed, begins))
+        return self.removed.drawn_before(np.array(self.begins, dtype=np.int64), lane)

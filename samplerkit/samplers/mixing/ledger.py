@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import bisect
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final, final
 
 import numpy as np
@@ -13,16 +13,17 @@ import numpy as np
 from samplerkit.errors import ArgumentValueError, CompositionError, NotSupportedError
 from samplerkit.order.caching import Latest, cached_property
 from samplerkit.order.layout import Layout
-from samplerkit.order.mixing.stream_algebra import Mix
-from samplerkit.order.mixing.streams import Passes
+from samplerkit.order.mixing.removed_positions import RemovedPositions
+from samplerkit.order.mixing.stream_algebra import Mix, WithoutRows
+from samplerkit.order.mixing.streams import Part, Passes
 from samplerkit.order.order import Order
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.chain import Context, RunConstants
 from samplerkit.samplers.mixing.edit import Edit, chained, checked_edits, edit_from_fields, read_edits
-from samplerkit.samplers.mixing.edited_stream import RunStream, edited
+from samplerkit.samplers.mixing.edited_stream import Change, RunStream, edited
 from samplerkit.samplers.mixing.mixture import Blend, MixtureSampler
-from samplerkit.samplers.mixing.sources import EpochOrders, mixed_parts, require_shares, require_undealt
+from samplerkit.samplers.mixing.sources import EpochOrders, require_shares, require_undealt
 from samplerkit.samplers.repeat import RepeatSampler
 from samplerkit.samplers.shuffled import RandomSampler
 from samplerkit.samplers.subset import SequentialSampler, SubsetRandomSampler
@@ -124,7 +125,7 @@ class Ledger(Sampler):
 
     def _stream(self, context: Context) -> tuple[RunStream, int]:
         """Returns the samples of the run with edits, epoch after epoch, and the length of an epoch."""
-        child, layout = self.get_child(), Layout.of(context.dataset)
+        child = self.get_child()
         if child is None:
             raise CompositionError("Ledger", "has no sampler to read by", hint="give it one")
         require_undealt("Ledger", self, "it", _DEALER_HINT)
@@ -132,18 +133,12 @@ class Ledger(Sampler):
         length = len(orders(0))
         if not length:
             raise ArgumentValueError("dataset", "holds no samples to read", length)
-        require_removable(self.edits, child, context.dataset, self.new_sources)
-        stream: Passes | Mix = Passes(orders, orders.woven, "sampler")
-        caps, first, weights = dict[int, int](), list[float](), shares(self.edits, child, layout)
-        if isinstance(child, MixtureSampler) and child.get_child() is None:
-            begin = replace(context, epoch=0, depth=0, child=None)
-            blend = Blend(child, layout, begin, added=self.new_sources)
-            if not blend.restarts:
-                stream, caps, first = blend.mix, blend.caps, blend.weights
-                weights = {
-                    at: blend.shares_of_draws(new, f"edit at {at}: weights") for at, new in weights.items()
-                }
-        return edited(stream, self.edits, weights, caps, first), length
+        blend = Blend.of(child, replace(context, epoch=0, depth=0, child=None), added=self.new_sources)
+        source = Passes(orders, orders.woven, "sampler") if blend is None else blend
+        changes = _changes(self.edits, child, source, len(Layout.of(context.dataset)))
+        if isinstance(source, Passes):
+            return edited(source, [*changes]), length
+        return edited(source.mix, [*changes], source.caps, source.weights), length
 
 
 def _join_edits(
@@ -159,82 +154,71 @@ def _join_edits(
     return longer
 
 
-def shares(edits: Sequence[Edit], sampler: Any, layout: Layout) -> dict[int, list[float]]:
-    """Returns the weights of edits by their positions, one for each part of a tree in the order of ids.
-
-    Raises:
-        NotSupportedError: the sampler mixes no parts with names.
-        ArgumentValueError: an edit names no source of the sampler, or lacks one; or it adds a source that
-            is there, or is no part of the dataset.
-    """
-    by_position = {}
-    sources, parts = dict.fromkeys(getattr(sampler, "sources", None) or ()), layout.parts
-    for edit in edits:
-        if edit.weights is None:
-            continue
-        place = f"edit at {edit.at}"
-        if not sources:
-            raise NotSupportedError(place, "says weights, and this mixes no sources with names", sampler)
-        for name in edit.new_sources:
-            if name in sources:
-                raise ArgumentValueError(place, "adds a source that is there", name)
-            if name not in parts:
-                hint = f"parts: {', '.join(parts)}"
-                raise ArgumentValueError(place, "adds what is no part of the dataset", name, hint=hint)
-            sources[name] = None
-        require_shares(f"{place}: weights", edit.weights, sources)
-        by_position[edit.at] = [edit.weights.get(name, 0.0) for name in parts]
-    return by_position
-
-
-def require_removable(
-    edits: Sequence[Edit], sampler: Sampler, dataset: Any, added: Mapping[str, Sampler | None]
-) -> None:
-    """Refuses to remove ids that do not exist, or ids of a source that reads other samples in each pass.
+def _changes(edits: Sequence[Edit], sampler: Sampler, source: Passes | Blend, size: int) -> Iterator[Change]:
+    """Yields edits with weights of all parts of the dataset, in the order of ids.
 
     Args:
         edits: all of them.
         sampler: the chain that reads the dataset.
-        dataset: a dataset, a layout or a number.
-        added: the sources that edits add to a mixture.
+        source: what it reads.
+        size: of the dataset.
 
     Raises:
-        NotSupportedError: the sampler does that.
-        ArgumentValueError: the dataset has no such id.
+        NotSupportedError: the sampler mixes no parts with names, or reads other samples in each pass.
+        ArgumentValueError: an edit names no source of the sampler, or lacks one; it adds a source that is
+            there, or is no part of the dataset; or it removes an id that does not exist.
     """
-    size = len(Layout.of(dataset))
+    sources = dict(getattr(sampler, "sources", None) or {})
     for edit in edits:
-        if edit.without is None:
-            continue
-        ids = np.asarray(edit.without)
-        if ids.size and ids[-1] >= size:
-            problem = f"says without an id that is not in a dataset of {size}"
-            raise ArgumentValueError(f"edit at {edit.at}", problem, int(ids[-1]))
-        _require_fixed_set(f"edit at {edit.at}", sampler, dataset, ids, added)
+        place, weights = f"edit at {edit.at}", None
+        if edit.weights is not None:
+            if not sources:
+                raise NotSupportedError(place, "says weights, and this mixes no sources with names", sampler)
+            weights = _shares(place, edit, sources, source)
+            sources |= edit.new_sources
+        if edit.without is not None:
+            ids = np.asarray(edit.without)
+            if ids[-1] >= size:
+                problem = f"says without an id that is not in a dataset of {size}"
+                raise ArgumentValueError(place, problem, int(ids[-1]))
+            _require_fixed_set(place, source, ids)
+        yield Change(edit.at, weights, edit.skip, edit.without)
 
 
-def _require_fixed_set(
-    place: str, sampler: Sampler | None, dataset: Any, ids: Ids, added: Mapping[str, Sampler | None]
-) -> None:
-    if sampler is None or not ids.size:
-        return
-    if isinstance(sampler, MixtureSampler) and sampler.get_child() is None:
-        if sampler.stop == "once" or sampler.passes == "restart":
-            problem = "says without, and the passes of this mixture begin again in each epoch"
-            raise NotSupportedError(place, problem, sampler, hint="use passes='run_on'")
-        start, sources = 0, {**(sampler.sources or {}), **added}
-        for name, part in mixed_parts(sampler.sources, Layout.of(dataset), dataset).items():
-            end = start + len(Layout.of(part))
-            inside, source = ids[(ids >= start) & (ids < end)] - start, sources.get(name)
-            if inside.size and isinstance(source, MixtureSampler) and source.max_passes:
+def _shares(place: str, edit: Edit, sources: Mapping[str, Any], source: Passes | Blend) -> list[float]:
+    """Returns the weights of an edit, one for each part of a tree."""
+    if isinstance(source, Passes):
+        problem = "says weights, and the passes of this mixture begin again in each epoch"
+        raise NotSupportedError(place, problem, hint="use passes='run_on'")
+    for name in edit.new_sources:
+        if name in sources:
+            raise ArgumentValueError(place, "adds a source that is there", name)
+        if name not in source.sources:
+            hint = f"parts: {', '.join(source.sources)}"
+            raise ArgumentValueError(place, "adds what is no part of the dataset", name, hint=hint)
+    given = edit.weights or {}
+    require_shares(f"{place}: weights", given, {**sources, **edit.new_sources})
+    return source.shares_of_draws([given.get(name, 0.0) for name in source.sources], f"{place}: weights")
+
+
+def _require_fixed_set(place: str, source: Passes | Blend, ids: Ids) -> None:
+    """Refuses to remove ids of a source that reads other samples in each pass."""
+    if isinstance(source, Blend):
+        for name, inner, own_ids in source.split(ids):
+            if isinstance(inner, Blend) and inner.caps:
                 # Its passes would become shorter, but the positions of its caps would not move.
                 problem = "says without, of what a nested mixture with caps on its passes reads"
-                raise NotSupportedError(f"{place}, source {name}", problem, source.max_passes)
-            _require_fixed_set(f"{place}, source {name}", source, part, inside, {})
-            start = end
-    elif not _reads_fixed_set(sampler, dataset):
+                raise NotSupportedError(f"{place}, source {name}", problem, inner.mixture.max_passes)
+            _require_fixed_set(f"{place}, source {name}", inner, own_ids)
+    elif isinstance(source.orders, EpochOrders):
+        sampler = source.orders.sampler
         problem = "says without, and this reads other samples in each pass"
         hint = "ids can leave what reads all of a fixed set in each pass"
+        if isinstance(sampler, MixtureSampler) and sampler.get_child() is None:
+            problem = "says without, and the passes of this mixture begin again in each epoch"
+            hint = "use passes='run_on'"
+        elif _reads_fixed_set(sampler, source.orders.dataset):
+            return
         raise NotSupportedError(place, problem, sampler, hint=hint)
 
 
@@ -251,3 +235,60 @@ def _reads_fixed_set(sampler: Sampler, dataset: Any) -> bool:
             return False
         inner_size, is_listed = size, is_listed and link.is_fixed
     return True
+
+
+@final
+@dataclass(frozen=True)
+class SourceRead:
+    """How much of a source was read since the run began.
+
+    Args:
+        samples: how many were drawn, those among them that an edit skipped.
+        passes: how often it was read; 2.5 is two passes and half of the third one.
+        tokens: samples times their mean length; None where the dataset has no lengths.
+    """
+
+    samples: int
+    passes: float
+    tokens: int | None = None
+
+
+def source_reads(sampler: Sampler, dataset: Any, order: Order, position: int) -> dict[str, SourceRead]:
+    """Counts what was drawn of each source of a mixture; nothing is read for it.
+
+    Args:
+        sampler: the outermost one of the chain.
+        dataset: what it reads.
+        order: that of an epoch.
+        position: in that epoch.
+
+    Returns:
+        By the names of sources, those of nested mixtures as `outer/inner`. Empty where the chain reads no
+        mixture whose sources continue from epoch to epoch.
+    """
+    if not isinstance(order, Part) or not order.runs_on:
+        return {}
+    stream: Any = order.stream
+    removed = RemovedPositions(stream.lanes)
+    if isinstance(stream, WithoutRows):
+        stream, removed = stream.source, stream.removed
+    context, added = Context(0, lanes=stream.lanes, dataset=dataset), getattr(sampler, "new_sources", {})
+    blend = Blend.of(sampler._links()[-1], context, added=added)
+    if blend is None or not isinstance(stream, Mix):
+        return {}
+    at = np.array([order.begin + position])
+    rows = np.concatenate([removed.drawn_before(at, lane) for lane in range(stream.lanes)])
+    return dict(_reads(blend, stream, rows))
+
+
+def _reads(blend: Blend, mix: Any, rows: Ids) -> Iterator[tuple[str, SourceRead]]:
+    """Counts what was drawn of each source of a mixture where its lanes have drawn some rows."""
+    for number, (name, source) in enumerate(blend.sources.items()):
+        # The source as it was before edits, and with them.
+        stream, drawn = mix.streams[number], mix.turns.drawn(number, np.arange(mix.lanes), rows)
+        if isinstance(source, Blend):
+            yield from ((f"{name}/{path}", read) for path, read in _reads(source, stream, drawn))
+        elif samples := int(drawn.sum()):
+            mean = blend.lengths.mean(name, source)
+            tokens = None if mean is None else round(samples * mean)
+            yield name, SourceRead(samples, stream.passes_in(samples), tokens)

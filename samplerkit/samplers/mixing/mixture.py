@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from types import MappingProxyType
 from typing import Any, Final, Literal, final, get_args
 
 import numpy as np
@@ -20,7 +18,6 @@ from samplerkit.errors import (
 )
 from samplerkit.order import arguments
 from samplerkit.order.algebra import compose, limited
-from samplerkit.order.arguments import LARGEST
 from samplerkit.order.caching import Latest, cached_property
 from samplerkit.order.keys import ALGORITHM, Key, path_number
 from samplerkit.order.layout import Layout
@@ -34,10 +31,11 @@ from samplerkit.order.order import PASS_BITS, Order
 from samplerkit.order.sequences import Range
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.chain import Context, RunConstants, checked_algorithm
+from samplerkit.samplers.chain import Context, RunConstants, check_algorithm
 from samplerkit.samplers.mixing.edited_stream import RunStream, edited
 from samplerkit.samplers.mixing.sources import (
     EpochOrders,
+    PartLengths,
     ShuffledPart,
     checked_caps,
     checked_sources,
@@ -47,7 +45,6 @@ from samplerkit.samplers.mixing.sources import (
     require_counted_passes,
     require_source,
 )
-from samplerkit.samplers.mixing.token_shares import PartLengths
 from samplerkit.samplers.subset import SequentialSampler
 
 PassesOver = Literal["run_on", "restart"]
@@ -143,9 +140,10 @@ class MixtureSampler(Sampler):
         self.shuffle: Final = arguments.boolean("shuffle", shuffle)
         self.passes: Final = arguments.choice("passes", passes, get_args(PassesOver))
         self.stop: Final = arguments.choice("stop", stop, get_args(Stop))
-        self.lanes: Final = arguments.lanes(lanes)
-        self.seed: Final = arguments.seed(seed)
-        self.algorithm: Final = checked_algorithm(algorithm, self)
+        self.lanes: Final = arguments.lanes("lanes", lanes)
+        self.seed: Final = arguments.seed("seed", seed)
+        self.algorithm: Final = algorithm
+        check_algorithm(self)
         if self.algorithm != ALGORITHM:
             raise NotSupportedError("algorithm", "knows no mixtures", algorithm, hint=f"use {ALGORITHM}")
         if self.stop == "once" and self.weights is not None:
@@ -175,8 +173,8 @@ class MixtureSampler(Sampler):
         """Returns the data that samplers of sources use in their parts, and the tokens of the parts."""
         data: dict[str, Any] = {}
         if self.by == "tokens":
-            parts = mixed_parts(self.sources, Layout.of(dataset), dataset)
-            data["tokens"] = np.array([*self._part_lengths(dataset, parts).totals.values()])
+            blend = Blend(self, Layout.of(dataset), Context(0, dataset=dataset))
+            data["tokens"] = np.array([*blend.lengths.totals.values()])
         return data | {
             f"{name}/{key}": value
             for name, branch in self.branches().items()
@@ -184,16 +182,13 @@ class MixtureSampler(Sampler):
             for key, value in link.looks_at(parts_of(dataset)[name]).items()
         }
 
-    def _part_lengths(self, dataset: Any, parts: Mapping[str, Any]) -> PartLengths:
-        """Returns the lengths of the samples of a dataset's parts; those of the last dataset are kept."""
-        return self._lengths.get((id(dataset), *parts), lambda: PartLengths(dataset, parts))
-
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout."""
         return Blend(self, layout, context).order()
 
 
 @final
+@dataclass(eq=False)
 class Blend:
     """A mixture at its place in a tree, in one epoch.
 
@@ -201,27 +196,26 @@ class Blend:
         mixture: the sampler.
         layout: what it mixes: the parts of a tree, or, where sources have no names, the files.
         context: its place and the epoch.
-        restarts: whether a mixture above it begins it again in each epoch.
+        restarts: whether a mixture above it, or its own arguments, begin it again in each epoch.
         added: further parts, of weight 0, and the sampler of each.
+
+    Attributes:
+        sources: by the names of all parts, in the order of ids.
 
     Raises:
         DatasetError: there are no parts, or no such ones, or no samples.
     """
 
-    def __init__(
-        self,
-        mixture: MixtureSampler,
-        layout: Layout,
-        context: Context,
-        *,
-        restarts: bool = False,
-        added: Mapping[str, Sampler | None] = MappingProxyType({}),
-    ) -> None:
-        self._mixture = mixture
-        self._layout = layout
-        self._context = context
-        self.restarts = restarts or mixture.passes == "restart" or mixture.stop == "once"
-        self.lanes = mixture.lane_count(layout, context.lanes)
+    mixture: MixtureSampler
+    layout: Layout
+    context: Context
+    restarts: bool = False
+    added: Mapping[str, Sampler | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        mixture, context = self.mixture, self.context
+        self.restarts = self.restarts or mixture.passes == "restart" or mixture.stop == "once"
+        self.lanes = mixture.lane_count(self.layout, context.lanes)
         # A source that reads each sample once has no further passes: they would be those of other epochs.
         if self.restarts and mixture.stop != "once" and context.epoch >= _EPOCHS:
             problem = "must be below 2^40 where sources begin again in each epoch"
@@ -231,34 +225,46 @@ class Blend:
         if mixture.by == "tokens" and context.child is not None:
             problem = "says tokens, and the mixture reads what another sampler yields"
             raise CompositionError("by", problem, context.child, hint="give that sampler to its sources")
-        self._parts = parts = mixed_parts(mixture.sources, layout, context.dataset)
-        given = mixture.sources
-        samplers = {**(given or {}), **added}
-        self.sources = [self._source(name, part, samplers.get(name)) for name, part in parts.items()]
-        self._is_read = [given is None or name in given for name in parts]
-        self._names = list(parts)
+        self._parts = parts = mixed_parts(mixture.sources, self.layout, context.dataset)
+        samplers = {**(mixture.sources or {}), **self.added}
+        self.sources = {name: self._source(name, part, samplers.get(name)) for name, part in parts.items()}
         self._starts: Ids = np.cumsum([0, *(len(Layout.of(part)) for part in parts.values())], dtype=np.int64)
 
+    @classmethod
+    def of(cls, sampler: Sampler, context: Context, restarts: bool = False, **added: Any) -> Blend | None:
+        """Returns the mixture that a chain continues from pass to pass; None for any other chain."""
+        if not isinstance(sampler, MixtureSampler) or sampler.get_child() is not None:
+            return None
+        if sampler.stop == "once" or (sampler.passes == "restart" and not restarts):
+            return None
+        return cls(sampler, Layout.of(context.dataset), context, restarts, **added)
+
     def _source(self, name: str, part: Any, sampler: Sampler | None) -> Passes | Blend:
-        """Returns a source: a stream, for a mixture that continues from pass to pass, or passes."""
-        path, step = (*self._context.path, name), _EPOCHS if self.restarts else 1
+        """Returns a source: a mixture that continues from pass to pass, or passes."""
+        path, step = (*self.context.path, name), _EPOCHS if self.restarts else 1
         place = f"source {'.'.join(path)}"
-        if sampler is None and self._mixture.shuffle:
+        if sampler is None and self.mixture.shuffle:
             # Its seed follows from its place.
-            seed = int(Key(self._mixture.seed, 0, 0, "source").words(1, path_number(path))[0])
+            seed = int(Key(self.mixture.seed, 0, 0, "source").words(1, path_number(path))[0])
             return Passes(ShuffledPart(len(Layout.of(part)), seed, self._epoch, step), self.lanes, place)
         sampler = SequentialSampler() if sampler is None else sampler
         require_source(place, sampler)
-        if isinstance(sampler, MixtureSampler) and sampler.get_child() is None:
-            continues = self.restarts or sampler.passes != "restart"
-            if self.restarts and sampler.max_passes:
-                problem = "caps passes, and a mixture above it begins it again in each epoch"
-                raise CompositionError(place, problem, sampler.max_passes)
-            if continues and "once" not in (sampler.stop, self._mixture.stop):
-                context = Context(self._epoch, 0, self.lanes, part, path=path)
-                return Blend(sampler, Layout.of(part), context, restarts=self.restarts)
+        if self.restarts and isinstance(sampler, MixtureSampler) and sampler.max_passes:
+            problem = "caps passes, and a mixture above it begins it again in each epoch"
+            raise CompositionError(place, problem, sampler.max_passes)
+        context = Context(self._epoch, 0, self.lanes, part, path=path)
+        nested = None if self.mixture.stop == "once" else Blend.of(sampler, context, restarts=self.restarts)
+        if nested is not None:
+            return nested
         orders = EpochOrders(sampler, part, RunConstants(self.lanes, path=path), self._epoch, step)
         return Passes(orders, self.lanes, place)
+
+    def split(self, ids: Ids) -> Iterator[tuple[str, Passes | Blend, Ids]]:
+        """Yields the sources that have some of the ids, and the numbers of these ids within each."""
+        for (name, source), (start, end) in zip(self.sources.items(), pairwise(self._starts), strict=True):
+            inside = (ids >= start) & (ids < end)
+            if inside.any():
+                yield name, source, ids[inside] - start
 
     def shares_of_draws(self, weights: Sequence[float], place: str = "weights") -> list[float]:
         """Returns weights as shares of draws: shares of tokens are divided by the mean length of a draw.
@@ -266,54 +272,69 @@ class Blend:
         Raises:
             DatasetError: a source that is empty has a share.
         """
-        for name, weight, source in zip(self._names, weights, self.sources, strict=True):
+        for (name, source), weight in zip(self.sources.items(), weights, strict=True):
             if weight and not source.length:
                 raise DatasetError(place, "give a share to an empty source", name)
-        if self._mixture.by == "samples":
+        if self.mixture.by == "samples":
             return list(weights)
-        return [share and share / self._mean_length(number) for number, share in enumerate(weights)]
+        return [share / length if share else 0 for share, length in self._with_lengths(weights)]
 
-    def _mean_length(self, number: int) -> float:
-        source, name = self.sources[number], self._names[number]
-        if isinstance(source, Blend):
-            return source.mean_length
-        lengths = self._mixture._part_lengths(self._context.dataset, self._parts)
-        return lengths.mean_of_draws(name, source)
+    def _with_lengths(self, weights: Sequence[float]) -> Iterator[tuple[float, float]]:
+        """Yields weights, each with the mean number of tokens of a draw of the source; 0 for the weight 0."""
+        for (name, source), weight in zip(self.sources.items(), weights, strict=True):
+            if not weight:
+                yield weight, 0
+            elif isinstance(source, Blend):
+                yield weight, source.mean_length
+            else:
+                yield weight, self.lengths.mean_of_draws(name, source)
+
+    @property
+    def lengths(self) -> PartLengths:
+        """The lengths of the samples of all parts."""
+        # Those of the last dataset are kept: they are checked and added up once.
+        dataset, parts = self.context.dataset, self._parts
+        return self.mixture._lengths.get((id(dataset), *parts), lambda: PartLengths(dataset, parts))
 
     @cached_property
     def mean_length(self) -> float:
         """The mean number of tokens of a draw, by the weights at the beginning."""
-        lengths = [weight and self._mean_length(number) for number, weight in enumerate(self.weights)]
-        return float(sum(map(operator.mul, self.weights, lengths)) / sum(self.weights))
+        tokens = sum(weight * length for weight, length in self._with_lengths(self.weights))
+        return tokens / sum(self.weights)
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """How many samples a pass over each part has; 0 for a part that is not read."""
+        read = self.mixture.sources or self.sources
+        return [source.length if name in read else 0 for name, source in self.sources.items()]
 
     @cached_property
     def weights(self) -> list[float]:
         """The share of the draws of each part, in the order of ids; 0 for a part that is no source."""
-        given = self._mixture.weights
-        if isinstance(given, Mapping):
-            weights = [given.get(name, 0) for name in self._names]
-        elif given is None:
-            pairs = zip(self.sources, self._is_read, strict=True)
-            weights = [source.length if is_read else 0 for source, is_read in pairs]
-        elif given.size != len(self._names):
-            problem = f"must be one for each of the {len(self._names)} sources"
-            raise DatasetError("weights", problem, given.size)
-        else:
+        given = self.mixture.weights
+        if given is None:
+            weights = list[float](self.sizes)
+        elif isinstance(given, Mapping):
+            weights = [given.get(name, 0) for name in self.sources]
+        elif given.size == len(self.sources):
             weights = given.tolist()
+        else:
+            problem = f"must be one for each of the {len(self.sources)} sources"
+            raise DatasetError("weights", problem, given.size)
         if not any(weights):
-            raise DatasetError("dataset", "holds no samples to mix", self._layout)
+            raise DatasetError("dataset", "holds no samples to mix", self.layout)
         # In proportion to the sizes, each source has its share of the tokens too.
         return weights if given is None else self.shares_of_draws(weights)
 
     @cached_property
     def caps(self) -> dict[int, int]:
         """The caps on passes by the numbers of sources."""
-        given = self._mixture.max_passes or {}
+        given, names = self.mixture.max_passes or {}, list(self.sources)
         for name in given:
-            if name not in self._names:
-                hint = f"sources: {', '.join(self._names)}"
+            if name not in names:
+                hint = f"sources: {', '.join(names)}"
                 raise DatasetError("max_passes", "names no source of the mixture", name, hint=hint)
-        return {self._names.index(name): passes for name, passes in given.items()}
+        return {names.index(name): passes for name, passes in given.items()}
 
     @cached_property
     def stream(self) -> RunStream:
@@ -323,59 +344,55 @@ class Blend:
     @cached_property
     def mix(self) -> Mix:
         """The stream of the mixture, without caps."""
-        counts = SourceCounts(self._draws, thresholds(self.weights)[None])
-        streams = [source.endless if isinstance(source, Blend) else source for source in self.sources]
+        draws = SourceDraws(self._key, path_number(self.context.path))
+        counts = SourceCounts(draws, thresholds(self.weights)[None])
+        sources = self.sources.values()
+        streams = [source.endless if isinstance(source, Blend) else source for source in sources]
         return Mix(counts, self.lanes, streams, self._starts)
 
     @property
     def endless(self) -> Passes | Mix:
         """The stream, as a source of another one."""
-        if (end := self.stream.end) < LARGEST:
+        if (end := self.stream.end) < arguments.LARGEST:
             hint = "leave a source of it without a cap"
             problem = "is a nested mixture that ends: all of its sources have caps"
-            raise DatasetError(f"source {'.'.join(self._context.path)}", problem, end, hint=hint)
+            raise DatasetError(f"source {'.'.join(self.context.path)}", problem, end, hint=hint)
         return self.stream.source
 
     @cached_property
     def length(self) -> int:
         """The number of positions of an epoch: the given one, or the one that `stop` gives for epoch 0."""
-        if self._mixture.num_samples:
-            return self._mixture.num_samples
-        if self.restarts and self._context.epoch:
-            context = replace(self._context, epoch=0)
-            return Blend(self._mixture, self._layout, context, restarts=True).length
+        if self.mixture.num_samples:
+            return self.mixture.num_samples
+        if self.restarts and self.context.epoch:
+            return Blend(self.mixture, self.layout, replace(self.context, epoch=0), restarts=True).length
         # A nested mixture may be longer than any order.
-        sizes = tuple(min(source.length, LARGEST) for source in self.sources)
-        ends = tuple(self.mix.turns.ends[0].tolist())
-        is_first = self._mixture.stop == "first"
-        return first_length(self._draws.recipe, self.lanes, sizes, ends, is_first=is_first)
+        sizes = tuple(min(source.length, arguments.LARGEST) for source in self.sources.values())
+        turns, is_first = self.mix.turns, self.mixture.stop == "first"
+        ends = tuple(turns.ends[0].tolist())
+        return first_length(turns.draws.recipe, self.lanes, sizes, ends, is_first=is_first)
 
     def order(self) -> Order:
         """Returns the order of the epoch."""
-        if self._mixture.stop != "once":
-            if self.length > LARGEST:
-                problem = f"is left out, and an epoch with stop={self._mixture.stop!r} would end beyond 2^62"
-                hint = "use num_samples, or give the source of a tiny weight more"
-                raise ArgumentRangeError("num_samples", problem, self._mixture.num_samples, hint=hint)
-            begin = 0 if self.restarts else self._context.epoch * self.length
-            if begin + self.length > LARGEST:
-                problem = "ends beyond position 2^62 of the run, which is the last"
-                raise ArgumentRangeError("epoch", problem, self._context.epoch)
-            return self.stream.epoch(begin, self.length, runs_on=not self.restarts)
-        parts = zip(self.sources, self._is_read, pairwise(self._starts.tolist()), strict=True)
+        if self.mixture.stop == "once":
+            return limited(self._each_once(), self.mixture.num_samples or None)
+        if self.length > arguments.LARGEST:
+            problem = f"is left out, and an epoch with stop={self.mixture.stop!r} would end beyond 2^62"
+            hint = "use num_samples, or give the source of a tiny weight more"
+            raise ArgumentRangeError("num_samples", problem, self.mixture.num_samples, hint=hint)
+        begin = 0 if self.restarts else self.context.epoch * self.length
+        if begin + self.length > arguments.LARGEST:
+            problem = "ends beyond position 2^62 of the run, which is the last"
+            raise ArgumentRangeError("epoch", problem, self.context.epoch)
+        return self.stream.epoch(begin, self.length, runs_on=not self.restarts)
+
+    def _each_once(self) -> Order:
+        """Returns the order that reads each sample once: then all sources are passes."""
+        parts = zip(self.sources.values(), self.sizes, pairwise(self._starts.tolist()), strict=True)
         orders = [
-            compose(limited(source.order(0), None if is_read else 0), Range(start, end - start))
-            for source, is_read, (start, end) in parts
+            compose(limited(source.order(0), size), Range(start, end - start))
+            for source, size, (start, end) in parts
             if isinstance(source, Passes)
         ]
-        sizes = [len(order) for order in orders]
-        if not any(sizes):
-            raise DatasetError("dataset", "holds no samples to mix", self._layout)
-        counts = SourceCounts(self._draws, thresholds(sizes)[None])
         key = replace(self._key, role="dice-left")
-        mixed = OnceEach(counts, self.lanes, orders, self._starts, key)
-        return limited(mixed, self._mixture.num_samples or None)
-
-    @property
-    def _draws(self) -> SourceDraws:
-        return SourceDraws(self._key, path_number(self._context.path))
+        return OnceEach(self.mix.turns, self.lanes, orders, self._starts, key)

@@ -124,7 +124,7 @@ class WindowSpec:
         length = arguments.positive("seq_len", seq_len)
         block = length if block_len is None else arguments.positive("block_len", block_len)
         token = None if dtype is None else token_dtype("dtype", dtype)
-        has_phase, number = arguments.boolean("phase", phase), arguments.seed(seed)
+        has_phase, number = arguments.boolean("phase", phase), arguments.seed("seed", seed)
         if isinstance(documents, str) and documents != "idx":
             hint = "use 'idx', a token, or None"
             raise ArgumentValueError("documents", "is not known", documents, hint=hint)

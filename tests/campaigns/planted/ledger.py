@@ -27,8 +27,8 @@ BUGS = [
     ),
     Bug(
         "weights change at the row of that number, whatever was skipped before",
-        "_FirstRows.__call__",
-        "self.removed.of_lane(lane).drawn(before) if self.removed else before",
+        "RemovedPositions.drawn_before",
+        "self.of_lane(lane).drawn(before) if self else before",
         "before",
         REMOVED,
     ),
@@ -49,9 +49,9 @@ BUGS = [
     Bug(
         "rows that ids leave are not looked for again when weights change",
         "_with_changes",
-        "source = _reweighted(source, weights, removed, begins)\n"
+        "source = _reweighted(source, segments, removed)\n"
         "removed = replace(removed, positions=source.removed)",
-        "source = _reweighted(source, weights, removed, begins)",
+        "source = _reweighted(source, segments, removed)",
         REMOVED,
     ),
     Bug(
@@ -116,7 +116,7 @@ BUGS = [
         "an edit behind a cap gives the source its weight again",
         "_with_stop",
         "change.weights is None",
-        "change.weights is None or one.at > at",
+        "change.weights is None or change.at > at",
         CAPS,
     ),
     Bug(

@@ -25,15 +25,15 @@ BUGS = [
     ),
     Bug(
         "a nested mixture has the draws of its root",
-        "Blend._draws",
-        "path_number(self._context.path)",
+        "Blend.mix",
+        "path_number(self.context.path)",
         "0",
         "tests/samplers/test_removed_ids.py",
     ),
     Bug(
         "an epoch reads what the one before read",
         "Blend.order",
-        "self._context.epoch * self.length",
+        "self.context.epoch * self.length",
         "0 * self.length",
         MIXED,
     ),

@@ -11,9 +11,9 @@ SOURCES = "tests/loading/test_epochs_of_sources.py"
 BUGS = [
     Bug(
         "pools count windows, not blocks",
-        "cut",
-        "pool * pieces",
-        "pool",
+        "BlockSampler.draw",
+        "self.pool * pieces",
+        "self.pool",
         LAWS,
     ),
     Bug(
