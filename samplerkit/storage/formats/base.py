@@ -195,7 +195,6 @@ class FolderDataset(ChunkedDataset):
         return f"{type(self).__name__}({place!r}, {self._shown_size})"
 
 
-@final
 @dataclass(frozen=True)
 class FolderShard:
     """A file that an index lists.
@@ -205,12 +204,23 @@ class FolderShard:
         samples: the number of samples.
         file: the path of the file to read, below the folder.
         sizes: the sizes in bytes that the file may have; empty if the index has none.
+
+    Raises:
+        ValueError: the file is outside of the folder, or a number is not valid.
     """
 
     name: str
     samples: int
     file: str
     sizes: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        path = PurePosixPath(self.file)
+        if path.is_absolute() or ".." in path.parts or not path.parts:
+            raise ValueError(f"a shard outside of the folder, {self.file!r}")
+        if any(type(number) is not int or number < 0 for number in (self.samples, *self.sizes)):
+            size = next(iter(self.sizes), "unknown")
+            raise ValueError(f"{self.file!r} of {size!r} bytes and {self.samples!r} samples")
 
 
 Rows = tuple[Sequence[Any], int, Callable[[Any], Any]]
@@ -227,17 +237,6 @@ def _read_shard(files: Sequence[Stored], rows: Callable[[int, str, bytes], Rows]
     (data,) = stored.read([(0, stored.size)])
     content = guarded(stored.name, "read", lambda: rows(number, stored.name, data))
     return content_of(stored.name, *content)
-
-
-def require_inside(name: str) -> None:
-    """Checks that a file of an index is inside the folder.
-
-    Raises:
-        ValueError: the name leads out of the folder.
-    """
-    path = PurePosixPath(name)
-    if path.is_absolute() or ".." in path.parts or not path.parts:
-        raise ValueError(f"a shard outside of the folder, {name!r}")
 
 
 def content_of(place: str, rows: Sequence[Any], size: int, make: Callable[[Any], Any]) -> FileContent:

@@ -10,8 +10,17 @@ from functools import partial
 from typing import Any, Final, final
 
 from samplerkit.storage.files.packages import extra
-from samplerkit.storage.formats.base import FolderDataset, FolderShard, ParsedIndex, Rows, require_inside
-from samplerkit.storage.formats.values import Decoder, between, cutter, ends_in, sample_maker, value_decoder
+from samplerkit.storage.formats.base import FolderDataset, FolderShard, ParsedIndex, Rows
+from samplerkit.storage.formats.values import (
+    Decoder,
+    between,
+    cutter,
+    ends_in,
+    sample_ends,
+    sample_maker,
+    unpacked,
+    value_decoder,
+)
 
 _HEAD_OF_FRAMES: Final = struct.Struct("<8sHHIII")
 _FRAME: Final = struct.Struct("<IIQII")
@@ -69,9 +78,6 @@ def _chunk(parsed: Mapping[str, Any]) -> FolderShard:
         LookupError: a value is missing.
     """
     name, size, samples = parsed["filename"], parsed["chunk_bytes"], parsed["chunk_size"]
-    require_inside(name)
-    if type(size) is not int or type(samples) is not int or min(size, samples) < 0:
-        raise ValueError(f"{name!r} of {size!r} bytes and {samples!r} samples")
     # In early versions the size does not include the header of a chunk.
     return FolderShard(name, samples, name, (size, size + 4 * (samples + 2)))
 
@@ -148,20 +154,20 @@ class LitIndex:
             ValueError: the chunk does not match the index.
         """
         chunk = self.chunks[number]
-        raw = _unpacked(data, max(chunk.sizes)) if self.packing == "chunk" else data
+        raw = unpacked("zstd", data, max(chunk.sizes)) if self.packing == "chunk" else data
         if len(raw) not in chunk.sizes:
             raise ValueError(f"it has {len(raw)} bytes, and index.json says {chunk.sizes[0]}")
         if self.packing == "batch":
             samples = _unpack_frames(raw, chunk.samples)
         else:
-            ends = ends_in(raw, 4, chunk.samples)
-            if int.from_bytes(raw[:4], "little") != chunk.samples or ends[0] != 4 * (chunk.samples + 2):
-                raise ValueError(f"it does not begin with {chunk.samples} samples, as index.json says")
+            ends = sample_ends(raw, chunk.samples)
+            if ends[0] != 4 * (chunk.samples + 2):
+                raise ValueError("its samples are not where it says")
             if ends[-1] != len(raw):
                 return _rows(raw, ends[-1], chunk.samples), len(raw), partial(_select, columns)
             samples = between(raw, ends)
             if self.packing == "sample":
-                samples = [*map(_unpacked, samples)]
+                samples = [unpacked("zstd", sample, _MAX_BYTES) for sample in samples]
         return samples, sum(map(len, samples)), self.maker(columns)
 
 
@@ -182,7 +188,7 @@ def _unpack_frames(raw: bytes, samples: int) -> list[bytes]:
         last = first + items
         if (begins, offset) != (first, place) or last > count or size != ends[last] - ends[first]:
             raise ValueError("its frames are not where it says")
-        plain = _unpacked(raw[offset : offset + packed], size)
+        plain = unpacked("zstd", raw[offset : offset + packed], size)
         if len(plain) != size:
             raise ValueError(f"a frame of {len(plain)} bytes, which says {size}")
         values += between(plain, [end - ends[first] for end in ends[first : last + 1]])
@@ -205,11 +211,3 @@ def _rows(raw: bytes, start: int, samples: int) -> list[dict[str, Any]]:
         raise ValueError(f"a table of {table.num_rows} rows, and index.json says {samples}")
     rows: list[dict[str, Any]] = table.to_pylist()
     return rows
-
-
-def _unpacked(data: bytes, max_bytes: int = _MAX_BYTES) -> bytes:
-    """Decompresses zstd, to at most `max_bytes` + 1 bytes."""
-    pa = extra("pyarrow", "litdata")
-    stream: Any = pa.CompressedInputStream(pa.BufferReader(data), "zstd")
-    plain: bytes = stream.read(max_bytes + 1)
-    return plain

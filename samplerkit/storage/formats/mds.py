@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import bz2
 import hashlib
 import json
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,12 +13,12 @@ from typing import Any, Final, final
 from samplerkit.errors import DatasetError
 from samplerkit.storage.files.content import require_columns
 from samplerkit.storage.files.packages import extra
-from samplerkit.storage.formats.base import FolderDataset, FolderShard, ParsedIndex, Rows, require_inside
-from samplerkit.storage.formats.values import Decoder, UnsafeEncodingError, between, cutter, decoder, ends_in
+from samplerkit.storage.formats.base import FolderDataset, FolderShard, ParsedIndex, Rows
+from samplerkit.storage.formats.values import Decoder, between, cutter, decoder, sample_ends, unpacked
 from samplerkit.storage.opening import REWRITE
 
-_CODECS: Final = {"zstd": "zstd", "br": "brotli", "snappy": "snappy"}
-"""Compressions that pyarrow decompresses, by their names in MDS."""
+_CODECS: Final = {"gz": "gzip", "bz2": "bz2", "zstd": "zstd", "br": "brotli", "snappy": "snappy"}
+"""The names in pyarrow of the compressions of MDS."""
 
 
 @final
@@ -56,7 +54,7 @@ class MdsDataset(FolderDataset):
     """
 
     def _parse_index(self, index: bytes, place: str) -> ParsedIndex:
-        shards = _shards_in(index, self._exists)
+        shards = [MdsShard.of(shard, self._exists) for shard in json.loads(index)["shards"]]
         # The index of an empty dataset has no columns.
         columns = shards[0].columns if shards else MdsColumns((), (), ())
         other = next((shard for shard in shards if shard.columns != columns), None)
@@ -64,8 +62,7 @@ class MdsDataset(FolderDataset):
             problem = f"says that {other.name} has other columns than {shards[0].name}"
             raise DatasetError(place, problem, list(other.columns.names))
         decoders = columns.decoders(place, (self._columns if shards else None) or columns.names)
-        files = [FolderShard(shard.name, shard.samples, shard.file, (shard.file_size,)) for shard in shards]
-        return files, partial(_rows, shards, decoders)
+        return shards, partial(_rows, shards, decoders)
 
     def _exists(self, name: str) -> bool:
         """Whether the uncompressed shard is on this machine, because MDS's package decompressed it."""
@@ -88,13 +85,6 @@ def _rows(
         return {name: decode_value(values[at]) for name, at, decode_value in decoders}
 
     return samples, sum(map(len, samples)), make_sample
-
-
-def _shards_in(index: bytes, exists: Callable[[str], bool]) -> list[MdsShard]:
-    parsed = json.loads(index)
-    if parsed["version"] != 2:
-        raise ValueError(f"version {parsed['version']!r}, and only 2 is known")
-    return [MdsShard.of(shard, exists) for shard in parsed["shards"]]
 
 
 @final
@@ -131,41 +121,30 @@ class MdsColumns:
         decoders = []
         for name in selected:
             at = self.names.index(name)
-            encoding = self.encodings[at]
             try:
-                decoders.append((name, at, decoder(encoding)))
-            except UnsafeEncodingError as error:
-                hint = "name the other columns, or write it again with another encoding"
-                problem = f"column {name!r} is pickled, which is never loaded"
-                raise DatasetError(place, problem, encoding, hint=hint) from error
+                decoders.append((name, at, decoder(self.encodings[at])))
             except ValueError as error:
-                raise DatasetError(place, f"column {name!r} cannot be read: {error}") from error
+                hint = "name the other columns, or write it again with another encoding"
+                problem = f"column {name!r} cannot be read: {error}"
+                raise DatasetError(place, problem, self.encodings[at], hint=hint) from error
         return decoders
 
 
 @final
 @dataclass(frozen=True)
-class MdsShard:
-    """The index entry of a shard.
+class MdsShard(FolderShard):
+    """The index entry of a shard; its name is that of the uncompressed shard.
 
     Args:
-        name: the name of the uncompressed shard.
         size: the size of the uncompressed shard in bytes.
         compression: the compression of the file to read, without the level; empty if it is not compressed.
-        file: the path of the file to read, below the folder.
-        file_size: the size of that file in bytes.
         digests: the digests of that file in hex, by algorithm.
-        samples: the number of samples.
         columns: the columns of the samples.
     """
 
-    name: str
     size: int
     compression: str
-    file: str
-    file_size: int
     digests: Mapping[str, str]
-    samples: int
     columns: MdsColumns
 
     @classmethod
@@ -183,18 +162,22 @@ class MdsShard:
         if (parsed["version"], parsed["format"]) != (2, "mds"):
             raise ValueError(f"a shard of format {parsed['format']!r}, version {parsed['version']!r}")
         compression = str(parsed["compression"] or "").partition(":")[0]
-        if compression not in {"", "gz", "bz2", *_CODECS}:
+        if compression not in {"", *_CODECS}:
             raise ValueError(f"compression {compression!r}, which is not known")
-        if (parsed["zip_data"] is not None) != bool(compression):
-            raise ValueError("a compression without a compressed file, or one without the other")
-        samples = parsed["samples"]
-        if type(samples) is not int or samples < 0:
-            raise ValueError(f"{samples!r} samples")
-        name, size, digests = _file_of(parsed["raw_data"])
-        columns = MdsColumns.of(parsed)
-        if not compression or exists(name):
-            return cls(name, size, "", name, size, digests, samples, columns)
-        return cls(name, size, compression, *_file_of(parsed["zip_data"]), samples, columns)
+        raw = parsed["raw_data"]
+        if exists(raw["basename"]):
+            compression = ""
+        file = parsed["zip_data"] if compression else raw
+        return cls(
+            raw["basename"],
+            parsed["samples"],
+            file["basename"],
+            (file["bytes"],),
+            raw["bytes"],
+            compression,
+            dict(file["hashes"]),
+            MdsColumns.of(parsed),
+        )
 
     def samples_in(self, place: str, data: bytes) -> list[bytes]:
         """Splits the bytes of the file into samples.
@@ -211,31 +194,15 @@ class MdsShard:
             ValueError: the bytes do not match the index.
         """
         _require_digest(place, data, self.digests)
-        raw = _unpacked(self.compression, data, self.size) if self.compression else data
+        raw = unpacked(_CODECS[self.compression], data, self.size) if self.compression else data
         if len(raw) != self.size:
             raise ValueError(f"it has {len(raw)} bytes, and index.json says {self.size}")
-        if (count := int.from_bytes(raw[:4], "little")) != self.samples:
-            raise ValueError(f"it has {count} samples, and index.json says {self.samples}")
-        ends, head = ends_in(raw, 4, count), 4 * (count + 2)
+        ends, head = sample_ends(raw, self.samples), 4 * (self.samples + 2)
         if ends[0] < head or ends[-1] != len(raw):
             raise ValueError("its samples are not where it says")
         if MdsColumns.of(json.loads(raw[head : ends[0]])) != self.columns:
             raise ValueError("it has other columns than index.json says")
         return between(raw, ends)
-
-
-def _file_of(parsed: Mapping[str, Any]) -> tuple[str, int, Mapping[str, str]]:
-    """Reads the path, size and digests of a file from the index.
-
-    Raises:
-        ValueError: the path leads out of the folder, or a value is not valid.
-        LookupError: a value is missing.
-    """
-    name, size, hashes = parsed["basename"], parsed["bytes"], parsed["hashes"]
-    require_inside(name)
-    if type(size) is not int or size < 0:
-        raise ValueError(f"{name!r} of {size!r} bytes")
-    return name, size, dict(hashes)
 
 
 def _require_digest(place: str, data: bytes, digests: Mapping[str, str]) -> None:
@@ -250,18 +217,6 @@ def _require_digest(place: str, data: bytes, digests: Mapping[str, str]) -> None
         state.update(data)
         if state.hexdigest() != digests[kind]:
             raise DatasetError(place, f"does not fit its {kind} in index.json", hint=REWRITE)
-
-
-def _unpacked(compression: str, data: bytes, size: int) -> bytes:
-    """Decompresses a shard, to at most `size` + 1 bytes."""
-    if compression in _CODECS:
-        codec = extra("pyarrow", "mds").Codec(_CODECS[compression])
-        return bytes(codec.decompress(data, size, asbytes=True))
-    unpacker: Any = bz2.BZ2Decompressor() if compression == "bz2" else zlib.decompressobj(31)
-    plain: bytes = unpacker.decompress(data, size + 1)
-    if not unpacker.eof or unpacker.unused_data:
-        raise ValueError("it does not end where its compression does")
-    return plain
 
 
 def _xxhash(place: str, kind: str) -> Any:

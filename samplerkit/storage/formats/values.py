@@ -17,14 +17,31 @@ from samplerkit.storage.files.packages import extra
 
 Decoder = Callable[[bytes], Any]
 
-_SCALARS: Final = (
-    "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "float32", "float64",
-)  # fmt: skip
 _DTYPES: Final = {
     8: "u1", 9: "i1", 16: "<u2", 17: "<i2", 18: "<f2",
     32: "<u4", 33: "<i4", 34: "<f4", 64: "<u8", 65: "<i8", 66: "<f8",
 }  # fmt: skip
+_SCALARS: Final = {np.dtype(dtype).name for dtype in _DTYPES.values()}
 _SHAPE_DTYPES: Final = ("u1", "<u2", "<u4", "<u8")
+
+
+def unpacked(codec: str, data: bytes, max_bytes: int) -> bytes:
+    """Decompresses a shard or a part of it with pyarrow.
+
+    Args:
+        codec: the name of the compression in pyarrow.
+        data: the compressed bytes.
+        max_bytes: the expected size in bytes, or its limit; at most one byte more is returned.
+
+    Raises:
+        OSError: the data are damaged, or do not end where the compression does.
+    """
+    pa = extra("pyarrow", "mds")
+    if codec == "snappy":  # pyarrow has no stream of it
+        plain: bytes = pa.Codec(codec).decompress(data, max_bytes, asbytes=True)
+    else:
+        plain = pa.CompressedInputStream(pa.BufferReader(data), codec).read(max_bytes + 1)
+    return plain
 
 
 def cut(data: bytes, sizes: Iterable[int], start: int, end: int) -> list[bytes]:
@@ -46,6 +63,18 @@ def cut(data: bytes, sizes: Iterable[int], start: int, end: int) -> list[bytes]:
 def between(data: bytes, ends: Iterable[int]) -> list[bytes]:
     """Splits bytes at offsets, and returns the parts between each offset and the next."""
     return [data[begin:stop] for begin, stop in pairwise(ends)]
+
+
+def sample_ends(shard: bytes, samples: int) -> list[int]:
+    """Reads the offsets at which the samples of a shard begin, and the end of the last one.
+
+    Raises:
+        ValueError: the shard has another number of samples, or a sample ends before it begins.
+    """
+    count = int.from_bytes(shard[:4], "little")
+    if count != samples:
+        raise ValueError(f"it has {count} samples, and index.json says {samples}")
+    return ends_in(shard, 4, count)
 
 
 def ends_in(data: bytes, at: int, count: int) -> list[int]:
@@ -81,10 +110,6 @@ def cutter(sizes: Sequence[int | None]) -> Callable[[bytes], list[bytes]]:
     return cut_sample
 
 
-class UnsafeEncodingError(Exception):
-    """An encoding that runs code when it is read."""
-
-
 def decoder(encoding: str) -> Decoder:
     """Returns the function that decodes a value from bytes.
 
@@ -92,8 +117,7 @@ def decoder(encoding: str) -> Decoder:
         encoding: the name of the encoding in an MDS index.
 
     Raises:
-        UnsafeEncodingError: the encoding is `pkl`.
-        ValueError: the encoding is not known.
+        ValueError: the encoding is not known, or is `pkl`, which would run code.
 
     Example:
         >>> decoder("int")(bytes([5, 0, 0, 0, 0, 0, 0, 0])), decoder("ndarray:uint8:2,1")(b"ab").tolist()
@@ -101,7 +125,7 @@ def decoder(encoding: str) -> Decoder:
     """
     name, _, options = encoding.partition(":")
     if name == "pkl":
-        raise UnsafeEncodingError(encoding)
+        raise ValueError("it is pickled, which is never loaded")
     if name == "ndarray":
         return _array_decoder(options)
     if name in _SCALARS and not options:
@@ -146,8 +170,8 @@ def _raw_image(data: bytes) -> Any:
     return _pillow().frombytes(mode, (width, height), data[12 + length :])
 
 
-def _image(kind: str, data: bytes) -> Any:
-    image = _pillow().open(io.BytesIO(data), formats=[kind])
+def _image(kinds: Sequence[str], data: bytes) -> Any:
+    image = _pillow().open(io.BytesIO(data), formats=kinds)
     image.load()  # otherwise damage would be found only later
     return image
 
@@ -172,7 +196,8 @@ def _decimal(data: bytes) -> Decimal:
     return Decimal(data.decode())
 
 
-_JPEG, _PNG = partial(_image, "JPEG"), partial(_image, "PNG")
+_JPEG, _PNG = partial(_image, ["JPEG"]), partial(_image, ["PNG"])
+_JPEG_OR_PNG = partial(_image, ["JPEG", "PNG"])
 
 _MDS: Final[dict[str, Decoder]] = {
     "bytes": bytes,
@@ -275,7 +300,7 @@ def value_decoder(name: str) -> Decoder:
     if kind == "pickle":
         return partial(_refused, "a value that is pickled, which is never loaded")
     if kind == "no_header_numpy":
-        return partial(_flat_array, np.dtype(_NUMPY[int(number)]))
+        return partial(_array, np.dtype(_NUMPY[int(number)]), (-1,))
     if kind == "no_header_tensor":
         return partial(_tensor, _TORCH[int(number)], None)
     decode = _LITDATA.get(kind)
@@ -286,14 +311,10 @@ def _refused(problem: str, _data: bytes) -> Any:
     raise ValueError(problem)
 
 
-def _flat_array(dtype: Any, data: bytes) -> Any:
-    return np.frombuffer(data, dtype).copy()
-
-
 def _shaped_array(data: bytes) -> Any:
     kind, number = struct.unpack_from("<II", data)
     shape = struct.unpack_from(f"<{number}I", data, 8)
-    return _flat_array(np.dtype(_NUMPY[kind]), data[8 + 4 * number :]).reshape(shape)
+    return _array(np.dtype(_NUMPY[kind]), shape, data[8 + 4 * number :])
 
 
 def _tensor(dtype: str, shape: tuple[int, ...] | None, data: bytes) -> Any:
@@ -318,11 +339,6 @@ def _truth(data: bytes) -> bool:
     return data == b"\1"
 
 
-def _jpeg_or_png(data: bytes) -> Any:
-    image = decoder("png" if data.startswith(b"\x89PNG") else "jpeg")
-    return image(data)
-
-
 _LITDATA: Final[dict[str, Decoder]] = {
     "bytes": bytes,
     "file": bytes,
@@ -334,7 +350,7 @@ _LITDATA: Final[dict[str, Decoder]] = {
     "numpy": _shaped_array,
     "tensor": _shaped_tensor,
     "pil": decoder("pil"),
-    "jpeg": _jpeg_or_png,
-    "image": _jpeg_or_png,
+    "jpeg": _JPEG_OR_PNG,
+    "image": _JPEG_OR_PNG,
     "jpeg_array": decoder("jpeg_array"),
 }
