@@ -83,7 +83,8 @@ class FileContent:
             raise DatasetError(path, "holds no array")
         lengths = {key: _rows(column, path, f"array {key!r}") for key, column in columns.items()}
         if len(set(lengths.values())) > 1:
-            raise DatasetError(path, "holds arrays of different lengths", lengths)
+            hint = "choose arrays of one length"
+            raise DatasetError(path, "holds arrays of different lengths", lengths, hint=hint)
         return cls(path, columns, next(iter(lengths.values())), sum(map(_num_bytes, columns.values())))
 
     def samples(self, rows: Ids, places: Ids, size: int) -> list[Any]:

@@ -248,17 +248,8 @@ class RowRanges(ChunkFile):
         Raises:
             DatasetError: there is no array, one is a single value, or they have different lengths.
         """
-        if not arrays:
-            raise DatasetError(path, "holds no arrays", hint="name those to read")
-        scalar = next((name for name, array in arrays if not array.shape), None)
-        if scalar is not None:
-            problem = f"array {scalar!r} has no rows: it is a single value"
-            raise DatasetError(path, problem, hint="name the others")
-        lengths = {name: array.shape[0] for name, array in arrays}
-        if len(set(lengths.values())) > 1:
-            hint = "name those of one length"
-            raise DatasetError(path, "holds arrays of different lengths", lengths, hint=hint)
-        rows, step = next(iter(lengths.values())), step or max(_rows_at_once(a) for _, a in arrays) or 1024
+        rows = FileContent.of(dict(arrays), path).length
+        step = step or max(_rows_at_once(array) for _, array in arrays) or 1024
         names, shapes = zip(*((name, (tuple(a.shape), str(a.dtype))) for name, a in arrays), strict=True)
         sizes = [min(step, rows - start) for start in range(0, rows, step)]
         return cls(path, shapes, step, *more, columns=names, sizes=sizes)

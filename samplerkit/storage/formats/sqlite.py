@@ -66,26 +66,15 @@ class SqliteDataset(KeyedDataset):
 
     def _keys(self, stored: Stored) -> Ids:
         with _query_errors(self.path), closing(_connect(self.path)) as database:
-            self._require_columns(database)
             number = _row_number(database, self._table)
             rows = database.execute(f"select {number} from {_quoted(self._table)} order by {number}")  # noqa: S608  # quoted
             return np.fromiter((row[0] for row in rows), dtype=np.int64)
 
-    def _require_columns(self, database: sqlite3.Connection) -> None:
-        """Checks that the table and columns exist: SQLite takes an unknown quoted name for a string."""
-        table = self._table
-        tables = [name for (name,) in database.execute("select name from sqlite_master where type = 'table'")]
-        if table.lower() not in map(str.lower, tables):
-            raise DatasetError(self.path, f"holds no table {table!r}, but only", tables)
-        columns = _columns(database, table)
-        names = {name.lower() for name in (*columns, "rowid")}
-        for name in self._columns or ():
-            if name.lower() not in names:
-                raise DatasetError(self.path, f"table {table!r} holds no column {name!r}, but only", columns)
-
     def _open(self, stored: Stored) -> OpenStore:
-        columns = "*" if self._columns is None else ", ".join(map(_quoted, self._columns))
-        return _Table(stored, self._table, columns)
+        table = _quoted(self._table)
+        # With the table, since SQLite takes a quoted name that it does not know for a string.
+        columns = (f"{table}.{_quoted(name)}" for name in self._columns or ())
+        return _Table(stored, self._table, ", ".join(columns) or "*")
 
 
 @final
@@ -131,13 +120,10 @@ class _Table(OpenStore):
         self._database.close()
 
 
-def _columns(database: sqlite3.Connection, table: str) -> list[str]:
-    return [name for (name,) in database.execute("select name from pragma_table_xinfo(?)", (table,))]
-
-
 def _row_number(database: sqlite3.Connection, table: str) -> str:
     """Returns a name of the rowid that no column has: the column would be read instead."""
-    unused = {"rowid", "oid", "_rowid_"}.difference(map(str.lower, _columns(database, table)))
+    columns = database.execute("select lower(name) from pragma_table_xinfo(?)", (table,))
+    unused = {"rowid", "oid", "_rowid_"}.difference(name for (name,) in columns)
     if not unused:
         raise ValueError("columns have all names of the numbers of rows")
     return max(unused)
@@ -148,11 +134,12 @@ def _query_errors(path: str) -> Iterator[None]:
     """Guards queries; a locked database and a table without rowids raise their own errors."""
     try:
         yield
-    except sqlite3.OperationalError as error:
+    except (sqlite3.OperationalError, TypeError) as error:
         if "locked" in str(error):
             hint = "wait until that is done, or read a copy"
             raise DatasetError(path, "is locked by a writer", hint=hint) from error
-        if str(error) == "no such column: rowid":
+        # The number of a view's row is None.
+        if isinstance(error, TypeError) or str(error) == "no such column: rowid":
             hint = "copy its rows into a table with numbers"
             raise DatasetError(path, "holds a table without numbers of rows", hint=hint) from error
         raise

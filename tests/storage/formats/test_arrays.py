@@ -106,7 +106,7 @@ def test_nothing_in_hdf5_leads_to_another_file(tmp_path):
 def test_arrays_that_make_no_rows_together_are_refused_by_name(tmp_path):
     zarr = pytest.importorskip("zarr", reason=f"zarr {WHY.format('zarr')}")
     group = zarr.open_group(tmp_path / "a.zarr", mode="w")
-    assert_refused(sk.ZarrDataset(tmp_path / "a.zarr"), "holds no arrays")
+    assert_refused(sk.ZarrDataset(tmp_path / "a.zarr"), "holds no array")
     for name, shape in (("x", (4,)), ("y", (5,)), ("z", ())):
         group.create_array(name, shape=shape, dtype="i4")
     group.create_group("w")
