@@ -74,7 +74,7 @@ class Hdf5Dataset(FormatOfFiles):
         self._chunk_rows: Final = arguments.limit("chunk_rows", chunk_rows)
         limits = ChunkLimits(max_chunks, max_bytes, read_ahead, threads)
         gather = gather_of(batches)
-        super().__init__(files, limits, gather, progress=False, options=None, find=local_paths)
+        super().__init__(files, limits, gather, progress=False, remote=False, find=local_paths)
 
     def _inspect(self, number: int) -> ChunkFile:
         path = self.files[number]
@@ -164,7 +164,7 @@ class ZarrDataset(FormatOfFiles):
         self._fills: Final = missing_chunks == "fill"
         limits = ChunkLimits(max_chunks, max_bytes, read_ahead, threads)
         gather = gather_of(batches)
-        super().__init__(folder, limits, gather, progress=False, options=None, find=_folder)
+        super().__init__(folder, limits, gather, progress=False, remote=False, find=_folder)
         self.folder: Final = self.files[0]
 
     def __repr__(self) -> str:

@@ -20,7 +20,7 @@ from samplerkit.order.caching import cached_property
 from samplerkit.order.dataset_protocol import find_fingerprint
 from samplerkit.order.layout import Layout
 from samplerkit.storage.files.chunked import ChunkLimits
-from samplerkit.storage.files.content import ChunkFile, names_of, require_columns
+from samplerkit.storage.files.content import ChunkFile, require_columns
 from samplerkit.storage.files.packages import extra
 from samplerkit.storage.files.paths import local_paths
 from samplerkit.storage.files.stored import ByteSpan, Stored
@@ -81,10 +81,9 @@ class ArrowDataset(FormatOfFiles):
         read_ahead: int = 1,
         threads: int = 1,
     ) -> None:
-        self._columns: Final = names_of(columns)
         limits = ChunkLimits(max_chunks, max_bytes, read_ahead, threads)
         gather = gather_of(batches, has_arrow=True)
-        super().__init__(files, limits, gather, progress=False, options=None, find=_paths)
+        super().__init__(files, limits, gather, False, False, find=_paths, columns=columns)
 
     def _inspect(self, number: int) -> ChunkFile:
         return ArrowFile.of(self.files[number], self._columns)

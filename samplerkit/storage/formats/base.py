@@ -23,9 +23,7 @@ from samplerkit.storage.files.content import (
     Content,
     FileContent,
     LazySamples,
-    checked_decode,
     gathered_samples,
-    names_of,
 )
 from samplerkit.storage.files.packages import guarded
 from samplerkit.storage.files.stored import Stored
@@ -151,12 +149,9 @@ class FolderDataset(ChunkedDataset):
             raise ArgumentTypeError("folder", "must be a path or a URL", folder)
         self.folder: Final = local_path(os.fspath(folder))
         self.is_remote = is_remote(self.folder)
-        self._columns: Final = names_of(columns)
-        self._decode = checked_decode(decode)
         limits = ChunkLimits(max_chunks, max_bytes, read_ahead, threads)
-        super().__init__(
-            limits, gathered_samples, storage_for(self.is_remote, None, RemoteOptions.of(remote))
-        )
+        storage = storage_for(self.is_remote, None, RemoteOptions.of(remote))
+        super().__init__(limits, gathered_samples, storage, columns, decode)
 
     @abstractmethod
     def _parse_index(self, index: bytes, place: str) -> ParsedIndex:

@@ -14,14 +14,7 @@ import numpy as np
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.files.chunked import ChunkLimits
-from samplerkit.storage.files.content import (
-    ChunkFile,
-    FileContent,
-    checked_decode,
-    gathered_samples,
-    names_of,
-    require_columns,
-)
+from samplerkit.storage.files.content import ChunkFile, FileContent, gathered_samples, require_columns
 from samplerkit.storage.files.packages import extra
 from samplerkit.storage.files.stored import ByteSpan, Stored
 from samplerkit.storage.formats.base import FormatOfFiles, content_of
@@ -83,10 +76,8 @@ class MindRecordDataset(FormatOfFiles):
         progress: Progress | bool | None = None,
         remote: RemoteOptions | Mapping[str, Any] | None = None,
     ) -> None:
-        self._columns: Final = names_of(columns)
-        self._decode = checked_decode(decode)
         limits = ChunkLimits(max_chunks, max_bytes, read_ahead, threads)
-        super().__init__(files, limits, gathered_samples, progress, RemoteOptions.of(remote))
+        super().__init__(files, limits, gathered_samples, progress, remote, columns=columns, decode=decode)
 
     def _inspect(self, number: int) -> ChunkFile:
         stored = Stored.of(self.files[number], self._storage)

@@ -17,13 +17,7 @@ from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.order import arguments
 from samplerkit.storage.arrays import narrow
 from samplerkit.storage.files.chunked import ChunkLimits
-from samplerkit.storage.files.content import (
-    ChunkFile,
-    FileContent,
-    checked_decode,
-    gathered_samples,
-    names_of,
-)
+from samplerkit.storage.files.content import ChunkFile, FileContent, gathered_samples, names_of
 from samplerkit.storage.files.packages import extra
 from samplerkit.storage.files.stored import ByteSpan, Stored
 from samplerkit.storage.formats.base import FormatOfFiles, content_of
@@ -98,10 +92,9 @@ class TfRecordDataset(IndexedFiles, FormatOfFiles):
         remote: RemoteOptions | Mapping[str, Any] | None = None,
     ) -> None:
         self._sample: Final = _Sample.of(columns, scalars, records)
-        self._decode = checked_decode(decode)
         self._run_bytes: Final = arguments.at_least("run_bytes", run_bytes, 1)
         limits = ChunkLimits(max_chunks, max_bytes, read_ahead, threads)
-        super().__init__(files, limits, gathered_samples, progress, RemoteOptions.of(remote))
+        super().__init__(files, limits, gathered_samples, progress, remote, decode=decode)
         self._indexes = INDEXES
 
     def _inspect(self, number: int) -> ChunkFile:
