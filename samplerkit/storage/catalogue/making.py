@@ -15,6 +15,7 @@ from samplerkit.order import arguments
 from samplerkit.storage.catalogue.catalogue_file import SUFFIX, read_catalogue, write_catalogue
 from samplerkit.storage.catalogue.file_catalogue import FileCatalogue, Kind, encoded, joined
 from samplerkit.storage.files.file_reader import FileReader
+from samplerkit.storage.files.packages import guarded
 from samplerkit.storage.files.paths import file_paths
 from samplerkit.storage.files.readers import file_reader
 from samplerkit.storage.files.stored import Stored
@@ -100,7 +101,8 @@ def _shard(path: str, storage: RemoteStorage) -> FileCatalogue:
 
 
 def _parquet(path: str, storage: RemoteStorage) -> FileCatalogue:
-    file = ParquetFile.of(path, storage, Footers()).select(None, None)
+    found = guarded(shown(path), "read", lambda: ParquetFile.of(path, storage, Footers()))
+    file = found.select(None, None)
     details = file.rows, file.columns, file.footer[1:], file.check
     return FileCatalogue.of_file("parquet", path, file.stored.size, file.stored.version, *details)
 

@@ -27,7 +27,6 @@ from samplerkit.storage.files.stored import ByteSpan, Stored
 from samplerkit.storage.formats.arrow_rows import ArrowBatches, ArrowContent, gather_of
 from samplerkit.storage.formats.base import FormatOfFiles
 from samplerkit.storage.ids import checked_ids, checked_index
-from samplerkit.storage.opening import REWRITE
 
 
 @final
@@ -159,8 +158,8 @@ class ArrowFile(ChunkFile):
         """Reads the headers of all messages of a file.
 
         Raises:
-            DatasetError: the file cannot be read, holds other messages, or lacks a column.
-            ValueError: the file ends early, or is not an Arrow file.
+            DatasetError: the file cannot be read, or lacks a column.
+            ValueError: the file ends early, holds other messages, or is not an Arrow file.
         """
         stored = Stored.of(path)
         if stored.size > 4 and stored.read([(0, 4)]) == [b"FEA1"]:
@@ -168,7 +167,7 @@ class ArrowFile(ChunkFile):
         messages = list(_messages(stored))
         kinds = [message.kind for message in messages]
         if kinds[:1] != [_SCHEMA] or not {*kinds[1:]} <= {_DICTIONARY, _BATCH}:
-            raise DatasetError(path, "holds other messages than one schema and its batches", hint=REWRITE)
+            raise ValueError("it holds other messages than one schema and its batches")
         dictionaries, batches = (
             tuple(message for message in messages if message.kind == kind) for kind in (_DICTIONARY, _BATCH)
         )
@@ -190,8 +189,8 @@ class ArrowFile(ChunkFile):
         """Reads a record batch.
 
         Raises:
-            DatasetError: it cannot be read, or has changed.
-            Exception: any error that pyarrow raises.
+            DatasetError: the file was changed.
+            Exception: the batch has changed; any error that pyarrow raises.
         """
         batch = self.batches[chunk]
         before = [message for message in self.dictionaries if message.span < batch.span]
@@ -201,8 +200,7 @@ class ArrowFile(ChunkFile):
         # Nothing else protects against offsets beyond the batch.
         record_batch.validate(full=True)
         if record_batch.num_rows != batch.rows:
-            problem = f"has {record_batch.num_rows} rows, and its header said {batch.rows}"
-            raise DatasetError(self.place(chunk), problem, hint=REWRITE)
+            raise ValueError(f"it has {record_batch.num_rows} rows, and its header said {batch.rows}")
         return ArrowContent(self.place(chunk), record_batch.select(list(self.selected)))
 
 
@@ -210,8 +208,7 @@ def _read(stored: Stored, messages: Sequence[_Message]) -> bytes:
     parts = stored.read([message.span for message in messages])
     for message, part in zip(messages, parts, strict=True):
         if zlib.crc32(part[: message.header]) != message.check:
-            problem = f"has another message at {message.span[0]} than before"
-            raise DatasetError(stored.name, problem, hint=REWRITE)
+            raise ValueError(f"it has another message at {message.span[0]} than before")
     return b"".join(parts)
 
 

@@ -221,16 +221,16 @@ class FolderShard:
 Rows = tuple[Sequence[Any], int, Callable[[Any], Any]]
 """The rows of a chunk, their size in memory, and the function that makes a sample from a row."""
 
-ParsedIndex = tuple[Sequence[FolderShard], Callable[[int, str, bytes], Rows]]
-"""Shards, and the function that splits the bytes of one into rows, given its number and name in errors."""
+ParsedIndex = tuple[Sequence[FolderShard], Callable[[int, bytes], Rows]]
+"""Shards, and the function that splits the bytes of one into rows; it may raise any exception."""
 
 
-def _read_shard(files: Sequence[Stored], rows: Callable[[int, str, bytes], Rows], number: int) -> FileContent:
+def _read_shard(files: Sequence[Stored], rows: Callable[[int, bytes], Rows], number: int) -> FileContent:
     stored = files[number]
     if stored.size == UNKNOWN_SIZE:
         stored = Stored.of(stored.path, stored.storage)
     (data,) = stored.read([(0, stored.size)])
-    content = guarded(stored.name, "read", lambda: rows(number, stored.name, data))
+    content = guarded(stored.name, "read", lambda: rows(number, data))
     return content_of(stored.name, *content)
 
 

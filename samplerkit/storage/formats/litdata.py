@@ -141,13 +141,12 @@ class LitIndex:
         cut_sample = cutter([None] * len(self.formats))
         return lambda sample: make(cut_sample(sample))
 
-    def rows(self, columns: Sequence[str] | None, number: int, place: str, data: bytes) -> Rows:
+    def rows(self, columns: Sequence[str] | None, number: int, data: bytes) -> Rows:
         """Splits a chunk into the bytes of samples, or into the rows of its Arrow table as dicts.
 
         Args:
             columns: the entries of a sample to return; None for all.
             number: the number of the chunk.
-            place: the name in error messages.
             data: the bytes of the chunk.
 
         Raises:

@@ -15,7 +15,6 @@ from samplerkit.storage.files.content import require_columns
 from samplerkit.storage.files.packages import extra
 from samplerkit.storage.formats.base import FolderDataset, FolderShard, ParsedIndex, Rows
 from samplerkit.storage.formats.values import Decoder, between, cutter, decoder, sample_ends, unpacked
-from samplerkit.storage.opening import REWRITE
 
 _CODECS: Final = {"gz": "gzip", "bz2": "bz2", "zstd": "zstd", "br": "brotli", "snappy": "snappy"}
 """The names in pyarrow of the compressions of MDS."""
@@ -59,8 +58,7 @@ class MdsDataset(FolderDataset):
         columns = shards[0].columns if shards else MdsColumns((), (), ())
         other = next((shard for shard in shards if shard.columns != columns), None)
         if other is not None:
-            problem = f"says that {other.name} has other columns than {shards[0].name}"
-            raise DatasetError(place, problem, list(other.columns.names))
+            raise ValueError(f"{other.name} has other columns than {shards[0].name}, {other.columns.names}")
         decoders = columns.decoders(place, (self._columns if shards else None) or columns.names)
         return shards, partial(_rows, shards, decoders)
 
@@ -73,12 +71,11 @@ def _rows(
     shards: Sequence[MdsShard],
     decoders: Sequence[tuple[str, int, Decoder]],
     number: int,
-    place: str,
     data: bytes,
 ) -> Rows:
     """Splits a shard into the bytes of its samples."""
     shard = shards[number]
-    samples, cut_sample = shard.samples_in(place, data), cutter(shard.columns.sizes)
+    samples, cut_sample = shard.samples_in(data), cutter(shard.columns.sizes)
 
     def make_sample(sample: bytes) -> dict[str, Any]:
         values = cut_sample(sample)
@@ -179,21 +176,13 @@ class MdsShard(FolderShard):
             MdsColumns.of(parsed),
         )
 
-    def samples_in(self, place: str, data: bytes) -> list[bytes]:
-        """Splits the bytes of the file into samples.
-
-        Args:
-            place: the name in error messages.
-            data: the bytes of the file.
-
-        Returns:
-            The bytes of each sample.
+    def samples_in(self, data: bytes) -> list[bytes]:
+        """Splits the bytes of the file into those of its samples.
 
         Raises:
-            DatasetError: the bytes do not match a digest of the index.
             ValueError: the bytes do not match the index.
         """
-        _require_digest(place, data, self.digests)
+        _require_digest(data, self.digests)
         raw = unpacked(_CODECS[self.compression], data, self.size) if self.compression else data
         if len(raw) != self.size:
             raise ValueError(f"it has {len(raw)} bytes, and index.json says {self.size}")
@@ -205,22 +194,17 @@ class MdsShard(FolderShard):
         return between(raw, ends)
 
 
-def _require_digest(place: str, data: bytes, digests: Mapping[str, str]) -> None:
-    """Checks bytes against the first digest of the index that hashlib knows, or else the first one.
-
-    Raises:
-        DatasetError: the digest differs, or its algorithm is not known.
-    """
+def _require_digest(data: bytes, digests: Mapping[str, str]) -> None:
+    """Checks bytes against the first digest of the index that hashlib knows, or else the first one."""
     for kind in sorted(digests, key=lambda kind: kind not in hashlib.algorithms_available)[:1]:
         is_known = kind in hashlib.algorithms_available
-        state = hashlib.new(kind, usedforsecurity=False) if is_known else _xxhash(place, kind)
+        state = hashlib.new(kind, usedforsecurity=False) if is_known else _xxhash(kind)
         state.update(data)
         if state.hexdigest() != digests[kind]:
-            raise DatasetError(place, f"does not fit its {kind} in index.json", hint=REWRITE)
+            raise ValueError(f"it does not fit its {kind} in index.json")
 
 
-def _xxhash(place: str, kind: str) -> Any:
-    make = getattr(extra("xxhash", "mds"), kind, None) if kind.startswith("xxh") else None
-    if make is None:
-        raise DatasetError(place, "has a digest that is not known", kind)
-    return make()
+def _xxhash(kind: str) -> Any:
+    if not kind.startswith("xxh"):
+        raise ValueError(f"it has a digest that is not known, {kind!r}")
+    return getattr(extra("xxhash", "mds"), kind)()

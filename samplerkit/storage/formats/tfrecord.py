@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, final, get_args
 
 import numpy as np
 
-from samplerkit.errors import ArgumentValueError, DatasetError
+from samplerkit.errors import ArgumentValueError
 from samplerkit.order import arguments
 from samplerkit.storage.arrays import narrow
 from samplerkit.storage.files.chunked import ChunkLimits
@@ -24,7 +24,7 @@ from samplerkit.storage.formats.base import FormatOfFiles, content_of
 from samplerkit.storage.formats.file_index import IndexedFiles, IndexKind
 from samplerkit.storage.formats.tfrecord_example import example_of, scalars_of
 from samplerkit.storage.inflate import inflated
-from samplerkit.storage.opening import REWRITE, open_regular
+from samplerkit.storage.opening import open_regular
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.threads import Progress
 
@@ -269,21 +269,20 @@ class RecordFile(ChunkFile):
         """Reads a run, and checks the data of all its records against their checksums.
 
         Raises:
-            DatasetError: the run cannot be read, or has changed.
-            ValueError: it does not consist of records.
+            DatasetError: the file was changed.
+            ValueError: the run has changed, or does not consist of records.
         """
         rows = self.sizes[chunk]
         (data,) = self.stored.read([(0, self.stored.size) if self.is_packed else self.spans[chunk]])
         plain = unpacked(data) if self.is_packed else data
         records = Records.scan(lambda at, size: plain[at : at + size], len(plain))
         if records.lengths.size != rows or records.check(0, rows) != self.checks[chunk]:
-            raise DatasetError(self.place(chunk), "are not those that were there before", hint=REWRITE)
+            raise ValueError("they are not those that were there before")
         ends = [0, *records.ends.tolist()]
         payloads = [plain[start + _HEAD.size : end - _TAIL] for start, end in pairwise(ends)]
         wrong = np.flatnonzero(masked_crc32c(payloads) != records.crcs)
         if wrong.size:
-            problem = f"record {self.firsts[chunk] + int(wrong[0])} does not fit its checksum"
-            raise DatasetError(self.stored.name, problem, hint=REWRITE)
+            raise ValueError(f"record {self.firsts[chunk] + int(wrong[0])} does not fit its checksum")
         size = sum(map(len, payloads))
         return content_of(self.place(chunk), payloads, size, self.sample.make)
 

@@ -151,7 +151,7 @@ LIES = {
     "-1 samples": {"samples": -1},
     "True samples": {"samples": True},
     "of -1 bytes": {"raw_data": {**RAW, "bytes": -1}},
-    "a digest that is not known, got 'none'": {"raw_data": {**RAW, "bytes": 1822, "hashes": {"none": "00"}}},
+    "a digest that is not known, 'none'": {"raw_data": {**RAW, "bytes": 1822, "hashes": {"none": "00"}}},
 }
 
 
