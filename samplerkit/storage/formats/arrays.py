@@ -209,11 +209,8 @@ def _zarr_array(folder: str, group: Any, name: str) -> Any:
     Raises:
         DatasetError: there is no such array, or it is pickled.
     """
-    try:
-        array = group[name]
-    except KeyError:
-        array = None
-    if array is None or not hasattr(array, "chunks"):
+    array = group.get(name)
+    if not hasattr(array, "chunks"):
         raise DatasetError(folder, f"holds no array {name!r}, but", sorted(group.array_keys()))
     encoding = array.metadata.to_dict()
     if "pickle" in repr([encoding.get("codecs"), encoding.get("filters")]).lower():

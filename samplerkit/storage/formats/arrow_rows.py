@@ -139,23 +139,19 @@ def gathered_tensors(parts: Iterable[ContentPart], size: int) -> dict[Any, Any]:
     return {name: torch.from_numpy(a) if a.dtype.kind in "biufc" else a for name, a in columns.items()}
 
 
-def gathered_arrow(parts: Iterable[ContentPart], _size: int) -> Any:
+def gathered_arrow(parts: Iterable[Any], _size: int) -> Any:
     """Returns a record batch: a slice without a copy if the batch is a slice of one chunk."""
     batches: list[Any] = []
     places: list[Ids] = []
     for content, rows, positions in parts:
-        if isinstance(content, ArrowContent):
-            batches.append(content.batch(rows))
-            places.append(positions)
+        batches.append(content.batch(rows))
+        places.append(positions)
         del content  # frees it before the next one is read
     if not batches:
         return _arrow().record_batch({})
     order = np.concatenate(places)
-    is_in_order = bool((np.diff(order) > 0).all())
-    if len(batches) == 1 and is_in_order:
-        return batches[0]
-    batch = as_record_batch(_arrow().Table.from_batches(batches))
-    return batch if is_in_order else _guarded_take("batch", batch, np.argsort(order))
+    batch = batches[0] if len(batches) == 1 else as_record_batch(_arrow().Table.from_batches(batches))
+    return batch if (np.diff(order) > 0).all() else _guarded_take("batch", batch, np.argsort(order))
 
 
 def _guarded_take(place: str, batch: Any, rows: Ids) -> Any:
