@@ -237,7 +237,7 @@ def _scalar(name: str, kind: str, plain: Mapping[str, Any]) -> Any:
     if kind == "string":
         return value if isinstance(value, str) else json.dumps(value)
     number = np.dtype(kind).type(value)
-    if kind.startswith("int") and int(value) != number:
+    if kind.startswith("int") and number != value:
         raise ValueError(f"column {name!r} holds {value!r}, which is no {kind}")
     return number
 

@@ -92,24 +92,22 @@ class _Table(OpenStore):
     def read(self, keys: Ids, ids: Ids) -> list[Any]:
         """Reads rows."""
         with _query_errors(self._stored.path):
-            rows = self._read(keys[ids].tolist())
+            chosen = keys[ids].tolist()
+            rows_by_key = self._read(chosen)
             self._stored.require_same()
             # A write-ahead log does not change the file itself, but the database's own counter.
             if self._data_version() != self._version:
                 raise DatasetError(self._stored.path, "was changed while it was read", hint=CHANGED)
-            return rows
+            return [rows_by_key[key] for key in chosen]
 
-    def _read(self, keys: list[int]) -> list[Any]:
+    def _read(self, keys: list[int]) -> dict[int, dict[str, Any]]:
         rows_by_key: dict[int, dict[str, Any]] = {}
         for start in range(0, len(keys), _AT_ONCE):
             batch = keys[start : start + _AT_ONCE]
             cursor = self._database.execute(f"{self._query}({', '.join('?' * len(batch))})", batch)
             names = [entry[0] for entry in cursor.description][1:]
             rows_by_key.update((row[0], dict(zip(names, row[1:], strict=True))) for row in cursor)
-        missing = next((key for key in keys if key not in rows_by_key), None)
-        if missing is not None:
-            raise DatasetError(self._stored.path, "has no such row any more", missing, hint=CHANGED)
-        return [rows_by_key[key] for key in keys]
+        return rows_by_key
 
     def _data_version(self) -> Any:
         """Returns a number that changes when another connection changes the database."""

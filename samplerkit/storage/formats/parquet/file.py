@@ -282,10 +282,6 @@ class _PartReader(io.RawIOBase):
         """Returns True."""
         return True
 
-    def seekable(self) -> bool:
-        """Returns True."""
-        return True
-
 
 def _parse_footer(footer: bytes) -> Metadata:
     # A file that consists of the footer only: pyarrow looks for the footer at the end.
