@@ -242,7 +242,7 @@ class LineDecoder:
                 for number in read.exact:
                     values[number] = _value_of(read.lines[number], is_exact=True)
                 return values if self.columns is None else [*map(self._select, values)]
-            except ValueError:
+            except (ValueError, TypeError):
                 pass  # decoding one at a time finds the line, and whether Python's own parser reads it
         return in_draws(partial(self.at, read), places, places, len(places))
 
@@ -274,10 +274,6 @@ class LineDecoder:
     def _select(self, value: Any) -> Any:
         if self.columns is None:
             return value
-        if not isinstance(value, dict):
-            raise ValueError(  # noqa: TRY004  # of the data, not of an argument
-                f"no object with fields, but {type(value).__name__}"
-            )
         missing = next((name for name in self.columns if name not in value), None)
         if missing is not None:
             raise ValueError(f"no field {missing!r}, but {sorted(value)}")

@@ -266,15 +266,11 @@ class _Store(OpenStore):
         """Reads keys and values."""
         # Reading a mapped file beyond its end, if it was cut, would end the process.
         self._stored.require_same()
-        get = self._transaction.get
-        items = [{"key": key, "value": get(key)} for key in keys.at(ids)]
+        read = [(key, self._transaction.get(key)) for key in keys.at(ids)]
         # A transaction frees pages that the next one may overwrite: data read before the first one is sound.
         if self._environment.info()["last_txnid"] != keys.txn_id:
             raise DatasetError(self._stored.name, "was changed while it was read", hint=CHANGED)
-        missing = next((item["key"] for item in items if item["value"] is None), None)
-        if missing is not None:
-            raise DatasetError(self._stored.name, "has no such key any more", missing, hint=REWRITE)
-        return items
+        return [{"key": key, "value": bytes(value)} for key, value in read]  # a value that is None raises
 
     def _database_key(self, name: str) -> bytes:
         names = [key.decode(errors="replace") for key in _databases(self._environment)]

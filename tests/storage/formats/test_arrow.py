@@ -59,6 +59,8 @@ def test_streams_and_files_are_read_as_pyarrow_reads_them(tmp_path, kind, compre
         assert dataset.layout.sizes.tolist() == [3, 2, 4, 4, 3]
     with sk.ArrowDataset(paths, ["id"], batches="tensors") as dataset:
         assert dataset.__getitems__([15, 0])["id"].tolist() == [15, 0]
+    with sk.ArrowDataset(paths, batches="arrow") as dataset:
+        assert dataset.__getitems__([]).num_rows == 0
 
 
 def test_a_folder_of_hugging_face_is_read_without_its_package():

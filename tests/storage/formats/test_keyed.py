@@ -180,6 +180,14 @@ def test_a_store_that_was_written_to_is_an_error_even_with_the_same_size_and_tim
             dataset[0]
 
 
+def test_a_store_that_says_another_number_of_keys_is_an_error(tmp_path):
+    data = bytearray(FILE.read_bytes())
+    for page in (0, 4096):  # each begins with the state of a transaction
+        data[page + 120] += 1
+    (tmp_path / "data.mdb").write_bytes(data)
+    assert_refused(sk.LmdbDataset(tmp_path, leave_out=LEFT_OUT), r"\d+ keys, and says \d+")
+
+
 def test_keys_are_in_the_order_of_their_database_and_a_store_open_in_this_process_is_an_error(tmp_path):
     lmdb = pytest.importorskip("lmdb", reason="lmdb is not installed: it writes the stores")
     keys = [number.to_bytes(4, "little") for number in (1, 255, 256, 65_536)]
