@@ -25,22 +25,23 @@ _SCALARS: Final = {np.dtype(dtype).name for dtype in _DTYPES.values()}
 _SHAPE_DTYPES: Final = ("u1", "<u2", "<u4", "<u8")
 
 
-def unpacked(codec: str, data: bytes, max_bytes: int) -> bytes:
+def unpacked(codec: str, data: bytes, size: int, *, is_exact: bool = True) -> bytes:
     """Decompresses a shard or a part of it with pyarrow.
 
     Args:
         codec: the name of the compression in pyarrow.
         data: the compressed bytes.
-        max_bytes: the expected size in bytes, or its limit; at most one byte more is returned.
+        size: the uncompressed size in bytes.
+        is_exact: whether the data must have this size; otherwise at most one byte more is returned.
 
     Raises:
         OSError: the data are damaged, or do not end where the compression does.
     """
     pa = extra("pyarrow", "mds")
-    if codec == "snappy":  # pyarrow has no stream of it
-        plain: bytes = pa.Codec(codec).decompress(data, max_bytes, asbytes=True)
+    if is_exact and codec != "bz2":  # which pyarrow has as a stream only
+        plain: bytes = pa.Codec(codec).decompress(data, size, asbytes=True)
     else:
-        plain = pa.CompressedInputStream(pa.BufferReader(data), codec).read(max_bytes + 1)
+        plain = pa.CompressedInputStream(pa.BufferReader(data), codec).read(size + 1)
     return plain
 
 
