@@ -301,7 +301,7 @@ def value_decoder(name: str) -> Decoder:
     if kind == "pickle":
         return partial(_refused, "a value that is pickled, which is never loaded")
     if kind == "no_header_numpy":
-        return partial(_array, np.dtype(_NUMPY[int(number)]), (-1,))
+        return partial(_flat_array, np.dtype(_NUMPY[int(number)]))
     if kind == "no_header_tensor":
         return partial(_tensor, _TORCH[int(number)], None)
     decode = _LITDATA.get(kind)
@@ -312,10 +312,14 @@ def _refused(problem: str, _data: bytes) -> Any:
     raise ValueError(problem)
 
 
+def _flat_array(dtype: Any, data: bytes) -> Any:
+    return np.frombuffer(data, dtype).copy()
+
+
 def _shaped_array(data: bytes) -> Any:
     kind, number = struct.unpack_from("<II", data)
     shape = struct.unpack_from(f"<{number}I", data, 8)
-    return _array(np.dtype(_NUMPY[kind]), shape, data[8 + 4 * number :])
+    return _flat_array(np.dtype(_NUMPY[kind]), data[8 + 4 * number :]).reshape(shape)
 
 
 def _tensor(dtype: str, shape: tuple[int, ...] | None, data: bytes) -> Any:
