@@ -81,14 +81,14 @@ class Hdf5Dataset(FormatOfFiles):
         h5py, stored = extra("h5py", "hdf5"), Stored.of(path)
         with h5py.File(path, "r") as file:
             links = {name: file.get(name, getlink=True) for name in file}
-            names = self._arrays or [n for n, link in links.items() if isinstance(link, h5py.HardLink)]
-            arrays = ((name, _hdf5_array(h5py, path, file, name, self._arrays)) for name in names)
-            existing = [(name, array) for name, array in arrays if array is not None]
-            return Hdf5Rows.of(path, existing, self._chunk_rows, stored)
+            own = (name for name, link in links.items() if isinstance(link, h5py.HardLink))
+            names = self._arrays or [name for name in own if isinstance(file[name], h5py.Dataset)]
+            arrays = [(name, _hdf5_array(h5py, path, file, name)) for name in names]
+            return Hdf5Rows.of(path, arrays, self._chunk_rows, stored)
 
 
-def _hdf5_array(h5py: Any, path: str, file: Any, name: str, required: Sequence[str] | None) -> Any:
-    """Returns an array of a file, unless it leads to another file; None for a group that was not named.
+def _hdf5_array(h5py: Any, path: str, file: Any, name: str) -> Any:
+    """Returns an array of a file, unless it leads to another file.
 
     Raises:
         DatasetError: there is no such array, or it leads to another file.
@@ -104,8 +104,6 @@ def _hdf5_array(h5py: Any, path: str, file: Any, name: str, required: Sequence[s
     if other is not None:
         raise DatasetError(path, f"array {name!r} is in another file", other, hint="name that file")
     if not isinstance(array, h5py.Dataset):
-        if required is None:
-            return None
         raise DatasetError(path, f"holds no array {name!r}, but at its top", sorted(file))
     if array.external or array.is_virtual:
         raise DatasetError(path, f"array {name!r} is made of other files", hint="copy it into one")
@@ -296,7 +294,7 @@ class Hdf5Rows(RowRanges):
         h5py = extra("h5py", "hdf5")
         with h5py.File(self.path, "r") as opened:
             for name in self.columns:
-                yield name, _hdf5_array(h5py, self.path, opened, name, self.columns)
+                yield name, _hdf5_array(h5py, self.path, opened, name)
 
     def _rows(self, chunk: int, name: str, array: Any) -> Any:
         is_text = extra("h5py", "hdf5").check_string_dtype(array.dtype) is not None

@@ -141,16 +141,14 @@ class ArrowFile(ChunkFile):
     Args:
         stored: the file.
         selected: the columns to return.
-        schema: the first message of the file.
-        dictionaries: the messages with dictionaries.
         batches: the messages with record batches.
+        others: the other messages: the schema, and dictionaries.
     """
 
     stored: Stored
     selected: Sequence[str]
-    schema: _Message
-    dictionaries: tuple[_Message, ...]
     batches: tuple[_Message, ...]
+    others: tuple[_Message, ...]
 
     @classmethod
     def of(cls, path: str, selected: Sequence[str] | None = None) -> ArrowFile:
@@ -165,9 +163,8 @@ class ArrowFile(ChunkFile):
         kinds = [message.kind for message in messages]
         if kinds[:1] != [_SCHEMA] or not {*kinds[1:]} <= {_DICTIONARY, _BATCH}:
             raise ValueError("it holds other messages than one schema and its batches")
-        dictionaries, batches = (
-            tuple(message for message in messages if message.kind == kind) for kind in (_DICTIONARY, _BATCH)
-        )
+        batches = tuple(message for message in messages if message.kind == _BATCH)
+        others = tuple(message for message in messages if message.kind != _BATCH)
         pa = extra("pyarrow", "parquet")
         schema = pa.ipc.read_schema(pa.BufferReader(_read(stored, messages[:1])))
         columns = tuple((field.name, str(field.type)) for field in schema)
@@ -176,7 +173,7 @@ class ArrowFile(ChunkFile):
         # A digest of the headers of all messages, not of their content.
         digest = np.array([message.check for message in (messages[0], *batches)], "<u4").tobytes()
         fields: dict[str, Any] = {"sizes": [batch.rows for batch in batches], "digest": digest}
-        return cls(stored, selected or names, messages[0], dictionaries, batches, columns=columns, **fields)
+        return cls(stored, selected or names, batches, others, columns=columns, **fields)
 
     def place(self, chunk: int) -> str:
         """Returns the name of a record batch in error messages."""
@@ -190,8 +187,8 @@ class ArrowFile(ChunkFile):
             Exception: the batch has changed; any error that pyarrow raises.
         """
         batch = self.batches[chunk]
-        before = [message for message in self.dictionaries if message.span < batch.span]
-        pa, data = extra("pyarrow", "parquet"), _read(self.stored, [self.schema, *before, batch])
+        before = [message for message in self.others if message.span < batch.span]
+        pa, data = extra("pyarrow", "parquet"), _read(self.stored, [*before, batch])
         with pa.ipc.open_stream(pa.BufferReader(data)) as stream:
             record_batch = stream.read_next_batch()
         # Nothing else protects against offsets beyond the batch.

@@ -125,8 +125,6 @@ class LitIndex:
         if packing not in {"", "chunk", "batch", "sample"}:
             raise ValueError(f"compression of a {packing!r}, which is not known")
         formats, is_tokens = tuple(config["data_format"]), loader == "TokensLoader"
-        if is_tokens and len(formats) != 1:
-            raise ValueError(f"tokens in {len(formats)} formats")
         return cls(chunks, formats, json.loads(config["data_spec"]), packing, is_tokens)
 
     def maker(self, columns: Sequence[str] | None) -> Decoder:

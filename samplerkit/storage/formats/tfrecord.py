@@ -22,7 +22,7 @@ from samplerkit.storage.files.packages import extra
 from samplerkit.storage.files.stored import ByteSpan, Stored
 from samplerkit.storage.formats.base import FormatOfFiles, content_of
 from samplerkit.storage.formats.file_index import IndexedFiles, IndexKind
-from samplerkit.storage.formats.tfrecord_example import example_of, scalars_of
+from samplerkit.storage.formats.tfrecord_example import example_of
 from samplerkit.storage.inflate import inflated
 from samplerkit.storage.opening import open_regular
 from samplerkit.storage.remote.options import RemoteOptions
@@ -129,7 +129,7 @@ class _Sample:
         """Makes a sample from a record.
 
         Raises:
-            ValueError: the record is not an Example, or lacks a feature.
+            ValueError: the record is not an Example, lacks a feature, or has not one value of a scalar.
         """
         if not self.is_example:
             return record
@@ -137,8 +137,13 @@ class _Sample:
         for name in self.columns or ():
             if name not in features:
                 raise ValueError(f"no feature {name!r}, but {sorted(features)}")
-        selected = features if self.columns is None else {name: features[name] for name in self.columns}
-        return scalars_of(selected, self.scalars)
+        sample = features if self.columns is None else {name: features[name] for name in self.columns}
+        for name in self.scalars & sample.keys():
+            values: Any = () if sample[name] is None else sample[name]
+            if len(values) != 1:
+                raise ValueError(f"feature {name!r} has {len(values)} values, and one was to be")
+            sample[name] = values[0]
+        return sample
 
 
 OVERHEAD: Final = 16

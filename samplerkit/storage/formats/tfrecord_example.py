@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final
 
@@ -51,21 +50,6 @@ def example_of(record: bytes) -> dict[str, Any]:
         raise ValueError(f"field {unknown.field_number} of an Example, which has but one")
     features = {entry.key: entry.value for entry in example.features.entries}
     return {name: _values_of(features[name], unknown_fields) for name in sorted(features)}
-
-
-def scalars_of(sample: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
-    """Returns the features of a sample, those in `names` as the one value that they hold.
-
-    Raises:
-        ValueError: one of these holds no value, or several.
-    """
-    chosen = dict(sample)
-    for name in names & chosen.keys():
-        values: Any = () if chosen[name] is None else chosen[name]
-        if len(values) != 1:
-            raise ValueError(f"feature {name!r} has {len(values)} values, and one was to be")
-        chosen[name] = values[0]
-    return chosen
 
 
 def _values_of(feature: Any, unknown_fields: Any) -> Any:

@@ -86,7 +86,6 @@ LIES = {
     "written for ParquetLoader, which is not read": ({"item_loader": "ParquetLoader"}, {}),
     "compression 'lz4', which is not known": ({"compression": "lz4"}, {}),
     "compression of a 'file', which is not known": ({"compression": "zstd", "compression_level": "file"}, {}),
-    "tokens in 13 formats": ({"item_loader": "TokensLoader"}, {}),
     "samples of 13 values, and 1 ways to write them": ({"data_format": ["int"]}, {}),
     "samples with a builtins.set, which is not read": (
         {"data_spec": '[1, {"type": "builtins.set", "context": null, "children_spec": []}]'},
