@@ -161,15 +161,11 @@ class LitIndex:
             if ends[0] != 4 * (chunk.samples + 2):
                 raise ValueError("its samples are not where it says")
             if ends[-1] != len(raw):
-                return _rows(raw, ends[-1], chunk.samples), len(raw), partial(_select, columns)
+                return _rows(raw, ends[-1], chunk.samples, columns), len(raw), dict
             samples = between(raw, ends)
             if self.packing == "sample":
                 samples = [unpacked("zstd", sample, _MAX_BYTES, is_exact=False) for sample in samples]
         return samples, sum(map(len, samples)), self.maker(columns)
-
-
-def _select(columns: Sequence[str] | None, row: Mapping[str, Any]) -> Any:
-    return row if columns is None else {name: row[name] for name in columns}
 
 
 def _unpack_frames(raw: bytes, samples: int) -> list[bytes]:
@@ -193,8 +189,8 @@ def _unpack_frames(raw: bytes, samples: int) -> list[bytes]:
     return values
 
 
-def _rows(raw: bytes, start: int, samples: int) -> list[dict[str, Any]]:
-    """Reads the table of rows that follows the samples, or replaces them."""
+def _rows(raw: bytes, start: int, samples: int, columns: Sequence[str] | None) -> list[dict[str, Any]]:
+    """Reads columns of the table of rows that follows the samples, or replaces them."""
     length = int.from_bytes(raw[-12:-8], "little")
     if raw[-8:] != _MARK_OF_ROWS or start + length + 12 != len(raw):
         raise ValueError("its samples do not end where it does")
@@ -204,5 +200,5 @@ def _rows(raw: bytes, start: int, samples: int) -> list[dict[str, Any]]:
     table.validate(full=True)
     if table.num_rows != samples:
         raise ValueError(f"a table of {table.num_rows} rows, and index.json says {samples}")
-    rows: list[dict[str, Any]] = table.to_pylist()
+    rows: list[dict[str, Any]] = table.select(columns or table.column_names).to_pylist()
     return rows

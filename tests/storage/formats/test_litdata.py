@@ -47,6 +47,12 @@ class TestLitData(UncheckedContract):
         return Path(folder, "chunk-0-1.bin")
 
 
+def test_a_row_of_a_table_can_be_changed_without_changing_the_chunk_in_memory():
+    with sk.LitDataset(FOLDER / "rows", ["id"]) as dataset:
+        dataset[3].clear()
+        assert dataset[3] == {"id": plain_of(3)["id"]}
+
+
 WRITTEN = {name: make for name, (_, make) in FOLDERS.items() if name != "pickled"}
 WRITTEN |= {"tokens": tokens_of, "early": row_of, "early_packed": row_of}
 
