@@ -232,9 +232,9 @@ def test_an_index_next_to_another_file_is_an_error_or_its_lines_are(tmp_path):
     with jsonl(path) as dataset, pytest.raises(sk.DatasetError, match=r"a\.jsonl, line 1: was changed since"):
         dataset[0]
     path.write_bytes(b"[1]\n")
-    assert_refused(jsonl(path), r"skidx: is of another state", 0)
+    assert_refused(jsonl(path), r"skidx: cannot be read \(of another state", 0)
     write_arrays(Path(f"{path}.skidx"), {"kind": "jsonl", "size": 4, "values": {"other": 1}}, {})
-    assert_refused(jsonl(path), r"skidx: is of another state", 0)
+    assert_refused(jsonl(path), r"skidx: cannot be read \(of another state", 0)
 
 
 def test_a_packed_file_that_was_replaced_by_one_of_its_size_and_time_is_an_error(tmp_path):
