@@ -231,7 +231,7 @@ def names_of(columns: Any, place: str = "columns") -> tuple[str, ...] | None:
     if isinstance(columns, str) or not isinstance(columns, Sequence):
         raise ArgumentTypeError(place, "must be a list of names", columns)
     if not columns:
-        raise ArgumentValueError(place, "must not be empty", columns, hint="leave it out for all there are")
+        raise ArgumentValueError(place, "must not be empty", columns, hint="leave it out for the default")
     names = tuple(arguments.word(f"{place}[{number}]", name) for number, name in enumerate(columns))
     if len(set(names)) < len(names):
         raise ArgumentValueError(place, "must name each once", columns)

@@ -97,7 +97,7 @@ LIES = {
     "more sequences": ((18, "<Q", 11), "has 242 bytes, and its header says 254: 11 sequences"),
     "2^60 sequences": ((18, "<Q", 2**60), "has 242 bytes, and its header says"),
     "a last length": ((34 + 36, "<i", 39), "continues behind byte 798, where its index .* up to byte 800"),
-    "a negative length": ((34 + 36, "<i", -1), "continues behind byte 718, where its index .* up to byte 800"),
+    "a negative length": ((34 + 36, "<i", -1), "continues behind byte 718, where its index"),
     "a last pointer": ((POINTERS + 72, "<q", 722), "ends at byte 800, and its index .* says 802 bytes"),
     "an odd pointer": ((POINTERS + 72, "<q", 721), "ends at byte 800, and its index .* says 801 bytes"),
 }
