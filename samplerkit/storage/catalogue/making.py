@@ -16,7 +16,7 @@ from samplerkit.storage.catalogue.catalogue_file import SUFFIX, read_catalogue, 
 from samplerkit.storage.catalogue.file_catalogue import FileCatalogue, Kind, encoded, joined
 from samplerkit.storage.files.file_reader import FileReader
 from samplerkit.storage.files.packages import guarded
-from samplerkit.storage.files.paths import file_paths
+from samplerkit.storage.files.paths import file_paths, one_path
 from samplerkit.storage.files.readers import file_reader
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.formats.parquet.file import Footers, ParquetFile
@@ -255,9 +255,7 @@ def make_catalogue(
         (2, array([2, 2]))
     """
     require_suffix(out)
-    if is_remote(out):
-        hint = "write it to a local file, and upload that"
-        raise ArgumentValueError("out", "must be local", shown(out), hint=hint)
+    one_path("out", out, "write it to a local file, and upload that")
     listed = parts_of(files, part_files, remote=remote)
     total = sum(map(len, listed))
     if all(name.endswith(SUFFIX) for part in listed for name in part):

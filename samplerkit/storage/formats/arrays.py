@@ -10,16 +10,15 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Final, Literal, Self, final
 
-from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
+from samplerkit.errors import DatasetError
 from samplerkit.order import arguments
 from samplerkit.storage.files.chunked import ChunkLimits
 from samplerkit.storage.files.content import ChunkFile, FileContent, names_of
 from samplerkit.storage.files.packages import extra
-from samplerkit.storage.files.paths import local_paths
+from samplerkit.storage.files.paths import local_paths, one_path
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.formats.arrow_rows import Batches, gather_of
 from samplerkit.storage.formats.base import FormatOfFiles
-from samplerkit.storage.urls import is_remote, shown
 
 MissingChunks = Literal["raise", "fill"]
 
@@ -176,11 +175,7 @@ class ZarrDataset(FormatOfFiles):
 
 
 def _folder(folder: Any) -> tuple[str]:
-    if not isinstance(folder, str | os.PathLike):
-        raise ArgumentTypeError("folder", "must be the path of a group", folder)
-    if is_remote(path := os.fspath(folder)):
-        raise ArgumentValueError("folder", "must be local", shown(path), hint="fetch it")
-    return (path,)
+    return (one_path("folder", folder, "fetch it"),)
 
 
 def _missing(folder: Path, array: Any, span: slice) -> Iterator[Path]:

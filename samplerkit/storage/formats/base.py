@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final, final
 
 import numpy as np
 
-from samplerkit.errors import ArgumentTypeError, DatasetError
+from samplerkit.errors import DatasetError
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.chunked import ChunkedDataset, ChunkLimits, Chunks, DatasetOfFiles
@@ -26,6 +26,7 @@ from samplerkit.storage.files.content import (
     gathered_samples,
 )
 from samplerkit.storage.files.packages import guarded
+from samplerkit.storage.files.paths import one_path
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.lengths import COUNTING_THREADS
 from samplerkit.storage.opening import REWRITE
@@ -33,7 +34,7 @@ from samplerkit.storage.per_process import storage_for
 from samplerkit.storage.remote.access import UNKNOWN_SIZE
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.threads import all_in_threads
-from samplerkit.storage.urls import add_suffix, is_remote, local_path, shown
+from samplerkit.storage.urls import add_suffix, is_remote, shown
 
 INDEX: Final = "index.json"
 
@@ -145,9 +146,7 @@ class FolderDataset(ChunkedDataset):
         threads: int | None = None,
         remote: RemoteOptions | Mapping[str, Any] | None = None,
     ) -> None:
-        if not isinstance(folder, str | os.PathLike):
-            raise ArgumentTypeError("folder", "must be a path or a URL", folder)
-        self.folder: Final = local_path(os.fspath(folder))
+        self.folder: Final = one_path("folder", folder)
         self.is_remote = is_remote(self.folder)
         limits = ChunkLimits(max_chunks, max_bytes, read_ahead, threads)
         storage = storage_for(self.is_remote, None, RemoteOptions.of(remote))

@@ -15,10 +15,10 @@ from samplerkit.closing import Writing
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.order import arguments
 from samplerkit.storage.atomic import AtomicFile, atomic
+from samplerkit.storage.files.paths import one_path
 from samplerkit.storage.threads import Progress, progress_of
 from samplerkit.storage.tokens.arguments import token_dtype
 from samplerkit.storage.tokens.token_files import HEADER, MAGIC, MEGATRON
-from samplerkit.storage.urls import is_remote, shown
 
 _LONGEST = (1 << 31) - 1
 
@@ -63,11 +63,7 @@ class TokenWriter(Writing):
         overwrite: bool = False,
         progress: Progress | bool | None = None,
     ) -> None:
-        if not isinstance(prefix, str | os.PathLike) or not isinstance(os.fspath(prefix), str):
-            raise ArgumentTypeError("prefix", "must be a path", prefix)
-        if is_remote(prefix):
-            hint = "write to a local folder, and upload what is in it"
-            raise ArgumentValueError("prefix", "must be local", shown(os.fspath(prefix)), hint=hint)
+        path = one_path("prefix", prefix, "write to a local folder, and upload what is in it")
         self._dtype: Final = token_dtype("dtype", dtype)
         codes = {name: code for code, name in MEGATRON.items()}
         if self._dtype.str[1:] not in codes:
@@ -75,7 +71,7 @@ class TokenWriter(Writing):
         self._code: Final = codes[self._dtype.str[1:]]
         self._total: Final = arguments.limit("total", total)
         self._progress: Final = progress_of(progress)
-        self.paths: Final = tuple(Path(f"{os.fspath(prefix)}{suffix}") for suffix in (".bin", ".idx"))
+        self.paths: Final = tuple(Path(f"{path}{suffix}") for suffix in (".bin", ".idx"))
         self._is_overwritten: Final = arguments.boolean("overwrite", overwrite)
         self._require_free()
         self._lengths = array("i")
