@@ -55,11 +55,11 @@ class MdsDataset(FolderDataset):
     def _parse_index(self, index: bytes, place: str) -> ParsedIndex:
         shards = [MdsShard.of(shard, self._exists) for shard in json.loads(index)["shards"]]
         # The index of an empty dataset has no columns.
-        columns = shards[0].columns if shards else MdsColumns((), (), ())
+        columns = shards[0].columns if shards else ()
         other = next((shard for shard in shards if shard.columns != columns), None)
         if other is not None:
-            raise ValueError(f"{other.name} has other columns than {shards[0].name}, {other.columns.names}")
-        decoders = columns.decoders(place, (self._columns if shards else None) or columns.names)
+            raise ValueError(f"{other.name} has other columns than {shards[0].name}, {other.columns}")
+        decoders = _decoders(columns, place, self._columns if shards else None)
         return shards, partial(_rows, shards, decoders)
 
     def _exists(self, name: str) -> bool:
@@ -75,7 +75,7 @@ def _rows(
 ) -> Rows:
     """Splits a shard into the bytes of its samples."""
     shard = shards[number]
-    samples, cut_sample = shard.samples_in(data), cutter(shard.columns.sizes)
+    samples, cut_sample = shard.samples_in(data), cutter([size for _, _, size in shard.columns])
 
     def make_sample(sample: bytes) -> dict[str, Any]:
         values = cut_sample(sample)
@@ -84,47 +84,37 @@ def _rows(
     return samples, sum(map(len, samples)), make_sample
 
 
-@final
-@dataclass(frozen=True)
-class MdsColumns:
-    """The columns of a dataset.
+MdsColumns = tuple[tuple[str, str, int | None], ...]
+"""For each column its name, its encoding, and the size of its values in bytes; None if sizes vary."""
 
-    Args:
-        names: the names of the columns.
-        encodings: the encoding of each column.
-        sizes: the size of each value in bytes, None if sizes vary.
+
+def _columns(parsed: Mapping[str, Any]) -> MdsColumns:
+    """Reads the columns from an index entry or a shard's header."""
+    sizes = [size or None for size in parsed["column_sizes"]]
+    return tuple(zip(parsed["column_names"], parsed["column_encodings"], sizes, strict=True))
+
+
+def _decoders(
+    columns: MdsColumns, place: str, selected: Sequence[str] | None
+) -> list[tuple[str, int, Decoder]]:
+    """Returns the chosen columns: name, position among all, and the decoder of values.
+
+    Raises:
+        DatasetError: a column does not exist or exists twice, or its encoding is not safe or not known.
     """
-
-    names: tuple[str, ...]
-    encodings: tuple[str, ...]
-    sizes: tuple[int | None, ...]
-
-    @classmethod
-    def of(cls, parsed: Mapping[str, Any]) -> MdsColumns:
-        """Reads the columns from an index entry or a shard's header."""
-        names, encodings = tuple(parsed["column_names"]), tuple(parsed["column_encodings"])
-        sizes = tuple(size or None for size in parsed["column_sizes"])
-        if not len(names) == len(encodings) == len(sizes) or len(set(names)) < len(names):
-            raise ValueError("columns of which some lack a name, an encoding or a size, or have one name")
-        return cls(names, encodings, sizes)
-
-    def decoders(self, place: str, selected: Sequence[str]) -> list[tuple[str, int, Decoder]]:
-        """Returns the chosen columns: name, position among all, and the decoder of values.
-
-        Raises:
-            DatasetError: a column does not exist, or its encoding is not safe or not known.
-        """
-        require_columns(place, self.names, selected)
-        decoders = []
-        for name in selected:
-            at = self.names.index(name)
-            try:
-                decoders.append((name, at, decoder(self.encodings[at])))
-            except ValueError as error:
-                hint = "name the other columns, or write it again with another encoding"
-                problem = f"column {name!r} cannot be read: {error}"
-                raise DatasetError(place, problem, self.encodings[at], hint=hint) from error
-        return decoders
+    names = [name for name, _, _ in columns]
+    require_columns(place, names, selected or names)
+    decoders = []
+    for name in selected or names:
+        at = names.index(name)
+        encoding = columns[at][1]
+        try:
+            decoders.append((name, at, decoder(encoding)))
+        except ValueError as error:
+            hint = "name the other columns, or write it again with another encoding"
+            problem = f"column {name!r} cannot be read: {error}"
+            raise DatasetError(place, problem, encoding, hint=hint) from error
+    return decoders
 
 
 @final
@@ -173,7 +163,7 @@ class MdsShard(FolderShard):
             raw["bytes"],
             compression,
             dict(file["hashes"]),
-            MdsColumns.of(parsed),
+            _columns(parsed),
         )
 
     def samples_in(self, data: bytes) -> list[bytes]:
@@ -189,7 +179,7 @@ class MdsShard(FolderShard):
         ends, head = sample_ends(raw, self.samples), 4 * (self.samples + 2)
         if ends[0] < head or ends[-1] != len(raw):
             raise ValueError("its samples are not where it says")
-        if MdsColumns.of(json.loads(raw[head : ends[0]])) != self.columns:
+        if _columns(json.loads(raw[head : ends[0]])) != self.columns:
             raise ValueError("it has other columns than index.json says")
         return between(raw, ends)
 
