@@ -250,6 +250,18 @@ def require_columns(place: str, columns: Sequence[str], required: Sequence[str])
             raise DatasetError(place, f"holds {count} {name!r}, but only", list(columns))
 
 
+def entries_of(sample: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Selects entries of a sample.
+
+    Raises:
+        ValueError: an entry is missing.
+    """
+    missing = next((name for name in names if name not in sample), None)
+    if missing is not None:
+        raise ValueError(f"no entry {missing!r}, but {sorted(sample)}")
+    return {name: sample[name] for name in names}
+
+
 ContentPart = tuple[Content, Ids, Ids]
 """A file or chunk, some of its rows, and their places in the batch."""
 

@@ -17,6 +17,7 @@ import numpy as np
 from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.order import arguments
 from samplerkit.order.draws import in_draws
+from samplerkit.storage.files.content import entries_of
 from samplerkit.storage.files.packages import extra, import_package
 from samplerkit.storage.inflate import GZIP, GzipError, TooLargeError, inflated, zstd_packing
 from samplerkit.storage.opening import REWRITE, open_regular
@@ -272,12 +273,7 @@ class LineDecoder:
         return value if self.decode is None else self.decode(value)
 
     def _select(self, value: Any) -> Any:
-        if self.columns is None:
-            return value
-        missing = next((name for name in self.columns if name not in value), None)
-        if missing is not None:
-            raise ValueError(f"no field {missing!r}, but {sorted(value)}")
-        return {name: value[name] for name in self.columns}
+        return value if self.columns is None else entries_of(value, self.columns)
 
 
 def long_numbers(data: Array) -> Array:

@@ -17,7 +17,7 @@ from samplerkit.errors import ArgumentValueError
 from samplerkit.order import arguments
 from samplerkit.storage.arrays import narrow
 from samplerkit.storage.files.chunked import ChunkLimits
-from samplerkit.storage.files.content import ChunkFile, FileContent, gathered_samples, names_of
+from samplerkit.storage.files.content import ChunkFile, FileContent, entries_of, gathered_samples, names_of
 from samplerkit.storage.files.packages import extra
 from samplerkit.storage.files.stored import ByteSpan, Stored
 from samplerkit.storage.formats.base import FormatOfFiles, content_of
@@ -134,10 +134,7 @@ class _Sample:
         if not self.is_example:
             return record
         features = example_of(record)
-        for name in self.columns or ():
-            if name not in features:
-                raise ValueError(f"no feature {name!r}, but {sorted(features)}")
-        sample = features if self.columns is None else {name: features[name] for name in self.columns}
+        sample = features if self.columns is None else entries_of(features, self.columns)
         for name in self.scalars & sample.keys():
             values: Any = () if sample[name] is None else sample[name]
             if len(values) != 1:

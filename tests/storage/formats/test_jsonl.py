@@ -158,7 +158,7 @@ def test_samples_are_values_or_fields_of_them_or_texts_or_bytes_or_results_of_a_
             assert [*dataset] == expected
     with (
         jsonl(tmp_path / "a.jsonl", columns=["a"]) as dataset,
-        pytest.raises(sk.DatasetError, match=r"line 3: .*no field 'a', but \['b'\]"),
+        pytest.raises(sk.DatasetError, match=r"line 3: .*no entry 'a', but \['b'\]"),
     ):
         dataset[1]
     for text in ("[1]", "7", '"a"', "null"):
