@@ -73,7 +73,9 @@ class TokenWriter(Writing):
         self._progress: Final = progress_of(progress)
         self.paths: Final = tuple(Path(f"{path}{suffix}") for suffix in (".bin", ".idx"))
         self._is_overwritten: Final = arguments.boolean("overwrite", overwrite)
-        self._require_free()
+        if (existing := self._existing()) is not None:
+            hint = "give another prefix, or replace it by overwrite=True"
+            raise ArgumentValueError("prefix", "is there already", str(existing), hint=hint)
         self._lengths = array("i")
         self._file: AtomicFile | None = None
         self._is_closed = False
@@ -121,14 +123,10 @@ class TokenWriter(Writing):
         if self._is_closed:
             return
         index = self.paths[1]
-        try:
-            self._require_free()
-        except ArgumentValueError as error:
+        if (existing := self._existing()) is not None:
             self.abort()
-            problem = "was written by another one meanwhile"
-            raise DatasetError(
-                str(error.value), problem, hint="give each writer a prefix of its own"
-            ) from None
+            hint = "give each writer a prefix of its own"
+            raise DatasetError(str(existing), "was written by another one meanwhile", hint=hint)
         with self._writing():
             data = self._open_file()
             # An index of other tokens must never be next to these.
@@ -144,16 +142,11 @@ class TokenWriter(Writing):
         if self._file is not None:
             self._file.drop()
 
-    def _require_free(self) -> None:
+    def _existing(self) -> Path | None:
+        """Returns a file that is there already and must not be replaced."""
         # Path's own method raises if a name is too long.
-        existing = next((path for path in self.paths if os.path.lexists(path)), None)
-        if existing is not None and not self._is_overwritten:
-            raise ArgumentValueError(
-                "prefix",
-                "is there already",
-                str(existing),
-                hint="give another prefix, or replace it by overwrite=True",
-            )
+        paths = () if self._is_overwritten else self.paths
+        return next((path for path in paths if os.path.lexists(path)), None)
 
     def _open_file(self) -> AtomicFile:
         if self._is_closed:
