@@ -11,7 +11,7 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from samplerkit.errors import ArgumentValueError, DatasetError, OutOfDatasetError
+from samplerkit.errors import ArgumentValueError, OutOfDatasetError
 from samplerkit.order import arguments
 from samplerkit.order.caching import cached_property
 from samplerkit.order.dataset_protocol import fingerprint_of
@@ -191,10 +191,8 @@ class TokenDocuments:
     def __init__(self, source: TokenSource, as_dtype: Dtype) -> None:
         self._source: Final = source
         self._as_dtype: Final = as_dtype
-        for file in source.files:
-            if file.pointers is None and not isinstance(source.documents, int):
-                hint = "give the prefix of a .bin and an .idx, or set documents= to the token that ends them"
-                raise DatasetError(file.name, "has no index of documents", hint=hint)
+        for file in () if isinstance(source.documents, int) else source.files:
+            _ = file.index  # raises if it has none
 
     @cached_property
     def layout(self) -> Layout:

@@ -83,10 +83,8 @@ class TokenSource:
         ):
             problem = f"is the end of documents, and no {dtype} token can be it"
             raise ArgumentValueError("documents", problem, spec.documents)
-        for file in opened.files:
-            if spec.documents == "idx" and file.pointers is None:
-                hint = "give the prefix of a .bin and an .idx, or the token that ends documents"
-                raise DatasetError(file.name, "has no index that says where documents begin", hint=hint)
+        for file in opened.files if spec.documents == "idx" else ():
+            _ = file.index  # raises if it has none
         parts = tuple(_part(file, spec) for file in opened.files)
         counts = [len(corpus.files) for corpus in corpora]
         rings = Rings(

@@ -91,8 +91,8 @@ POINTERS = 34 + 4 * 10
 LIES = {
     "another magic": ((0, "<9s", b"MMIDIDX\0x"), "is no index of Megatron's: it begins with b'MMIDIDX"),
     "another version": ((9, "<Q", 2), "is no index of Megatron's"),
-    "floats": ((17, "<B", 7), "says float32 numbers, which are no tokens"),
-    "an unknown type": ((17, "<B", 9), "says a type of number 9, at byte 17"),
+    "floats": ((17, "<B", 7), "at byte 17 that its tokens are of type 7"),
+    "an unknown type": ((17, "<B", 9), "says at byte 17 that its tokens are of type 9"),
     "another type": ((17, "<B", 4), "ends at byte 800, and its index .*a.idx says 880 bytes"),
     "more sequences": ((18, "<Q", 11), "has 242 bytes, and its header says 254: 11 sequences"),
     "2^60 sequences": ((18, "<Q", 2**60), "has 242 bytes, and its header says"),
@@ -188,7 +188,7 @@ def test_arguments_that_do_not_fit_the_files_are_refused(tmp_path):
         len(sk.TokenDataset(tmp_path / "a.npy", 4, as_dtype="int32"))
     with pytest.raises(ArgumentValueError, match="documents: is the end of documents, and no uint32 token"):
         len(sk.TokenDataset(tmp_path / "a.npy", 4, documents=-1))
-    with pytest.raises(DatasetError, match=r"a\.npy: has no index that says where documents begin"):
+    with pytest.raises(DatasetError, match=r"a\.npy: has no index of documents"):
         len(sk.TokenDataset(tmp_path / "a.npy", 4, documents="idx"))
     with pytest.raises(DatasetError, match=r"cannot be the path of a file .embedded null byte"):
         len(sk.TokenDataset(f"{tmp_path}/a\0.npy", 4))
