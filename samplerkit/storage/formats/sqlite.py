@@ -129,7 +129,7 @@ def _row_number(database: sqlite3.Connection, table: str) -> str:
 
 @contextmanager
 def _query_errors(path: str) -> Iterator[None]:
-    """Guards queries; a locked database and a table without rowids raise their own errors."""
+    """Guards queries; a locked database, a table without rowids and unknown names raise their own errors."""
     try:
         yield
     except (sqlite3.OperationalError, TypeError) as error:
@@ -140,6 +140,8 @@ def _query_errors(path: str) -> Iterator[None]:
         if isinstance(error, TypeError) or str(error) == "no such column: rowid":
             hint = "copy its rows into a table with numbers"
             raise DatasetError(path, "holds a table without numbers of rows", hint=hint) from error
+        if str(error).startswith("no such"):
+            raise DatasetError(path, f"holds {error}", hint="name a table and columns of it") from error
         raise
 
 

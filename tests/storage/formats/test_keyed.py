@@ -49,9 +49,9 @@ def test_columns_can_be_selected_and_rows_decoded(tmp_path):
 
 WITHOUT_NUMBERS = "create table other (k text primary key) without rowid"
 REFUSED = {
-    "no such table: none": ("none", {}),
+    "holds no such table: none; name a table": ("none", {}),
     "sample 0: cannot be decoded": ("samples", {"decode": lambda row: row["none"]}),
-    "no such column: samples.txt": ("samples", {"columns": ["txt"]}),
+    "holds no such column: samples.txt; name": ("samples", {"columns": ["txt"]}),
     "holds a table without numbers of rows": ("other", {}),
     "a.db: holds a table without numbers": ("view", {}),
     "columns have all names of the numbers of rows": ("all", {}),
