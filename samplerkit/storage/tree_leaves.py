@@ -118,12 +118,12 @@ class Leaf:
         def one(given: tuple[Any, ...]) -> Any:
             return read(*(values[None] for values in given))[0]
 
-        parts = self._call(read, one, segments, extra, places, size)
-        if not hasattr(parts, "__len__") or len(parts) != len(segments):
-            number = len(parts) if hasattr(parts, "__len__") else parts
-            problem = f"must return {len(segments)} parts for as many segments"
-            raise DatasetError(self.place, problem, number)
-        return list(parts)
+        parts = list(self._call(read, one, segments, extra, places, size))
+        if len(parts) != len(segments):
+            raise DatasetError(
+                self.place, f"must return {len(segments)} parts for as many segments", len(parts)
+            )
+        return parts
 
     def _call(
         self,
