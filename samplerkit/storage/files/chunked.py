@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Final, Literal, final
 
@@ -21,11 +21,10 @@ from samplerkit.storage.catalogue.file_catalogue import Kind
 from samplerkit.storage.files.content import (
     Content,
     ContentPart,
-    DecodeSample,
-    LazySamples,
     checked_decode,
     gathered_samples,
     names_of,
+    read_decoded,
 )
 from samplerkit.storage.files.paths import distinct_names, file_paths
 from samplerkit.storage.ids import by_file, checked_ids, checked_index
@@ -202,14 +201,9 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
         cache = process.open_files
         if cache is not None:
             return cache
-        read = self._index.read if self._decode is None else partial(_decoded, self._index.read, self._decode)
+        read = partial(read_decoded, self._index.read, self._decode)
         make = partial(ReadAheadCache, read, self.layout.num_files, self._limits)
         return process.open(self, make)
-
-
-def _decoded(read: Callable[[int], Any], decode: DecodeSample, number: int) -> Any:
-    content = read(number)
-    return replace(content, data=LazySamples(content.data, decode, content.num_bytes))
 
 
 class DatasetOfFiles(ChunkedDataset):

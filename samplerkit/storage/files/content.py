@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from operator import getitem
 from typing import Any, Protocol, final
@@ -189,6 +189,14 @@ class LazySamples:
 
     def __getitem__(self, number: int) -> Any:
         return self.make(self.raw[number])
+
+
+def read_decoded(read: Callable[[int], Any], decode: DecodeSample | None, number: int) -> Any:
+    """Reads a chunk, whose samples are decoded, if at all, when they are read."""
+    content = read(number)
+    if decode is None:
+        return content
+    return replace(content, data=LazySamples(content.data, decode, content.num_bytes))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
