@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
 import hashlib
 import json
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,8 +18,11 @@ from samplerkit.storage.files.packages import extra
 from samplerkit.storage.formats.base import FolderDataset, FolderShard, ParsedIndex, Rows
 from samplerkit.storage.formats.values import Decoder, between, cutter, decoder, sample_ends, unpacked
 
-_CODECS: Final = {"gz": "gzip", "bz2": "bz2", "zstd": "zstd", "br": "brotli", "snappy": "snappy"}
-"""The names in pyarrow of the compressions of MDS."""
+_CODECS: Final = {"zstd": "zstd", "br": "brotli", "snappy": "snappy"}
+"""Compressions that pyarrow decompresses, by their names in MDS."""
+
+_STANDARD: Final[dict[str, Any]] = {"gz": partial(zlib.decompressobj, 31), "bz2": bz2.BZ2Decompressor}
+"""Compressions that Python decompresses."""
 
 
 @final
@@ -149,7 +154,7 @@ class MdsShard(FolderShard):
         if (parsed["version"], parsed["format"]) != (2, "mds"):
             raise ValueError(f"a shard of format {parsed['format']!r}, version {parsed['version']!r}")
         compression = str(parsed["compression"] or "").partition(":")[0]
-        if compression not in {"", *_CODECS}:
+        if compression not in {"", *_CODECS, *_STANDARD}:
             raise ValueError(f"compression {compression!r}, which is not known")
         raw = parsed["raw_data"]
         if exists(raw["basename"]):
@@ -173,7 +178,7 @@ class MdsShard(FolderShard):
             ValueError: the bytes do not match the index.
         """
         _require_digest(data, self.digests)
-        raw = unpacked(_CODECS[self.compression], data, self.size) if self.compression else data
+        raw = _unpacked(self.compression, data, self.size) if self.compression else data
         if len(raw) != self.size:
             raise ValueError(f"it has {len(raw)} bytes, and index.json says {self.size}")
         ends, head = sample_ends(raw, self.samples), 4 * (self.samples + 2)
@@ -182,6 +187,17 @@ class MdsShard(FolderShard):
         if _columns(json.loads(raw[head : ends[0]])) != self.columns:
             raise ValueError("it has other columns than index.json says")
         return between(raw, ends)
+
+
+def _unpacked(compression: str, data: bytes, size: int) -> bytes:
+    """Decompresses a shard, to at most `size` + 1 bytes."""
+    if compression in _CODECS:
+        return unpacked(_CODECS[compression], data, size)
+    unpacker = _STANDARD[compression]()
+    plain: bytes = unpacker.decompress(data, size + 1)
+    if not unpacker.eof or unpacker.unused_data:
+        raise ValueError("it does not end where its compression does")
+    return plain
 
 
 def _require_digest(data: bytes, digests: Mapping[str, str]) -> None:

@@ -38,7 +38,7 @@ def unpacked(codec: str, data: bytes, size: int, *, is_exact: bool = True) -> by
         OSError: the data are damaged, or do not end where the compression does.
     """
     pa = extra("pyarrow", "mds")
-    if is_exact and codec != "bz2":  # which pyarrow has as a stream only
+    if is_exact:
         plain: bytes = pa.Codec(codec).decompress(data, size, asbytes=True)
     else:
         plain = pa.CompressedInputStream(pa.BufferReader(data), codec).read(size + 1)
