@@ -205,13 +205,7 @@ def join_parts(parts: Iterable[str], out: str, *, remote: RemoteOptions | None =
         DatasetError: a part does not exist or is damaged, columns differ, or `out` cannot be written.
     """
     require_suffix(out)
-    read = []
-    for part in parts:
-        part_catalogue = read_catalogue(part, remote)
-        if part_catalogue is None:
-            raise DatasetError(shown(part), "there is no such catalogue", hint="make this part first")
-        read.append(part_catalogue)
-    catalogue = joined(read)
+    catalogue = joined([read_catalogue(part, remote) for part in parts])
     write_catalogue(catalogue, out, remote)
     return catalogue
 
@@ -290,5 +284,5 @@ def require_suffix(out: str) -> None:
 def _existing(path: str, remote: RemoteOptions | None) -> FileCatalogue | None:
     try:
         return read_catalogue(path, remote)
-    except DatasetError:  # it is made again
+    except DatasetError:  # it is made, or made again
         return None
