@@ -6,7 +6,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -177,9 +177,9 @@ def make_part(
     name = hashlib.blake2b(b"\0".join(map(encoded, files)), digest_size=10, person=b"catalogue")
     out = f"{folder.rstrip('/')}/{name.hexdigest()}{SUFFIX}"
     kind = kind_of(files[0], reader)
-    existing = _existing(out, remote)
-    if existing is not None and existing.kind == kind:
-        return out
+    with suppress(DatasetError):  # it is made, or made again
+        if read_catalogue(out, remote).kind == kind:
+            return out
     report = None if tell is None else lambda done, _: tell(done)
     with closing(RemoteStorage(remote or RemoteOptions())) as storage:
 
@@ -279,10 +279,3 @@ def require_suffix(out: str) -> None:
         raise ArgumentValueError(
             "out", f"must end in {SUFFIX}", shown(out), hint="by that it is distinguished from data"
         )
-
-
-def _existing(path: str, remote: RemoteOptions | None) -> FileCatalogue | None:
-    try:
-        return read_catalogue(path, remote)
-    except DatasetError:  # it is made, or made again
-        return None
