@@ -266,11 +266,13 @@ class _Store(OpenStore):
         """Reads keys and values."""
         # Reading a mapped file beyond its end, if it was cut, would end the process.
         self._stored.require_same()
-        read = [(key, self._transaction.get(key)) for key in keys.at(ids)]
+        chosen = keys.at(ids)
+        values = [*map(self._transaction.get, chosen)]
         # A transaction frees pages that the next one may overwrite: data read before the first one is sound.
         if self._environment.info()["last_txnid"] != keys.txn_id:
             raise DatasetError(self._stored.name, "was changed while it was read", hint=CHANGED)
-        return [{"key": key, "value": bytes(value)} for key, value in read]  # a value that is None raises
+        pairs = zip(chosen, values, strict=True)
+        return [{"key": key, "value": bytes(value)} for key, value in pairs]  # a value that is None raises
 
     def _database_key(self, name: str) -> bytes:
         names = [key.decode(errors="replace") for key in _databases(self._environment)]
