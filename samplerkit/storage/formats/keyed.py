@@ -271,8 +271,9 @@ class _Store(OpenStore):
         # A transaction frees pages that the next one may overwrite: data read before the first one is sound.
         if self._environment.info()["last_txnid"] != keys.txn_id:
             raise DatasetError(self._stored.name, "was changed while it was read", hint=CHANGED)
-        pairs = zip(chosen, values, strict=True)
-        return [{"key": key, "value": bytes(value)} for key, value in pairs]  # a value that is None raises
+        if None in values:
+            raise ValueError(f"no key {chosen[values.index(None)]!r} any more")
+        return [{"key": key, "value": value} for key, value in zip(chosen, values, strict=True)]
 
     def _database_key(self, name: str) -> bytes:
         names = [key.decode(errors="replace") for key in _databases(self._environment)]

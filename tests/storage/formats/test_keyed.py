@@ -6,6 +6,7 @@ import os
 import shutil
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
@@ -186,6 +187,14 @@ def test_a_store_that_says_another_number_of_keys_is_an_error(tmp_path):
         data[page + 120] += 1
     (tmp_path / "data.mdb").write_bytes(data)
     assert_refused(sk.LmdbDataset(tmp_path, leave_out=LEFT_OUT), r"\d+ keys, and says \d+")
+
+
+def test_a_key_that_a_store_has_lost_is_an_error(tmp_path):
+    shutil.copy(FILE, tmp_path)
+    dataset = sk.LmdbDataset(tmp_path, "other")
+    stored, keys = dataset._index
+    dataset._cached_index = stored, replace(keys, joined=b"?" * len(keys.joined))
+    assert_refused(dataset, r"no key b'\?+' any more", 0)
 
 
 def test_keys_are_in_the_order_of_their_database_and_a_store_open_in_this_process_is_an_error(tmp_path):
