@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
-from samplerkit.order.arguments import at_least
+from samplerkit.order.arguments import integer
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.paths import one_path
 from samplerkit.storage.remote.filesystem import MAX_BYTES, write_small
@@ -38,8 +38,8 @@ def given_lengths(
 
     Raises:
         ArgumentTypeError: `lengths` is of another type, or a length is not an integer.
-        ArgumentValueError: a file is missing or unknown, or `lengths` is a URL and URLs are not fetched.
-        ArgumentRangeError: a number is negative.
+        ArgumentValueError: a file is missing or unknown, a number is negative, or `lengths` is a URL and
+            URLs are not fetched.
         DatasetError: the JSON file cannot be read, or has no dict of lengths.
     """
     if isinstance(lengths, str | os.PathLike):
@@ -50,7 +50,7 @@ def given_lengths(
         raise ArgumentTypeError("lengths", "must be a dict, a list or the path of a JSON file", lengths)
     if len(lengths) != len(paths):
         raise ArgumentValueError("lengths", f"must be as many as the {len(paths)} files", len(lengths))
-    return [at_least(f"lengths[{name!r}]", length, 0) for length, name in zip(lengths, names, strict=True)]
+    return [_checked(length, name) for length, name in zip(lengths, names, strict=True)]
 
 
 def save_lengths(path: str | os.PathLike[str], names: Sequence[str], lengths: Ids) -> None:
@@ -129,3 +129,10 @@ def lengths_in(data: bytes, name: str) -> Mapping[Any, Any]:
 def _has_length(lengths: Any) -> bool:
     # Arrays and tensors without dimensions have `__len__`, but it raises.
     return hasattr(lengths, "__len__") and getattr(lengths, "ndim", 1) > 0
+
+
+def _checked(length: Any, name: str) -> int:
+    number = integer(f"lengths[{name!r}]", length)
+    if number < 0:
+        raise ArgumentValueError(f"lengths[{name!r}]", "must not be negative", number)
+    return number
