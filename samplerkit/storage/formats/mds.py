@@ -157,7 +157,7 @@ class MdsShard(FolderShard):
         if compression not in {"", *_CODECS, *_STANDARD}:
             raise ValueError(f"compression {compression!r}, which is not known")
         raw = parsed["raw_data"]
-        if exists(raw["basename"]):
+        if compression and exists(raw["basename"]):
             compression = ""
         file = parsed["zip_data"] if compression else raw
         return cls(
