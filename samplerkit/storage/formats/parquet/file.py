@@ -114,8 +114,9 @@ class ParquetFile(ChunkFile):
         metadata = self.footers.of(self)
         # Where metadata is damaged or encrypted, this raises, and `metadata.row_group(group).column(0)` would
         # end the process. One at a time: `spans` raises if no bytes are requested.
+        reader = _Reader(self.stored, metadata)
         for column in self._own(condition.names):
-            _Reader(self.stored, metadata).spans(group, [column])
+            reader.spans(group, [column])
         keys = {name: (value.as_py(), value.as_py()) for name, value in self.keys if value.is_valid}
         if not condition.may_hold(ranges_of(metadata, group, condition.names) | keys):
             return _NO_ROWS
