@@ -141,6 +141,14 @@ def test_an_index_that_contradicts_itself_is_an_error_where_it_is_used(tmp_path,
             data.__getitems__(range(len(data)))
 
 
+@pytest.mark.parametrize("name", ["a length", "a negative length", "a large length"])
+def test_lengths_of_documents_add_up_to_the_tokens_of_their_file(tmp_path, name):
+    patch_file(pair(tmp_path).with_suffix(".idx"), *INNER_LIES[name])
+    documents = sk.TokenDataset(tmp_path / "a", 30).as_documents()
+    with pytest.raises(DatasetError, match=r"a\.idx: says -?\d+ tokens from byte 34 on, and 400 are there"):
+        _ = documents.lengths
+
+
 @pytest.mark.parametrize(
     ("name", "dtype", "message"),
     [
