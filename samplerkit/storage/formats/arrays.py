@@ -72,8 +72,7 @@ class Hdf5Dataset(FormatOfFiles):
         self._arrays: Final = names_of(arrays, "arrays")
         self._chunk_rows: Final = arguments.limit("chunk_rows", chunk_rows)
         limits = ChunkLimits(max_chunks, max_bytes, read_ahead, threads)
-        gather = gather_of(batches)
-        super().__init__(files, limits, gather, progress=False, remote=False, find=local_paths)
+        super().__init__(files, limits, gather_of(batches), find=local_paths)
 
     def _inspect(self, number: int) -> ChunkFile:
         path = self.files[number]
@@ -160,8 +159,7 @@ class ZarrDataset(FormatOfFiles):
         arguments.choice("missing_chunks", missing_chunks, ("raise", "fill"))
         self._fills: Final = missing_chunks == "fill"
         limits = ChunkLimits(max_chunks, max_bytes, read_ahead, threads)
-        gather = gather_of(batches)
-        super().__init__(folder, limits, gather, progress=False, remote=False, find=_folder)
+        super().__init__(folder, limits, gather_of(batches), find=_folder)
         self.folder: Final = self.files[0]
 
     def __repr__(self) -> str:

@@ -82,7 +82,7 @@ class ArrowDataset(FormatOfFiles):
     ) -> None:
         limits = ChunkLimits(max_chunks, max_bytes, read_ahead, threads)
         gather = gather_of(batches, has_arrow=True)
-        super().__init__(files, limits, gather, progress=False, remote=False, find=_paths, columns=columns)
+        super().__init__(files, limits, gather, find=_paths, columns=columns)
 
     def _inspect(self, number: int) -> ChunkFile:
         return ArrowFile.of(self.files[number], self._columns)
