@@ -182,9 +182,8 @@ class LmdbDataset(KeyedDataset):
     ) -> None:
         super().__init__(path, decode)
         self._database: Final = None if database is None else arguments.word("database", database)
-        self._left_out: Final = frozenset(
-            name.encode() for name in names_of(leave_out or None, place="leave_out") or ()
-        )
+        names = names_of(leave_out or None, place="leave_out") or ()
+        self._left_out: Final = frozenset(map(str.encode, names))
 
     def _file(self) -> str:
         return os.fspath(Path(self.path, "data.mdb")) if Path(self.path).is_dir() else self.path
