@@ -11,6 +11,7 @@ from typing import Any
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.order.arguments import integer
 from samplerkit.order.typing import Ids
+from samplerkit.storage.files.paths import one_path
 from samplerkit.storage.remote.filesystem import MAX_BYTES, write_small
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
@@ -59,11 +60,9 @@ def save_lengths(path: str | os.PathLike[str], names: Sequence[str], lengths: Id
         ArgumentValueError: the path is a URL.
         DatasetError: the file cannot be written.
     """
-    if is_remote(os.fspath(path)):
-        hint = "save them to a local file, and upload that"
-        raise ArgumentValueError("path", "must be local", shown(os.fspath(path)), hint=hint)
+    local = one_path("path", path, "save them to a local file, and upload that")
     text = lengths_text(dict(zip(names, lengths.tolist(), strict=True)))
-    write_small(os.fspath(path), text.encode(), RemoteOptions())
+    write_small(local, text.encode(), RemoteOptions())
 
 
 def _by_file(lengths: Mapping[Any, Any], paths: Sequence[str], names: Sequence[str]) -> list[Any]:
@@ -96,9 +95,7 @@ def _load(path: str, storage: RemoteStorage | None) -> Mapping[Any, Any]:
             hint = "fetch it first"
             raise ArgumentValueError("lengths", "is a URL, with remote=False", name, hint=hint)
         data = storage.read_shared(path, MAX_BYTES)
-    elif Path(path).exists():
-        if not Path(path).is_file():  # a pipe or a device may have no end
-            raise DatasetError("lengths", "is no plain file", name)
+    elif Path(path).is_file():  # a pipe or a device may have no end
         try:
             data = Path(path).read_bytes()
         except OSError as error:

@@ -118,12 +118,12 @@ class Leaf:
         def one(given: tuple[Any, ...]) -> Any:
             return read(*(values[None] for values in given))[0]
 
-        parts = self._call(read, one, segments, extra, places, size)
-        if not hasattr(parts, "__len__") or len(parts) != len(segments):
-            number = len(parts) if hasattr(parts, "__len__") else parts
-            problem = f"must return {len(segments)} parts for as many segments"
-            raise DatasetError(self.place, problem, number)
-        return list(parts)
+        parts = list(self._call(read, one, segments, extra, places, size))
+        if len(parts) != len(segments):
+            raise DatasetError(
+                self.place, f"must return {len(segments)} parts for as many segments", len(parts)
+            )
+        return parts
 
     def _call(
         self,
@@ -244,20 +244,22 @@ def joined(shares: Sequence[LeafSamples], size: int) -> Samples | Columns | Arra
     of_columns = [share for share in shares if isinstance(share.samples, Mapping)]
     if not of_columns:
         return _joined_rows(shares, size) if _are_rows(shares) else _joined_samples(shares, size)
-    if len(of_columns) < len(shares):
-        other = next(share for share in shares if share not in of_columns)
-        hint = "use the same as_columns for all parts"
-        raise DatasetError(
-            of_columns[0].place, f"gives columns, and {other.place} a list of samples", hint=hint
-        )
+    _require_all(of_columns, shares, "columns", "as_columns")
     of_borders = [share for share in shares if share.has_borders]
     if not of_borders:
         return _joined_columns(shares, size)
-    if len(of_borders) < len(shares):
-        other = next(share for share in shares if share not in of_borders)
-        hint = "use the same outputs for all parts"
-        raise DatasetError(of_borders[0].place, f"gives {BORDERS}, and {other.place} does not", hint=hint)
+    _require_all(of_borders, shares, BORDERS, "outputs")
     return _with_borders(shares, size)
+
+
+def _require_all(
+    some: Sequence[LeafSamples], shares: Sequence[LeafSamples], kind: str, argument: str
+) -> None:
+    """Checks that all shares are of the kind that some of them are."""
+    other = next((share for share in shares if share not in some), None)
+    if other is not None:
+        hint = f"use the same {argument} for all parts"
+        raise DatasetError(some[0].place, f"gives {kind}, and {other.place} does not", hint=hint)
 
 
 def _joined_columns(shares: Sequence[LeafSamples], size: int) -> Columns:

@@ -85,10 +85,8 @@ def write_catalogue(catalogue: FileCatalogue, out: str, remote: RemoteOptions | 
         write_small(out, path.read_bytes(), remote or RemoteOptions())
 
 
-def read_catalogue(
-    path: str, remote: RemoteOptions | None = None, *, shared: bool = False
-) -> FileCatalogue | None:
-    """Reads a catalogue; returns None if it does not exist.
+def read_catalogue(path: str, remote: RemoteOptions | None = None, *, shared: bool = False) -> FileCatalogue:
+    """Reads a catalogue.
 
     Args:
         path: a path or a URL.
@@ -97,13 +95,14 @@ def read_catalogue(
             Otherwise it is read by one request.
 
     Raises:
-        DatasetError: the catalogue is damaged, truncated, of another version, or inconsistent.
+        DatasetError: the catalogue does not exist, is damaged, truncated, of another version, or
+            inconsistent.
     """
     place = shown(path)
     with closing(RemoteStorage(remote or RemoteOptions())) as storage:
         data = read_small(path, storage.read_shared if shared else storage.read_small)
     if data is None:
-        return None
+        raise DatasetError(place, "there is no such catalogue", hint="check the path, or make it first")
     try:
         with on_disk(data) as file:
             meta, arrays = read_arrays(file)
@@ -124,8 +123,6 @@ def open_catalogue(files: Any, kind: Kind, remote: RemoteOptions | None) -> File
     if not shown(path).endswith(SUFFIX):
         return None
     catalogue = read_catalogue(path, remote, shared=True)
-    if catalogue is None:
-        raise DatasetError(shown(path), "there is no such catalogue", hint="check the path")
     if catalogue.kind != kind:
         problem = f"is a catalogue of {_KINDS[catalogue.kind]}, and not of {_KINDS[kind].partition(',')[0]}"
         raise DatasetError(shown(path), problem, hint="give the catalogue to that, or name these files")

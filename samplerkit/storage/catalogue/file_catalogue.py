@@ -294,6 +294,4 @@ def _folder(paths: Sequence[bytes]) -> bytes:
 
 
 def _starts(counts: Ids) -> Ids:
-    starts = np.zeros(counts.size + 1, dtype=np.int64)
-    np.cumsum(counts, out=starts[1:])
-    return starts
+    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])

@@ -6,7 +6,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -15,7 +15,8 @@ from samplerkit.order import arguments
 from samplerkit.storage.catalogue.catalogue_file import SUFFIX, read_catalogue, write_catalogue
 from samplerkit.storage.catalogue.file_catalogue import FileCatalogue, Kind, encoded, joined
 from samplerkit.storage.files.file_reader import FileReader
-from samplerkit.storage.files.paths import file_paths
+from samplerkit.storage.files.packages import guarded
+from samplerkit.storage.files.paths import file_paths, one_path
 from samplerkit.storage.files.readers import file_reader
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.formats.parquet.file import Footers, ParquetFile
@@ -100,7 +101,8 @@ def _shard(path: str, storage: RemoteStorage) -> FileCatalogue:
 
 
 def _parquet(path: str, storage: RemoteStorage) -> FileCatalogue:
-    file = ParquetFile.of(path, storage, Footers()).select(None, None)
+    found = guarded(shown(path), "read", lambda: ParquetFile.of(path, storage, Footers()))
+    file = found.select(None, None)
     details = file.rows, file.columns, file.footer[1:], file.check
     return FileCatalogue.of_file("parquet", path, file.stored.size, file.stored.version, *details)
 
@@ -175,9 +177,9 @@ def make_part(
     name = hashlib.blake2b(b"\0".join(map(encoded, files)), digest_size=10, person=b"catalogue")
     out = f"{folder.rstrip('/')}/{name.hexdigest()}{SUFFIX}"
     kind = kind_of(files[0], reader)
-    existing = _existing(out, remote)
-    if existing is not None and existing.kind == kind:
-        return out
+    with suppress(DatasetError):  # it is made, or made again
+        if read_catalogue(out, remote).kind == kind:
+            return out
     report = None if tell is None else lambda done, _: tell(done)
     with closing(RemoteStorage(remote or RemoteOptions())) as storage:
 
@@ -203,13 +205,7 @@ def join_parts(parts: Iterable[str], out: str, *, remote: RemoteOptions | None =
         DatasetError: a part does not exist or is damaged, columns differ, or `out` cannot be written.
     """
     require_suffix(out)
-    read = []
-    for part in parts:
-        part_catalogue = read_catalogue(part, remote)
-        if part_catalogue is None:
-            raise DatasetError(shown(part), "there is no such catalogue", hint="make this part first")
-        read.append(part_catalogue)
-    catalogue = joined(read)
+    catalogue = joined([read_catalogue(part, remote) for part in parts])
     write_catalogue(catalogue, out, remote)
     return catalogue
 
@@ -253,9 +249,7 @@ def make_catalogue(
         (2, array([2, 2]))
     """
     require_suffix(out)
-    if is_remote(out):
-        hint = "write it to a local file, and upload that"
-        raise ArgumentValueError("out", "must be local", shown(out), hint=hint)
+    one_path("out", out, "write it to a local file, and upload that")
     listed = parts_of(files, part_files, remote=remote)
     total = sum(map(len, listed))
     if all(name.endswith(SUFFIX) for part in listed for name in part):
@@ -285,10 +279,3 @@ def require_suffix(out: str) -> None:
         raise ArgumentValueError(
             "out", f"must end in {SUFFIX}", shown(out), hint="by that it is distinguished from data"
         )
-
-
-def _existing(path: str, remote: RemoteOptions | None) -> FileCatalogue | None:
-    try:
-        return read_catalogue(path, remote)
-    except DatasetError:  # it is made again
-        return None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Final, final
+from typing import Any, ClassVar, Final, Literal, final
 
 import numpy as np
 
@@ -18,7 +18,14 @@ from samplerkit.storage.ahead.cache import ReadAheadCache
 from samplerkit.storage.ahead.cache_entries import CacheLimits, FileStats, warn_of_rereading
 from samplerkit.storage.catalogue.catalogue_file import open_catalogue
 from samplerkit.storage.catalogue.file_catalogue import Kind
-from samplerkit.storage.files.content import Content, ContentPart, DecodeSample, LazySamples, gathered_samples
+from samplerkit.storage.files.content import (
+    Content,
+    ContentPart,
+    checked_decode,
+    gathered_samples,
+    names_of,
+    read_decoded,
+)
 from samplerkit.storage.files.paths import distinct_names, file_paths
 from samplerkit.storage.ids import by_file, checked_ids, checked_index
 from samplerkit.storage.per_process import OpenPerProcess, storage_for, with_requests
@@ -59,6 +66,8 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
         limits: the memory limits that the user gave.
         gather: makes a batch from the samples of several chunks.
         storage: reads remote files; None if there are none.
+        columns: the columns to return, as the user gave them; None for all.
+        decode: the user's function that decodes a sample; None to return samples as they are.
     """
 
     enters_draws = True
@@ -67,16 +76,17 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
     is_remote: bool = False
     """Whether some of the files are remote."""
 
-    _decode: DecodeSample | None = None
-    """The user's function that decodes a sample; None to return samples as they are."""
-
     def __init__(
         self,
         limits: ChunkLimits,
         gather: Callable[[Iterable[ContentPart], int], Any],
         storage: RemoteStorage | None,
+        columns: Any = None,
+        decode: Any = None,
     ) -> None:
         super().__init__()
+        self._columns: Final = names_of(columns)
+        self._decode: Final = checked_decode(decode)
         self._given_limits: Final = limits
         self._gather: Final = gather
         self._storage: Final = storage
@@ -191,14 +201,9 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
         cache = process.open_files
         if cache is not None:
             return cache
-        read = self._index.read if self._decode is None else partial(_decoded, self._index.read, self._decode)
+        read = partial(read_decoded, self._index.read, self._decode)
         make = partial(ReadAheadCache, read, self.layout.num_files, self._limits)
         return process.open(self, make)
-
-
-def _decoded(read: Callable[[int], Any], decode: DecodeSample, number: int) -> Any:
-    content = read(number)
-    return replace(content, data=LazySamples(content.data, decode, content.num_bytes))
 
 
 class DatasetOfFiles(ChunkedDataset):
@@ -209,9 +214,11 @@ class DatasetOfFiles(ChunkedDataset):
         limits: the memory limits.
         gather: makes a batch from the samples of several chunks.
         progress: the argument that the user gave.
-        options: how URLs are read; None leaves them to the reader.
+        remote: how URLs are read, as the user gave it; False leaves them to the reader.
         lengths: the number of samples in each file, or where it is saved, which may be a URL.
         find: finds the files that a user names; None for `file_paths`.
+        columns: the columns to return, as the user gave them.
+        decode: the user's function that decodes a sample.
 
     Attributes:
         files: the paths and URLs.
@@ -225,12 +232,15 @@ class DatasetOfFiles(ChunkedDataset):
         files: Any,
         limits: ChunkLimits,
         gather: Callable[[Iterable[ContentPart], int], Any],
-        progress: Progress | bool | None,
-        options: RemoteOptions | None,
+        progress: Progress | bool | None = False,
+        remote: RemoteOptions | Mapping[str, Any] | Literal[False] | None = False,
         lengths: Any = None,
         find: Callable[[Any], tuple[str, ...]] | None = None,
+        columns: Any = None,
+        decode: Any = None,
     ) -> None:
         self._progress: Final = progress_of(progress)
+        options = None if remote is False else RemoteOptions.of(remote)
         catalogue = None if self._kind is None else open_catalogue(files, self._kind, options)
         self._catalogue: Final = catalogue
         paths = find(files) if find else file_paths(files, options) if catalogue is None else catalogue.files
@@ -238,7 +248,7 @@ class DatasetOfFiles(ChunkedDataset):
         names = tuple(catalogue.names) if catalogue else distinct_names(paths) if paths else ()
         self._names: Final = names
         self.is_remote = any(map(is_remote, self.files)) if catalogue is None else catalogue.is_remote
-        super().__init__(limits, gather, storage_for(self.is_remote, lengths, options))
+        super().__init__(limits, gather, storage_for(self.is_remote, lengths, options), columns, decode)
 
     def __getstate__(self) -> dict[str, Any]:
         # Another process does not report progress: it does not own the user's terminal.

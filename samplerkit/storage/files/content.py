@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from operator import getitem
 from typing import Any, Protocol, final
@@ -83,7 +83,8 @@ class FileContent:
             raise DatasetError(path, "holds no array")
         lengths = {key: _rows(column, path, f"array {key!r}") for key, column in columns.items()}
         if len(set(lengths.values())) > 1:
-            raise DatasetError(path, "holds arrays of different lengths", lengths)
+            hint = "choose arrays of one length"
+            raise DatasetError(path, "holds arrays of different lengths", lengths, hint=hint)
         return cls(path, columns, next(iter(lengths.values())), sum(map(_num_bytes, columns.values())))
 
     def samples(self, rows: Ids, places: Ids, size: int) -> list[Any]:
@@ -190,6 +191,14 @@ class LazySamples:
         return self.make(self.raw[number])
 
 
+def read_decoded(read: Callable[[int], Any], decode: DecodeSample | None, number: int) -> Any:
+    """Reads a chunk, whose samples are decoded, if at all, when they are read."""
+    content = read(number)
+    if decode is None:
+        return content
+    return replace(content, data=LazySamples(content.data, decode, content.num_bytes))
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ChunkFile(ABC):
     """A file of chunks, as it was when it was first opened: it is sent to workers and reads chunks there.
@@ -230,7 +239,7 @@ def names_of(columns: Any, place: str = "columns") -> tuple[str, ...] | None:
     if isinstance(columns, str) or not isinstance(columns, Sequence):
         raise ArgumentTypeError(place, "must be a list of names", columns)
     if not columns:
-        raise ArgumentValueError(place, "must not be empty", columns, hint="leave it out for all there are")
+        raise ArgumentValueError(place, "must not be empty", columns, hint="leave it out for the default")
     names = tuple(arguments.word(f"{place}[{number}]", name) for number, name in enumerate(columns))
     if len(set(names)) < len(names):
         raise ArgumentValueError(place, "must name each once", columns)
@@ -247,6 +256,18 @@ def require_columns(place: str, columns: Sequence[str], required: Sequence[str])
         if columns.count(name) != 1:
             count = f"{columns.count(name)} columns" if name in columns else "no column"
             raise DatasetError(place, f"holds {count} {name!r}, but only", list(columns))
+
+
+def entries_of(sample: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Selects entries of a sample.
+
+    Raises:
+        ValueError: an entry is missing.
+    """
+    missing = next((name for name in names if name not in sample), None)
+    if missing is not None:
+        raise ValueError(f"no entry {missing!r}, but {sorted(sample)}")
+    return {name: sample[name] for name in names}
 
 
 ContentPart = tuple[Content, Ids, Ids]

@@ -103,9 +103,8 @@ class FileDataset(DatasetOfFiles):
         limits = ChunkLimits(max_files, max_bytes, read_ahead, threads, argument="max_files")
         self._reader = file_reader(reader)
         gather = gathered_columns if arguments.boolean("as_columns", as_columns) else gathered_samples
-        options = None if remote is False else RemoteOptions.of(remote)
-        super().__init__(files, limits, gather, progress, options, lengths)
-        self.max_cache_bytes: Final = options.max_cache_bytes if options and self._storage else None
+        super().__init__(files, limits, gather, progress, remote, lengths)
+        self.max_cache_bytes: Final = self._storage.options.max_cache_bytes if self._storage else None
         self._reader = replace(self._reader, storage=self._storage)
         if self._catalogue is not None:
             refuse_lengths(lengths)

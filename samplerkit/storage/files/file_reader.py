@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar, final
 
-from samplerkit.errors import ArgumentTypeError, DatasetError, SamplerkitError, note_once
+from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, DatasetError, SamplerkitError, note_once
 from samplerkit.order import arguments
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.content import FileContent
@@ -152,12 +152,9 @@ def has_get_data(reader: Any, *, or_any: bool = False) -> bool:
 
 def _length(value: Any, path: str) -> int:
     try:
-        number = arguments.integer("length", value)
-    except ArgumentTypeError:
-        number = -1
-    if number < 0:
-        raise DatasetError(path, "the reader must return a number of samples", value)
-    return number
+        return arguments.at_least("length", value, 0)
+    except (ArgumentTypeError, ArgumentRangeError):
+        raise DatasetError(path, "the reader must return a number of samples", value) from None
 
 
 def _guarded(path: str, verb: str, call: Callable[[], Result]) -> Result:

@@ -17,6 +17,7 @@ import numpy as np
 from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.order import arguments
 from samplerkit.order.draws import in_draws
+from samplerkit.storage.files.content import entries_of
 from samplerkit.storage.files.packages import extra, import_package
 from samplerkit.storage.inflate import GZIP, GzipError, TooLargeError, inflated, zstd_packing
 from samplerkit.storage.opening import REWRITE, open_regular
@@ -242,7 +243,7 @@ class LineDecoder:
                 for number in read.exact:
                     values[number] = _value_of(read.lines[number], is_exact=True)
                 return values if self.columns is None else [*map(self._select, values)]
-            except ValueError:
+            except (ValueError, TypeError):
                 pass  # decoding one at a time finds the line, and whether Python's own parser reads it
         return in_draws(partial(self.at, read), places, places, len(places))
 
@@ -272,16 +273,7 @@ class LineDecoder:
         return value if self.decode is None else self.decode(value)
 
     def _select(self, value: Any) -> Any:
-        if self.columns is None:
-            return value
-        if not isinstance(value, dict):
-            raise ValueError(  # noqa: TRY004  # of the data, not of an argument
-                f"no object with fields, but {type(value).__name__}"
-            )
-        missing = next((name for name in self.columns if name not in value), None)
-        if missing is not None:
-            raise ValueError(f"no field {missing!r}, but {sorted(value)}")
-        return {name: value[name] for name in self.columns}
+        return value if self.columns is None else entries_of(value, self.columns)
 
 
 def long_numbers(data: Array) -> Array:

@@ -43,9 +43,7 @@ def file_paths(
         raise ArgumentTypeError(place, "must be a path, a pattern or a list of these", files)
     paths: list[str] = []
     for number, path in enumerate(given):
-        if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
-            raise ArgumentTypeError(place if is_alone else f"{place}[{number}]", "must be a path", path)
-        name = local_path(os.fspath(path))
+        name = one_path(place if is_alone else f"{place}[{number}]", path)
         if is_remote(name):
             is_pattern = is_alone or (remote is not None and not {"*", "{"}.isdisjoint(shown(name)))
             paths += _remote_matches(name, remote, place, exclude) if is_pattern else [name]
@@ -59,17 +57,33 @@ def file_paths(
     return tuple(paths)
 
 
+def one_path(place: str, path: Any, local_hint: str | None = None) -> str:
+    """Checks one path or URL that a user gave, and returns it.
+
+    Args:
+        place: the name of the argument in errors.
+        path: the path or URL.
+        local_hint: for a path that must be local, the hint of the error for a URL; None if it may be one.
+
+    Raises:
+        ArgumentTypeError: it is not a path.
+        ArgumentValueError: it must be local, and is a URL.
+    """
+    if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
+        raise ArgumentTypeError(place, "must be a path", path)
+    name = local_path(os.fspath(path))
+    if local_hint is not None and is_remote(name):
+        raise ArgumentValueError(place, "must be local", shown(name), hint=local_hint)
+    return name
+
+
 def local_paths(files: Any) -> tuple[str, ...]:
     """Same as `file_paths`, for files that must be local.
 
     Raises:
         ArgumentValueError: a file is a URL.
     """
-    paths = file_paths(files, None)
-    remote = next(filter(is_remote, paths), None)
-    if remote is not None:
-        raise ArgumentValueError("files", "must be local", shown(remote), hint="fetch them")
-    return paths
+    return tuple(one_path("files", path, "fetch them") for path in file_paths(files, None))
 
 
 def distinct_names(paths: tuple[str, ...]) -> tuple[str, ...]:

@@ -152,9 +152,7 @@ class NpzReader:
             )
 
     def _select(self, available: list[str], path: str) -> list[str]:
-        missing = sorted(set(self.keys or ()) - set(available))
-        if missing:
-            raise DatasetError(path, f"holds no array {missing[0]!r}, but only", sorted(available))
+        require_columns(path, available, self.keys or ())
         return available if self.keys is None else list(self.keys)
 
 

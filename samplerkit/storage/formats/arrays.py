@@ -10,16 +10,15 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Final, Literal, Self, final
 
-from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
+from samplerkit.errors import DatasetError
 from samplerkit.order import arguments
 from samplerkit.storage.files.chunked import ChunkLimits
 from samplerkit.storage.files.content import ChunkFile, FileContent, names_of
 from samplerkit.storage.files.packages import extra
-from samplerkit.storage.files.paths import local_paths
+from samplerkit.storage.files.paths import local_paths, one_path
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.formats.arrow_rows import Batches, gather_of
 from samplerkit.storage.formats.base import FormatOfFiles
-from samplerkit.storage.urls import is_remote, shown
 
 MissingChunks = Literal["raise", "fill"]
 
@@ -73,22 +72,21 @@ class Hdf5Dataset(FormatOfFiles):
         self._arrays: Final = names_of(arrays, "arrays")
         self._chunk_rows: Final = arguments.limit("chunk_rows", chunk_rows)
         limits = ChunkLimits(max_chunks, max_bytes, read_ahead, threads)
-        gather = gather_of(batches)
-        super().__init__(files, limits, gather, progress=False, options=None, find=local_paths)
+        super().__init__(files, limits, gather_of(batches), find=local_paths)
 
     def _inspect(self, number: int) -> ChunkFile:
         path = self.files[number]
         h5py, stored = extra("h5py", "hdf5"), Stored.of(path)
         with h5py.File(path, "r") as file:
             links = {name: file.get(name, getlink=True) for name in file}
-            names = self._arrays or [n for n, link in links.items() if isinstance(link, h5py.HardLink)]
-            arrays = ((name, _hdf5_array(h5py, path, file, name, self._arrays)) for name in names)
-            existing = [(name, array) for name, array in arrays if array is not None]
-            return Hdf5Rows.of(path, existing, self._chunk_rows, stored)
+            own = (name for name, link in links.items() if isinstance(link, h5py.HardLink))
+            names = self._arrays or [name for name in own if isinstance(file[name], h5py.Dataset)]
+            arrays = [(name, _hdf5_array(h5py, path, file, name)) for name in names]
+            return Hdf5Rows.of(path, arrays, self._chunk_rows, stored)
 
 
-def _hdf5_array(h5py: Any, path: str, file: Any, name: str, required: Sequence[str] | None) -> Any:
-    """Returns an array of a file, unless it leads to another file; None for a group that was not named.
+def _hdf5_array(h5py: Any, path: str, file: Any, name: str) -> Any:
+    """Returns an array of a file, unless it leads to another file.
 
     Raises:
         DatasetError: there is no such array, or it leads to another file.
@@ -104,8 +102,6 @@ def _hdf5_array(h5py: Any, path: str, file: Any, name: str, required: Sequence[s
     if other is not None:
         raise DatasetError(path, f"array {name!r} is in another file", other, hint="name that file")
     if not isinstance(array, h5py.Dataset):
-        if required is None:
-            return None
         raise DatasetError(path, f"holds no array {name!r}, but at its top", sorted(file))
     if array.external or array.is_virtual:
         raise DatasetError(path, f"array {name!r} is made of other files", hint="copy it into one")
@@ -163,8 +159,7 @@ class ZarrDataset(FormatOfFiles):
         arguments.choice("missing_chunks", missing_chunks, ("raise", "fill"))
         self._fills: Final = missing_chunks == "fill"
         limits = ChunkLimits(max_chunks, max_bytes, read_ahead, threads)
-        gather = gather_of(batches)
-        super().__init__(folder, limits, gather, progress=False, options=None, find=_folder)
+        super().__init__(folder, limits, gather_of(batches), find=_folder)
         self.folder: Final = self.files[0]
 
     def __repr__(self) -> str:
@@ -178,11 +173,7 @@ class ZarrDataset(FormatOfFiles):
 
 
 def _folder(folder: Any) -> tuple[str]:
-    if not isinstance(folder, str | os.PathLike):
-        raise ArgumentTypeError("folder", "must be the path of a group", folder)
-    if is_remote(path := os.fspath(folder)):
-        raise ArgumentValueError("folder", "must be local", shown(path), hint="fetch it")
-    return (path,)
+    return (one_path("folder", folder, "fetch it"),)
 
 
 def _missing(folder: Path, array: Any, span: slice) -> Iterator[Path]:
@@ -209,11 +200,8 @@ def _zarr_array(folder: str, group: Any, name: str) -> Any:
     Raises:
         DatasetError: there is no such array, or it is pickled.
     """
-    try:
-        array = group[name]
-    except KeyError:
-        array = None
-    if array is None or not hasattr(array, "chunks"):
+    array = group.get(name)
+    if not hasattr(array, "chunks"):
         raise DatasetError(folder, f"holds no array {name!r}, but", sorted(group.array_keys()))
     encoding = array.metadata.to_dict()
     if "pickle" in repr([encoding.get("codecs"), encoding.get("filters")]).lower():
@@ -248,17 +236,8 @@ class RowRanges(ChunkFile):
         Raises:
             DatasetError: there is no array, one is a single value, or they have different lengths.
         """
-        if not arrays:
-            raise DatasetError(path, "holds no arrays", hint="name those to read")
-        scalar = next((name for name, array in arrays if not array.shape), None)
-        if scalar is not None:
-            problem = f"array {scalar!r} has no rows: it is a single value"
-            raise DatasetError(path, problem, hint="name the others")
-        lengths = {name: array.shape[0] for name, array in arrays}
-        if len(set(lengths.values())) > 1:
-            hint = "name those of one length"
-            raise DatasetError(path, "holds arrays of different lengths", lengths, hint=hint)
-        rows, step = next(iter(lengths.values())), step or max(_rows_at_once(a) for _, a in arrays) or 1024
+        rows = FileContent.of(dict(arrays), path).length
+        step = step or max(_rows_at_once(array) for _, array in arrays) or 1024
         names, shapes = zip(*((name, (tuple(a.shape), str(a.dtype))) for name, a in arrays), strict=True)
         sizes = [min(step, rows - start) for start in range(0, rows, step)]
         return cls(path, shapes, step, *more, columns=names, sizes=sizes)
@@ -308,7 +287,7 @@ class Hdf5Rows(RowRanges):
         h5py = extra("h5py", "hdf5")
         with h5py.File(self.path, "r") as opened:
             for name in self.columns:
-                yield name, _hdf5_array(h5py, self.path, opened, name, self.columns)
+                yield name, _hdf5_array(h5py, self.path, opened, name)
 
     def _rows(self, chunk: int, name: str, array: Any) -> Any:
         is_text = extra("h5py", "hdf5").check_string_dtype(array.dtype) is not None

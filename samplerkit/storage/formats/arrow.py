@@ -20,14 +20,13 @@ from samplerkit.order.caching import cached_property
 from samplerkit.order.dataset_protocol import find_fingerprint
 from samplerkit.order.layout import Layout
 from samplerkit.storage.files.chunked import ChunkLimits
-from samplerkit.storage.files.content import ChunkFile, names_of, require_columns
+from samplerkit.storage.files.content import ChunkFile, require_columns
 from samplerkit.storage.files.packages import extra
 from samplerkit.storage.files.paths import local_paths
 from samplerkit.storage.files.stored import ByteSpan, Stored
 from samplerkit.storage.formats.arrow_rows import ArrowBatches, ArrowContent, gather_of
 from samplerkit.storage.formats.base import FormatOfFiles
 from samplerkit.storage.ids import checked_ids, checked_index
-from samplerkit.storage.opening import REWRITE
 
 
 @final
@@ -81,10 +80,9 @@ class ArrowDataset(FormatOfFiles):
         read_ahead: int = 1,
         threads: int = 1,
     ) -> None:
-        self._columns: Final = names_of(columns)
         limits = ChunkLimits(max_chunks, max_bytes, read_ahead, threads)
         gather = gather_of(batches, has_arrow=True)
-        super().__init__(files, limits, gather, progress=False, options=None, find=_paths)
+        super().__init__(files, limits, gather, find=_paths, columns=columns)
 
     def _inspect(self, number: int) -> ChunkFile:
         return ArrowFile.of(self.files[number], self._columns)
@@ -110,7 +108,6 @@ def _paths(files: Any) -> tuple[str, ...]:
 _MAGIC = b"ARROW1\0\0"
 _MARK = 0xFFFFFFFF
 _SCHEMA, _DICTIONARY, _BATCH = "schema", "dictionary", "record batch"
-_LARGEST_HEADER = 1 << 28
 
 
 @final
@@ -144,35 +141,30 @@ class ArrowFile(ChunkFile):
     Args:
         stored: the file.
         selected: the columns to return.
-        schema: the first message of the file.
-        dictionaries: the messages with dictionaries.
         batches: the messages with record batches.
+        others: the other messages: the schema, and dictionaries.
     """
 
     stored: Stored
     selected: Sequence[str]
-    schema: _Message
-    dictionaries: tuple[_Message, ...]
     batches: tuple[_Message, ...]
+    others: tuple[_Message, ...]
 
     @classmethod
     def of(cls, path: str, selected: Sequence[str] | None = None) -> ArrowFile:
         """Reads the headers of all messages of a file.
 
         Raises:
-            DatasetError: the file cannot be read, holds other messages, or lacks a column.
-            ValueError: the file ends early, or is not an Arrow file.
+            DatasetError: the file cannot be read, ends early, or lacks a column.
+            ValueError: the file holds other messages, or is not an Arrow file.
         """
         stored = Stored.of(path)
-        if stored.size > 4 and stored.read([(0, 4)]) == [b"FEA1"]:
-            raise DatasetError(path, "is Feather of version 1", hint="write it again as version 2")
         messages = list(_messages(stored))
         kinds = [message.kind for message in messages]
         if kinds[:1] != [_SCHEMA] or not {*kinds[1:]} <= {_DICTIONARY, _BATCH}:
-            raise DatasetError(path, "holds other messages than one schema and its batches", hint=REWRITE)
-        dictionaries, batches = (
-            tuple(message for message in messages if message.kind == kind) for kind in (_DICTIONARY, _BATCH)
-        )
+            raise ValueError("it holds other messages than one schema and its batches")
+        batches = tuple(message for message in messages if message.kind == _BATCH)
+        others = tuple(message for message in messages if message.kind != _BATCH)
         pa = extra("pyarrow", "parquet")
         schema = pa.ipc.read_schema(pa.BufferReader(_read(stored, messages[:1])))
         columns = tuple((field.name, str(field.type)) for field in schema)
@@ -181,7 +173,7 @@ class ArrowFile(ChunkFile):
         # A digest of the headers of all messages, not of their content.
         digest = np.array([message.check for message in (messages[0], *batches)], "<u4").tobytes()
         fields: dict[str, Any] = {"sizes": [batch.rows for batch in batches], "digest": digest}
-        return cls(stored, selected or names, messages[0], dictionaries, batches, columns=columns, **fields)
+        return cls(stored, selected or names, batches, others, columns=columns, **fields)
 
     def place(self, chunk: int) -> str:
         """Returns the name of a record batch in error messages."""
@@ -191,19 +183,16 @@ class ArrowFile(ChunkFile):
         """Reads a record batch.
 
         Raises:
-            DatasetError: it cannot be read, or has changed.
-            Exception: any error that pyarrow raises.
+            DatasetError: the file was changed.
+            Exception: the batch has changed; any error that pyarrow raises.
         """
         batch = self.batches[chunk]
-        before = [message for message in self.dictionaries if message.span < batch.span]
-        pa, data = extra("pyarrow", "parquet"), _read(self.stored, [self.schema, *before, batch])
+        before = [message for message in self.others if message.span < batch.span]
+        pa, data = extra("pyarrow", "parquet"), _read(self.stored, [*before, batch])
         with pa.ipc.open_stream(pa.BufferReader(data)) as stream:
             record_batch = stream.read_next_batch()
         # Nothing else protects against offsets beyond the batch.
         record_batch.validate(full=True)
-        if record_batch.num_rows != batch.rows:
-            problem = f"has {record_batch.num_rows} rows, and its header said {batch.rows}"
-            raise DatasetError(self.place(chunk), problem, hint=REWRITE)
         return ArrowContent(self.place(chunk), record_batch.select(list(self.selected)))
 
 
@@ -211,8 +200,7 @@ def _read(stored: Stored, messages: Sequence[_Message]) -> bytes:
     parts = stored.read([message.span for message in messages])
     for message, part in zip(messages, parts, strict=True):
         if zlib.crc32(part[: message.header]) != message.check:
-            problem = f"has another message at {message.span[0]} than before"
-            raise DatasetError(stored.name, problem, hint=REWRITE)
+            raise ValueError(f"it has another message at {message.span[0]} than before")
     return b"".join(parts)
 
 
@@ -220,6 +208,7 @@ def _messages(stored: Stored) -> Iterator[_Message]:
     """Iterates over the messages of a file, up to the end marker.
 
     Raises:
+        DatasetError: the file ends early.
         ValueError: there is no end marker, or a message is not valid.
         Exception: any error that pyarrow raises if a header is damaged.
     """
@@ -227,16 +216,12 @@ def _messages(stored: Stored) -> Iterator[_Message]:
     is_file = stored.read([(0, min(8, size))]) == [_MAGIC]
     at = len(_MAGIC) if is_file else 0
     while True:
-        if at + 8 > size:
-            raise ValueError("it ends without the mark of its end")
         (head,) = stored.read([(at, 8)])
         mark, length = struct.unpack("<II", head)
         if mark != _MARK:
             raise ValueError(f"no message at {at}, as Arrow writes them since 0.15")
         if length == 0:
             break
-        if length > min(_LARGEST_HEADER, size - at - 8):
-            raise ValueError(f"a message at {at} that is longer than the file")
         (header,) = stored.read([(at, 8 + length)])
         message = pa.ipc.read_message(pa.PythonFile(_Header(header, size - at), mode="r"))
         body = message.body.size if message.body else 0

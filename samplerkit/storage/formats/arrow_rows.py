@@ -74,24 +74,29 @@ class ArrowContent:
 
     def _array(self, name: str, rows: Ids) -> Array:
         values = self._values(name, rows)
-        if not isinstance(values, np.ndarray) and _is_of_numbers(self.records.schema.field(name).type):
+        if isinstance(values, np.ndarray):
+            return values
+        if _is_of_numbers(self.records.schema.field(name).type):
             hint = "read it as samples or arrow, filter the nulls out, or leave the column out"
             raise DatasetError(
                 self.path, f"column {name!r} holds a null, which no array of numbers can", hint=hint
             )
-        return _as_array(values)
+        # Not np.array: lists of one length would become one array.
+        array = np.empty(len(values), dtype=object)
+        for row, value in enumerate(values):
+            array[row] = value
+        return array
 
     def _batch_rows(self, rows: Ids) -> Ids:
         return rows if self.selected is None else self.selected[rows]
 
     def _values(self, name: str, rows: Ids) -> Any:
         """Returns some rows of a column: an array, or a list."""
-        cached = self._arrays.get(name)
-        if cached is None:
+        if name not in self._arrays:
             column = self.records.column(name)
-            if name not in self._arrays:
-                # A view if the column holds numbers, which costs nothing; kept for columns to be converted.
-                cached = self._arrays[name] = as_numbers(column) if len(column) else None
+            # A view if the column holds numbers, which costs nothing; kept for columns to be converted.
+            self._arrays[name] = as_numbers(column) if len(column) else None
+        cached = self._arrays[name]
         if cached is not None:
             return cached[rows]
         # Arrow has times after Python's last year, strings that were not validated, and types without `take`.
@@ -139,23 +144,19 @@ def gathered_tensors(parts: Iterable[ContentPart], size: int) -> dict[Any, Any]:
     return {name: torch.from_numpy(a) if a.dtype.kind in "biufc" else a for name, a in columns.items()}
 
 
-def gathered_arrow(parts: Iterable[ContentPart], _size: int) -> Any:
+def gathered_arrow(parts: Iterable[Any], _size: int) -> Any:
     """Returns a record batch: a slice without a copy if the batch is a slice of one chunk."""
     batches: list[Any] = []
     places: list[Ids] = []
     for content, rows, positions in parts:
-        if isinstance(content, ArrowContent):
-            batches.append(content.batch(rows))
-            places.append(positions)
+        batches.append(content.batch(rows))
+        places.append(positions)
         del content  # frees it before the next one is read
     if not batches:
         return _arrow().record_batch({})
     order = np.concatenate(places)
-    is_in_order = bool((np.diff(order) > 0).all())
-    if len(batches) == 1 and is_in_order:
-        return batches[0]
-    batch = as_record_batch(_arrow().Table.from_batches(batches))
-    return batch if is_in_order else _guarded_take("batch", batch, np.argsort(order))
+    batch = batches[0] if len(batches) == 1 else as_record_batch(_arrow().Table.from_batches(batches))
+    return batch if (np.diff(order) > 0).all() else _guarded_take("batch", batch, np.argsort(order))
 
 
 def _guarded_take(place: str, batch: Any, rows: Ids) -> Any:
@@ -208,16 +209,6 @@ def as_numbers(array: Any) -> Array | None:
         inner = as_numbers(array.flatten())
         return None if inner is None else inner.reshape(len(array), array.type.list_size, *inner.shape[1:])
     return array.to_numpy(zero_copy_only=False) if is_number(array.type) else None
-
-
-def _as_array(values: Any) -> Array:
-    if isinstance(values, np.ndarray):
-        return values
-    # Not np.array: lists of one length would become one array.
-    array = np.empty(len(values), dtype=object)
-    for row, value in enumerate(values):
-        array[row] = value
-    return array
 
 
 def _arrow() -> Any:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final, final
 
 import numpy as np
 
-from samplerkit.errors import ArgumentTypeError, DatasetError
+from samplerkit.errors import DatasetError
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.chunked import ChunkedDataset, ChunkLimits, Chunks, DatasetOfFiles
@@ -23,11 +23,10 @@ from samplerkit.storage.files.content import (
     Content,
     FileContent,
     LazySamples,
-    checked_decode,
     gathered_samples,
-    names_of,
 )
 from samplerkit.storage.files.packages import guarded
+from samplerkit.storage.files.paths import one_path
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.lengths import COUNTING_THREADS
 from samplerkit.storage.opening import REWRITE
@@ -35,7 +34,7 @@ from samplerkit.storage.per_process import storage_for
 from samplerkit.storage.remote.access import UNKNOWN_SIZE
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.threads import all_in_threads
-from samplerkit.storage.urls import add_suffix, is_remote, local_path, shown
+from samplerkit.storage.urls import add_suffix, is_remote, shown
 
 INDEX: Final = "index.json"
 
@@ -147,16 +146,11 @@ class FolderDataset(ChunkedDataset):
         threads: int | None = None,
         remote: RemoteOptions | Mapping[str, Any] | None = None,
     ) -> None:
-        if not isinstance(folder, str | os.PathLike):
-            raise ArgumentTypeError("folder", "must be a path or a URL", folder)
-        self.folder: Final = local_path(os.fspath(folder))
+        self.folder: Final = one_path("folder", folder)
         self.is_remote = is_remote(self.folder)
-        self._columns: Final = names_of(columns)
-        self._decode = checked_decode(decode)
         limits = ChunkLimits(max_chunks, max_bytes, read_ahead, threads)
-        super().__init__(
-            limits, gathered_samples, storage_for(self.is_remote, None, RemoteOptions.of(remote))
-        )
+        storage = storage_for(self.is_remote, None, RemoteOptions.of(remote))
+        super().__init__(limits, gathered_samples, storage, columns, decode)
 
     @abstractmethod
     def _parse_index(self, index: bytes, place: str) -> ParsedIndex:
@@ -195,7 +189,6 @@ class FolderDataset(ChunkedDataset):
         return f"{type(self).__name__}({place!r}, {self._shown_size})"
 
 
-@final
 @dataclass(frozen=True)
 class FolderShard:
     """A file that an index lists.
@@ -205,6 +198,9 @@ class FolderShard:
         samples: the number of samples.
         file: the path of the file to read, below the folder.
         sizes: the sizes in bytes that the file may have; empty if the index has none.
+
+    Raises:
+        ValueError: the file is outside of the folder, or a number is not valid.
     """
 
     name: str
@@ -212,32 +208,29 @@ class FolderShard:
     file: str
     sizes: tuple[int, ...]
 
+    def __post_init__(self) -> None:
+        path = PurePosixPath(self.file)
+        if path.is_absolute() or ".." in path.parts or not path.parts:
+            raise ValueError(f"a shard outside of the folder, {self.file!r}")
+        if any(type(number) is not int or number < 0 for number in (self.samples, *self.sizes)):
+            size = next(iter(self.sizes), "unknown")
+            raise ValueError(f"{self.file!r} of {size!r} bytes and {self.samples!r} samples")
+
 
 Rows = tuple[Sequence[Any], int, Callable[[Any], Any]]
 """The rows of a chunk, their size in memory, and the function that makes a sample from a row."""
 
-ParsedIndex = tuple[Sequence[FolderShard], Callable[[int, str, bytes], Rows]]
-"""Shards, and the function that splits the bytes of one into rows, given its number and name in errors."""
+ParsedIndex = tuple[Sequence[FolderShard], Callable[[int, bytes], Rows]]
+"""Shards, and the function that splits the bytes of one into rows; it may raise any exception."""
 
 
-def _read_shard(files: Sequence[Stored], rows: Callable[[int, str, bytes], Rows], number: int) -> FileContent:
+def _read_shard(files: Sequence[Stored], rows: Callable[[int, bytes], Rows], number: int) -> FileContent:
     stored = files[number]
     if stored.size == UNKNOWN_SIZE:
         stored = Stored.of(stored.path, stored.storage)
     (data,) = stored.read([(0, stored.size)])
-    content = guarded(stored.name, "read", lambda: rows(number, stored.name, data))
+    content = guarded(stored.name, "read", lambda: rows(number, data))
     return content_of(stored.name, *content)
-
-
-def require_inside(name: str) -> None:
-    """Checks that a file of an index is inside the folder.
-
-    Raises:
-        ValueError: the name leads out of the folder.
-    """
-    path = PurePosixPath(name)
-    if path.is_absolute() or ".." in path.parts or not path.parts:
-        raise ValueError(f"a shard outside of the folder, {name!r}")
 
 
 def content_of(place: str, rows: Sequence[Any], size: int, make: Callable[[Any], Any]) -> FileContent:

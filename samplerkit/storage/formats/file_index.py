@@ -71,10 +71,8 @@ class IndexKind(Generic[Indexed]):
             return sidecar
         version, cache_path = stored.version, self._cache_path(stored)
         if version:
-            with suppress(OSError, UnreadableFileError, DatasetError):
-                cached = self._read(cache_path, stored, version)
-                if cached is not None:
-                    return cached
+            with suppress(OSError, UnreadableFileError):
+                return self._read(cache_path, stored, version)
         with stored.local_path() as path:
             indexed = guarded(stored.name, "read", lambda: self.make(path, stored.size))
         if version:
@@ -109,40 +107,31 @@ class IndexKind(Generic[Indexed]):
         hint = "delete it, and write it again with dataset.save_indexes()"
         try:
             if stored.storage is None:
-                indexed = self._read(Path(name), stored)
-            else:
-                data = stored.storage.read_shared(add_suffix(stored.path, INDEX_SUFFIX), _MAX_BYTES)
-                if data is None:
-                    return None
-                with on_disk(data) as path:
-                    indexed = self._read(path, stored)
+                return self._read(Path(name), stored)
+            data = stored.storage.read_shared(add_suffix(stored.path, INDEX_SUFFIX), _MAX_BYTES)
+            if data is None:
+                return None
+            with on_disk(data) as path:
+                return self._read(path, stored)
         except (OSError, UnreadableFileError) as error:
             if isinstance(error, OSError) and error.errno in {errno.ENOENT, errno.ENAMETOOLONG}:
                 return None
             raise DatasetError(name, f"cannot be read ({error})", hint=hint) from error
-        if indexed is None:
-            problem = f"is of another state of the file, which has {stored.size} bytes"
-            raise DatasetError(name, problem, hint=hint)
-        return indexed
 
-    def _read(self, path: Path, stored: Stored, version: str | None = None) -> Indexed | None:
-        """Reads an index; None if it is of another file.
+    def _read(self, path: Path, stored: Stored, version: str | None = None) -> Indexed:
+        """Reads an index.
 
         Raises:
             OSError: the index cannot be read.
-            UnreadableFileError: the index is damaged.
-            DatasetError: the file is not an index.
+            UnreadableFileError: the index is damaged, or is of another file.
         """
         meta, arrays = read_arrays(path)
-        if (meta.get("kind"), meta.get("size")) != (self.name, stored.size):
-            return None
-        if version not in {None, meta.get("version")}:
-            return None
-        try:
+        is_own = (meta.get("kind"), meta.get("size")) == (self.name, stored.size)
+        with suppress(LookupError, TypeError, AttributeError, ValueError):
             indexed = self.holds(**arrays, **meta["values"])
-            return indexed if indexed.fits(stored.size) else None
-        except (LookupError, TypeError, AttributeError, ValueError):
-            return None
+            if is_own and version in {None, meta.get("version")} and indexed.fits(stored.size):
+                return indexed
+        raise UnreadableFileError(f"of another state of the file, which has {stored.size} bytes")
 
 
 class IndexedFiles(DatasetOfFiles):

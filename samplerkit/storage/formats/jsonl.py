@@ -98,7 +98,7 @@ class JsonlDataset(IndexedFiles):
         self._decoder: Final = LineDecoder.of(decode, names_of(columns))
         self._max_unpacked: Final = arguments.limit("max_unpacked_bytes", max_unpacked_bytes)
         limits = ChunkLimits(max_chunks, max_bytes, read_ahead, threads)
-        super().__init__(files, limits, gathered_samples, progress, RemoteOptions.of(remote))
+        super().__init__(files, limits, gathered_samples, progress, remote)
         self._indexes = IndexKind("jsonl", Lines, partial(lines_of, max_bytes=self._max_unpacked))
 
     def __getitem__(self, index: int) -> Any:

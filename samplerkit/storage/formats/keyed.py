@@ -182,9 +182,8 @@ class LmdbDataset(KeyedDataset):
     ) -> None:
         super().__init__(path, decode)
         self._database: Final = None if database is None else arguments.word("database", database)
-        self._left_out: Final = frozenset(
-            name.encode() for name in names_of(leave_out or None, place="leave_out") or ()
-        )
+        names = names_of(leave_out or None, place="leave_out") or ()
+        self._left_out: Final = frozenset(map(str.encode, names))
 
     def _file(self) -> str:
         return os.fspath(Path(self.path, "data.mdb")) if Path(self.path).is_dir() else self.path
@@ -266,15 +265,14 @@ class _Store(OpenStore):
         """Reads keys and values."""
         # Reading a mapped file beyond its end, if it was cut, would end the process.
         self._stored.require_same()
-        get = self._transaction.get
-        items = [{"key": key, "value": get(key)} for key in keys.at(ids)]
+        chosen = keys.at(ids)
+        values = [*map(self._transaction.get, chosen)]
         # A transaction frees pages that the next one may overwrite: data read before the first one is sound.
         if self._environment.info()["last_txnid"] != keys.txn_id:
             raise DatasetError(self._stored.name, "was changed while it was read", hint=CHANGED)
-        missing = next((item["key"] for item in items if item["value"] is None), None)
-        if missing is not None:
-            raise DatasetError(self._stored.name, "has no such key any more", missing, hint=REWRITE)
-        return items
+        if None in values:
+            raise ValueError(f"no key {chosen[values.index(None)]!r} any more")
+        return [{"key": key, "value": value} for key, value in zip(chosen, values, strict=True)]
 
     def _database_key(self, name: str) -> bytes:
         names = [key.decode(errors="replace") for key in _databases(self._environment)]

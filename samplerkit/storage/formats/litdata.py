@@ -10,8 +10,17 @@ from functools import partial
 from typing import Any, Final, final
 
 from samplerkit.storage.files.packages import extra
-from samplerkit.storage.formats.base import FolderDataset, FolderShard, ParsedIndex, Rows, require_inside
-from samplerkit.storage.formats.values import Decoder, between, cutter, ends_in, sample_maker, value_decoder
+from samplerkit.storage.formats.base import FolderDataset, FolderShard, ParsedIndex, Rows
+from samplerkit.storage.formats.values import (
+    Decoder,
+    between,
+    cutter,
+    ends_in,
+    sample_ends,
+    sample_maker,
+    unpacked,
+    value_decoder,
+)
 
 _HEAD_OF_FRAMES: Final = struct.Struct("<8sHHIII")
 _FRAME: Final = struct.Struct("<IIQII")
@@ -69,9 +78,6 @@ def _chunk(parsed: Mapping[str, Any]) -> FolderShard:
         LookupError: a value is missing.
     """
     name, size, samples = parsed["filename"], parsed["chunk_bytes"], parsed["chunk_size"]
-    require_inside(name)
-    if type(size) is not int or type(samples) is not int or min(size, samples) < 0:
-        raise ValueError(f"{name!r} of {size!r} bytes and {samples!r} samples")
     # In early versions the size does not include the header of a chunk.
     return FolderShard(name, samples, name, (size, size + 4 * (samples + 2)))
 
@@ -119,8 +125,6 @@ class LitIndex:
         if packing not in {"", "chunk", "batch", "sample"}:
             raise ValueError(f"compression of a {packing!r}, which is not known")
         formats, is_tokens = tuple(config["data_format"]), loader == "TokensLoader"
-        if is_tokens and len(formats) != 1:
-            raise ValueError(f"tokens in {len(formats)} formats")
         return cls(chunks, formats, json.loads(config["data_spec"]), packing, is_tokens)
 
     def maker(self, columns: Sequence[str] | None) -> Decoder:
@@ -135,38 +139,33 @@ class LitIndex:
         cut_sample = cutter([None] * len(self.formats))
         return lambda sample: make(cut_sample(sample))
 
-    def rows(self, columns: Sequence[str] | None, number: int, place: str, data: bytes) -> Rows:
+    def rows(self, columns: Sequence[str] | None, number: int, data: bytes) -> Rows:
         """Splits a chunk into the bytes of samples, or into the rows of its Arrow table as dicts.
 
         Args:
             columns: the entries of a sample to return; None for all.
             number: the number of the chunk.
-            place: the name in error messages.
             data: the bytes of the chunk.
 
         Raises:
             ValueError: the chunk does not match the index.
         """
         chunk = self.chunks[number]
-        raw = _unpacked(data, max(chunk.sizes)) if self.packing == "chunk" else data
+        raw = unpacked("zstd", data, max(chunk.sizes), is_exact=False) if self.packing == "chunk" else data
         if len(raw) not in chunk.sizes:
             raise ValueError(f"it has {len(raw)} bytes, and index.json says {chunk.sizes[0]}")
         if self.packing == "batch":
             samples = _unpack_frames(raw, chunk.samples)
         else:
-            ends = ends_in(raw, 4, chunk.samples)
-            if int.from_bytes(raw[:4], "little") != chunk.samples or ends[0] != 4 * (chunk.samples + 2):
-                raise ValueError(f"it does not begin with {chunk.samples} samples, as index.json says")
+            ends = sample_ends(raw, chunk.samples)
+            if ends[0] != 4 * (chunk.samples + 2):
+                raise ValueError("its samples are not where it says")
             if ends[-1] != len(raw):
-                return _rows(raw, ends[-1], chunk.samples), len(raw), partial(_select, columns)
+                return _rows(raw, ends[-1], chunk.samples, columns), len(raw), dict
             samples = between(raw, ends)
             if self.packing == "sample":
-                samples = [*map(_unpacked, samples)]
+                samples = [unpacked("zstd", sample, _MAX_BYTES, is_exact=False) for sample in samples]
         return samples, sum(map(len, samples)), self.maker(columns)
-
-
-def _select(columns: Sequence[str] | None, row: Mapping[str, Any]) -> Any:
-    return row if columns is None else {name: row[name] for name in columns}
 
 
 def _unpack_frames(raw: bytes, samples: int) -> list[bytes]:
@@ -182,9 +181,7 @@ def _unpack_frames(raw: bytes, samples: int) -> list[bytes]:
         last = first + items
         if (begins, offset) != (first, place) or last > count or size != ends[last] - ends[first]:
             raise ValueError("its frames are not where it says")
-        plain = _unpacked(raw[offset : offset + packed], size)
-        if len(plain) != size:
-            raise ValueError(f"a frame of {len(plain)} bytes, which says {size}")
+        plain = unpacked("zstd", raw[offset : offset + packed], size)
         values += between(plain, [end - ends[first] for end in ends[first : last + 1]])
         first, place = last, place + packed
     if (first, place, ends[0]) != (count, len(raw), 0):
@@ -192,8 +189,8 @@ def _unpack_frames(raw: bytes, samples: int) -> list[bytes]:
     return values
 
 
-def _rows(raw: bytes, start: int, samples: int) -> list[dict[str, Any]]:
-    """Reads the table of rows that follows the samples, or replaces them."""
+def _rows(raw: bytes, start: int, samples: int, columns: Sequence[str] | None) -> list[dict[str, Any]]:
+    """Reads columns of the table of rows that follows the samples, or replaces them."""
     length = int.from_bytes(raw[-12:-8], "little")
     if raw[-8:] != _MARK_OF_ROWS or start + length + 12 != len(raw):
         raise ValueError("its samples do not end where it does")
@@ -203,13 +200,5 @@ def _rows(raw: bytes, start: int, samples: int) -> list[dict[str, Any]]:
     table.validate(full=True)
     if table.num_rows != samples:
         raise ValueError(f"a table of {table.num_rows} rows, and index.json says {samples}")
-    rows: list[dict[str, Any]] = table.to_pylist()
+    rows: list[dict[str, Any]] = table.select(columns or table.column_names).to_pylist()
     return rows
-
-
-def _unpacked(data: bytes, max_bytes: int = _MAX_BYTES) -> bytes:
-    """Decompresses zstd, to at most `max_bytes` + 1 bytes."""
-    pa = extra("pyarrow", "litdata")
-    stream: Any = pa.CompressedInputStream(pa.BufferReader(data), "zstd")
-    plain: bytes = stream.read(max_bytes + 1)
-    return plain

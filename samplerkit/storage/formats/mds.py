@@ -15,12 +15,14 @@ from typing import Any, Final, final
 from samplerkit.errors import DatasetError
 from samplerkit.storage.files.content import require_columns
 from samplerkit.storage.files.packages import extra
-from samplerkit.storage.formats.base import FolderDataset, FolderShard, ParsedIndex, Rows, require_inside
-from samplerkit.storage.formats.values import Decoder, UnsafeEncodingError, between, cutter, decoder, ends_in
-from samplerkit.storage.opening import REWRITE
+from samplerkit.storage.formats.base import FolderDataset, FolderShard, ParsedIndex, Rows
+from samplerkit.storage.formats.values import Decoder, between, cutter, decoder, sample_ends, unpacked
 
 _CODECS: Final = {"zstd": "zstd", "br": "brotli", "snappy": "snappy"}
 """Compressions that pyarrow decompresses, by their names in MDS."""
+
+_STANDARD: Final[dict[str, Any]] = {"gz": partial(zlib.decompressobj, 31), "bz2": bz2.BZ2Decompressor}
+"""Compressions that Python decompresses."""
 
 
 @final
@@ -56,16 +58,14 @@ class MdsDataset(FolderDataset):
     """
 
     def _parse_index(self, index: bytes, place: str) -> ParsedIndex:
-        shards = _shards_in(index, self._exists)
+        shards = [MdsShard.of(shard, self._exists) for shard in json.loads(index)["shards"]]
         # The index of an empty dataset has no columns.
-        columns = shards[0].columns if shards else MdsColumns((), (), ())
+        columns = shards[0].columns if shards else ()
         other = next((shard for shard in shards if shard.columns != columns), None)
         if other is not None:
-            problem = f"says that {other.name} has other columns than {shards[0].name}"
-            raise DatasetError(place, problem, list(other.columns.names))
-        decoders = columns.decoders(place, (self._columns if shards else None) or columns.names)
-        files = [FolderShard(shard.name, shard.samples, shard.file, (shard.file_size,)) for shard in shards]
-        return files, partial(_rows, shards, decoders)
+            raise ValueError(f"{other.name} has other columns than {shards[0].name}, {other.columns}")
+        decoders = _decoders(columns, place, self._columns if shards else None)
+        return shards, partial(_rows, shards, decoders)
 
     def _exists(self, name: str) -> bool:
         """Whether the uncompressed shard is on this machine, because MDS's package decompressed it."""
@@ -76,12 +76,11 @@ def _rows(
     shards: Sequence[MdsShard],
     decoders: Sequence[tuple[str, int, Decoder]],
     number: int,
-    place: str,
     data: bytes,
 ) -> Rows:
     """Splits a shard into the bytes of its samples."""
     shard = shards[number]
-    samples, cut_sample = shard.samples_in(place, data), cutter(shard.columns.sizes)
+    samples, cut_sample = shard.samples_in(data), cutter([size for _, _, size in shard.columns])
 
     def make_sample(sample: bytes) -> dict[str, Any]:
         values = cut_sample(sample)
@@ -90,82 +89,54 @@ def _rows(
     return samples, sum(map(len, samples)), make_sample
 
 
-def _shards_in(index: bytes, exists: Callable[[str], bool]) -> list[MdsShard]:
-    parsed = json.loads(index)
-    if parsed["version"] != 2:
-        raise ValueError(f"version {parsed['version']!r}, and only 2 is known")
-    return [MdsShard.of(shard, exists) for shard in parsed["shards"]]
+MdsColumns = tuple[tuple[str, str, int | None], ...]
+"""For each column its name, its encoding, and the size of its values in bytes; None if sizes vary."""
 
 
-@final
-@dataclass(frozen=True)
-class MdsColumns:
-    """The columns of a dataset.
+def _columns(parsed: Mapping[str, Any]) -> MdsColumns:
+    """Reads the columns from an index entry or a shard's header."""
+    sizes = [size or None for size in parsed["column_sizes"]]
+    return tuple(zip(parsed["column_names"], parsed["column_encodings"], sizes, strict=True))
 
-    Args:
-        names: the names of the columns.
-        encodings: the encoding of each column.
-        sizes: the size of each value in bytes, None if sizes vary.
+
+def _decoders(
+    columns: MdsColumns, place: str, selected: Sequence[str] | None
+) -> list[tuple[str, int, Decoder]]:
+    """Returns the chosen columns: name, position among all, and the decoder of values.
+
+    Raises:
+        DatasetError: a column does not exist or exists twice, or its encoding is not safe or not known.
     """
-
-    names: tuple[str, ...]
-    encodings: tuple[str, ...]
-    sizes: tuple[int | None, ...]
-
-    @classmethod
-    def of(cls, parsed: Mapping[str, Any]) -> MdsColumns:
-        """Reads the columns from an index entry or a shard's header."""
-        names, encodings = tuple(parsed["column_names"]), tuple(parsed["column_encodings"])
-        sizes = tuple(size or None for size in parsed["column_sizes"])
-        if not len(names) == len(encodings) == len(sizes) or len(set(names)) < len(names):
-            raise ValueError("columns of which some lack a name, an encoding or a size, or have one name")
-        return cls(names, encodings, sizes)
-
-    def decoders(self, place: str, selected: Sequence[str]) -> list[tuple[str, int, Decoder]]:
-        """Returns the chosen columns: name, position among all, and the decoder of values.
-
-        Raises:
-            DatasetError: a column does not exist, or its encoding is not safe or not known.
-        """
-        require_columns(place, self.names, selected)
-        decoders = []
-        for name in selected:
-            at = self.names.index(name)
-            encoding = self.encodings[at]
-            try:
-                decoders.append((name, at, decoder(encoding)))
-            except UnsafeEncodingError as error:
-                hint = "name the other columns, or write it again with another encoding"
-                problem = f"column {name!r} is pickled, which is never loaded"
-                raise DatasetError(place, problem, encoding, hint=hint) from error
-            except ValueError as error:
-                raise DatasetError(place, f"column {name!r} cannot be read: {error}") from error
-        return decoders
+    names = [name for name, _, _ in columns]
+    require_columns(place, names, selected or names)
+    decoders = []
+    for name in selected or names:
+        at = names.index(name)
+        encoding = columns[at][1]
+        try:
+            decoders.append((name, at, decoder(encoding)))
+        except ValueError as error:
+            hint = "name the other columns, or write it again with another encoding"
+            problem = f"column {name!r} cannot be read: {error}"
+            raise DatasetError(place, problem, encoding, hint=hint) from error
+    return decoders
 
 
 @final
 @dataclass(frozen=True)
-class MdsShard:
-    """The index entry of a shard.
+class MdsShard(FolderShard):
+    """The index entry of a shard; its name is that of the uncompressed shard.
 
     Args:
-        name: the name of the uncompressed shard.
         size: the size of the uncompressed shard in bytes.
         compression: the compression of the file to read, without the level; empty if it is not compressed.
-        file: the path of the file to read, below the folder.
-        file_size: the size of that file in bytes.
         digests: the digests of that file in hex, by algorithm.
-        samples: the number of samples.
         columns: the columns of the samples.
     """
 
-    name: str
     size: int
     compression: str
-    file: str
-    file_size: int
     digests: Mapping[str, str]
-    samples: int
     columns: MdsColumns
 
     @classmethod
@@ -183,89 +154,63 @@ class MdsShard:
         if (parsed["version"], parsed["format"]) != (2, "mds"):
             raise ValueError(f"a shard of format {parsed['format']!r}, version {parsed['version']!r}")
         compression = str(parsed["compression"] or "").partition(":")[0]
-        if compression not in {"", "gz", "bz2", *_CODECS}:
+        if compression not in {"", *_CODECS, *_STANDARD}:
             raise ValueError(f"compression {compression!r}, which is not known")
-        if (parsed["zip_data"] is not None) != bool(compression):
-            raise ValueError("a compression without a compressed file, or one without the other")
-        samples = parsed["samples"]
-        if type(samples) is not int or samples < 0:
-            raise ValueError(f"{samples!r} samples")
-        name, size, digests = _file_of(parsed["raw_data"])
-        columns = MdsColumns.of(parsed)
-        if not compression or exists(name):
-            return cls(name, size, "", name, size, digests, samples, columns)
-        return cls(name, size, compression, *_file_of(parsed["zip_data"]), samples, columns)
+        raw = parsed["raw_data"]
+        if compression and exists(raw["basename"]):
+            compression = ""
+        file = parsed["zip_data"] if compression else raw
+        return cls(
+            raw["basename"],
+            parsed["samples"],
+            file["basename"],
+            (file["bytes"],),
+            raw["bytes"],
+            compression,
+            dict(file["hashes"]),
+            _columns(parsed),
+        )
 
-    def samples_in(self, place: str, data: bytes) -> list[bytes]:
-        """Splits the bytes of the file into samples.
-
-        Args:
-            place: the name in error messages.
-            data: the bytes of the file.
-
-        Returns:
-            The bytes of each sample.
+    def samples_in(self, data: bytes) -> list[bytes]:
+        """Splits the bytes of the file into those of its samples.
 
         Raises:
-            DatasetError: the bytes do not match a digest of the index.
             ValueError: the bytes do not match the index.
         """
-        _require_digest(place, data, self.digests)
+        _require_digest(data, self.digests)
         raw = _unpacked(self.compression, data, self.size) if self.compression else data
         if len(raw) != self.size:
             raise ValueError(f"it has {len(raw)} bytes, and index.json says {self.size}")
-        if (count := int.from_bytes(raw[:4], "little")) != self.samples:
-            raise ValueError(f"it has {count} samples, and index.json says {self.samples}")
-        ends, head = ends_in(raw, 4, count), 4 * (count + 2)
+        ends, head = sample_ends(raw, self.samples), 4 * (self.samples + 2)
         if ends[0] < head or ends[-1] != len(raw):
             raise ValueError("its samples are not where it says")
-        if MdsColumns.of(json.loads(raw[head : ends[0]])) != self.columns:
+        if _columns(json.loads(raw[head : ends[0]])) != self.columns:
             raise ValueError("it has other columns than index.json says")
         return between(raw, ends)
-
-
-def _file_of(parsed: Mapping[str, Any]) -> tuple[str, int, Mapping[str, str]]:
-    """Reads the path, size and digests of a file from the index.
-
-    Raises:
-        ValueError: the path leads out of the folder, or a value is not valid.
-        LookupError: a value is missing.
-    """
-    name, size, hashes = parsed["basename"], parsed["bytes"], parsed["hashes"]
-    require_inside(name)
-    if type(size) is not int or size < 0:
-        raise ValueError(f"{name!r} of {size!r} bytes")
-    return name, size, dict(hashes)
-
-
-def _require_digest(place: str, data: bytes, digests: Mapping[str, str]) -> None:
-    """Checks bytes against the first digest of the index that hashlib knows, or else the first one.
-
-    Raises:
-        DatasetError: the digest differs, or its algorithm is not known.
-    """
-    for kind in sorted(digests, key=lambda kind: kind not in hashlib.algorithms_available)[:1]:
-        is_known = kind in hashlib.algorithms_available
-        state = hashlib.new(kind, usedforsecurity=False) if is_known else _xxhash(place, kind)
-        state.update(data)
-        if state.hexdigest() != digests[kind]:
-            raise DatasetError(place, f"does not fit its {kind} in index.json", hint=REWRITE)
 
 
 def _unpacked(compression: str, data: bytes, size: int) -> bytes:
     """Decompresses a shard, to at most `size` + 1 bytes."""
     if compression in _CODECS:
-        codec = extra("pyarrow", "mds").Codec(_CODECS[compression])
-        return bytes(codec.decompress(data, size, asbytes=True))
-    unpacker: Any = bz2.BZ2Decompressor() if compression == "bz2" else zlib.decompressobj(31)
+        return unpacked(_CODECS[compression], data, size)
+    unpacker = _STANDARD[compression]()
     plain: bytes = unpacker.decompress(data, size + 1)
     if not unpacker.eof or unpacker.unused_data:
         raise ValueError("it does not end where its compression does")
     return plain
 
 
-def _xxhash(place: str, kind: str) -> Any:
-    make = getattr(extra("xxhash", "mds"), kind, None) if kind.startswith("xxh") else None
-    if make is None:
-        raise DatasetError(place, "has a digest that is not known", kind)
-    return make()
+def _require_digest(data: bytes, digests: Mapping[str, str]) -> None:
+    """Checks bytes against the first digest of the index that hashlib knows, or else the first one."""
+    for kind in sorted(digests, key=lambda kind: kind not in hashlib.algorithms_available)[:1]:
+        is_known = kind in hashlib.algorithms_available
+        state = hashlib.new(kind, usedforsecurity=False) if is_known else _xxhash(kind)
+        state.update(data)
+        if state.hexdigest() != digests[kind]:
+            raise ValueError(f"it does not fit its {kind} in index.json")
+
+
+def _xxhash(kind: str) -> Any:
+    if not kind.startswith("xxh"):
+        raise ValueError(f"it has a digest that is not known, {kind!r}")
+    return getattr(extra("xxhash", "mds"), kind)()

@@ -12,20 +12,11 @@ from typing import Any, Final, Literal, final
 
 import numpy as np
 
-from samplerkit.errors import DatasetError
 from samplerkit.storage.files.chunked import ChunkLimits
-from samplerkit.storage.files.content import (
-    ChunkFile,
-    FileContent,
-    checked_decode,
-    gathered_samples,
-    names_of,
-    require_columns,
-)
+from samplerkit.storage.files.content import ChunkFile, FileContent, gathered_samples, require_columns
 from samplerkit.storage.files.packages import extra
 from samplerkit.storage.files.stored import ByteSpan, Stored
 from samplerkit.storage.formats.base import FormatOfFiles, content_of
-from samplerkit.storage.opening import REWRITE
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.threads import Progress
 
@@ -83,10 +74,8 @@ class MindRecordDataset(FormatOfFiles):
         progress: Progress | bool | None = None,
         remote: RemoteOptions | Mapping[str, Any] | None = None,
     ) -> None:
-        self._columns: Final = names_of(columns)
-        self._decode = checked_decode(decode)
         limits = ChunkLimits(max_chunks, max_bytes, read_ahead, threads)
-        super().__init__(files, limits, gathered_samples, progress, RemoteOptions.of(remote))
+        super().__init__(files, limits, gathered_samples, progress, remote, columns=columns, decode=decode)
 
     def _inspect(self, number: int) -> ChunkFile:
         stored = Stored.of(self.files[number], self._storage)
@@ -119,14 +108,14 @@ class MindRecordFile(ChunkFile):
         """Reads the header of a file, which has the positions of all rows.
 
         Raises:
-            DatasetError: the file cannot be read, is not a MindRecord file, or lacks a column.
-            ValueError: the header is not valid.
+            DatasetError: the file cannot be read, or lacks a column.
+            ValueError: the file is not a MindRecord file, or its header is not valid.
             LookupError: a value of the header is missing.
         """
         (start,) = stored.read([(0, min(8, stored.size))])
         length = int.from_bytes(start, "little")
         if len(start) < 8 or not 2 <= length <= min(stored.size - 8, _MAX_HEADER):
-            raise DatasetError(stored.name, "is no MindRecord file, or was cut", hint=REWRITE)
+            raise ValueError("it is no MindRecord file, or was cut")
         (data,) = stored.read([(8, length)])
         header = json.loads(data)
         if (number := len(header["schema"])) != 1:
@@ -248,9 +237,8 @@ def _scalar(name: str, kind: str, plain: Mapping[str, Any]) -> Any:
     if kind == "string":
         return value if isinstance(value, str) else json.dumps(value)
     number = np.dtype(kind).type(value)
-    if kind.startswith("int") and int(value) != number:
-        problem = f"column {name!r} holds {value!r}, which is no {kind}"
-        raise ValueError(problem)
+    if kind.startswith("int") and number != value:
+        raise ValueError(f"column {name!r} holds {value!r}, which is no {kind}")
     return number
 
 

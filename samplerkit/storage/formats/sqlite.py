@@ -66,26 +66,15 @@ class SqliteDataset(KeyedDataset):
 
     def _keys(self, stored: Stored) -> Ids:
         with _query_errors(self.path), closing(_connect(self.path)) as database:
-            self._require_columns(database)
             number = _row_number(database, self._table)
             rows = database.execute(f"select {number} from {_quoted(self._table)} order by {number}")  # noqa: S608  # quoted
             return np.fromiter((row[0] for row in rows), dtype=np.int64)
 
-    def _require_columns(self, database: sqlite3.Connection) -> None:
-        """Checks that the table and columns exist: SQLite takes an unknown quoted name for a string."""
-        table = self._table
-        tables = [name for (name,) in database.execute("select name from sqlite_master where type = 'table'")]
-        if table.lower() not in map(str.lower, tables):
-            raise DatasetError(self.path, f"holds no table {table!r}, but only", tables)
-        columns = _columns(database, table)
-        names = {name.lower() for name in (*columns, "rowid")}
-        for name in self._columns or ():
-            if name.lower() not in names:
-                raise DatasetError(self.path, f"table {table!r} holds no column {name!r}, but only", columns)
-
     def _open(self, stored: Stored) -> OpenStore:
-        columns = "*" if self._columns is None else ", ".join(map(_quoted, self._columns))
-        return _Table(stored, self._table, columns)
+        table = _quoted(self._table)
+        # With the table, since SQLite takes a quoted name that it does not know for a string.
+        columns = (f"{table}.{_quoted(name)}" for name in self._columns or ())
+        return _Table(stored, self._table, ", ".join(columns) or "*")
 
 
 @final
@@ -103,24 +92,22 @@ class _Table(OpenStore):
     def read(self, keys: Ids, ids: Ids) -> list[Any]:
         """Reads rows."""
         with _query_errors(self._stored.path):
-            rows = self._read(keys[ids].tolist())
+            chosen = keys[ids].tolist()
+            rows_by_key = self._read(chosen)
             self._stored.require_same()
             # A write-ahead log does not change the file itself, but the database's own counter.
             if self._data_version() != self._version:
                 raise DatasetError(self._stored.path, "was changed while it was read", hint=CHANGED)
-            return rows
+            return [rows_by_key[key] for key in chosen]
 
-    def _read(self, keys: list[int]) -> list[Any]:
+    def _read(self, keys: list[int]) -> dict[int, dict[str, Any]]:
         rows_by_key: dict[int, dict[str, Any]] = {}
         for start in range(0, len(keys), _AT_ONCE):
             batch = keys[start : start + _AT_ONCE]
             cursor = self._database.execute(f"{self._query}({', '.join('?' * len(batch))})", batch)
             names = [entry[0] for entry in cursor.description][1:]
             rows_by_key.update((row[0], dict(zip(names, row[1:], strict=True))) for row in cursor)
-        missing = next((key for key in keys if key not in rows_by_key), None)
-        if missing is not None:
-            raise DatasetError(self._stored.path, "has no such row any more", missing, hint=CHANGED)
-        return [rows_by_key[key] for key in keys]
+        return rows_by_key
 
     def _data_version(self) -> Any:
         """Returns a number that changes when another connection changes the database."""
@@ -131,13 +118,10 @@ class _Table(OpenStore):
         self._database.close()
 
 
-def _columns(database: sqlite3.Connection, table: str) -> list[str]:
-    return [name for (name,) in database.execute("select name from pragma_table_xinfo(?)", (table,))]
-
-
 def _row_number(database: sqlite3.Connection, table: str) -> str:
     """Returns a name of the rowid that no column has: the column would be read instead."""
-    unused = {"rowid", "oid", "_rowid_"}.difference(map(str.lower, _columns(database, table)))
+    columns = database.execute("select lower(name) from pragma_table_xinfo(?)", (table,))
+    unused = {"rowid", "oid", "_rowid_"}.difference(name for (name,) in columns)
     if not unused:
         raise ValueError("columns have all names of the numbers of rows")
     return max(unused)
@@ -145,16 +129,19 @@ def _row_number(database: sqlite3.Connection, table: str) -> str:
 
 @contextmanager
 def _query_errors(path: str) -> Iterator[None]:
-    """Guards queries; a locked database and a table without rowids raise their own errors."""
+    """Guards queries; a locked database, a table without rowids and unknown names raise their own errors."""
     try:
         yield
-    except sqlite3.OperationalError as error:
+    except (sqlite3.OperationalError, TypeError) as error:
         if "locked" in str(error):
             hint = "wait until that is done, or read a copy"
             raise DatasetError(path, "is locked by a writer", hint=hint) from error
-        if str(error) == "no such column: rowid":
+        # The number of a view's row is None.
+        if isinstance(error, TypeError) or str(error) == "no such column: rowid":
             hint = "copy its rows into a table with numbers"
             raise DatasetError(path, "holds a table without numbers of rows", hint=hint) from error
+        if str(error).startswith("no such"):
+            raise DatasetError(path, f"holds {error}", hint="name a table and columns of it") from error
         raise
 
 

@@ -13,24 +13,18 @@ from typing import Any, Final, Literal, final, get_args
 
 import numpy as np
 
-from samplerkit.errors import ArgumentValueError, DatasetError
+from samplerkit.errors import ArgumentValueError
 from samplerkit.order import arguments
 from samplerkit.storage.arrays import narrow
 from samplerkit.storage.files.chunked import ChunkLimits
-from samplerkit.storage.files.content import (
-    ChunkFile,
-    FileContent,
-    checked_decode,
-    gathered_samples,
-    names_of,
-)
+from samplerkit.storage.files.content import ChunkFile, FileContent, entries_of, gathered_samples, names_of
 from samplerkit.storage.files.packages import extra
 from samplerkit.storage.files.stored import ByteSpan, Stored
 from samplerkit.storage.formats.base import FormatOfFiles, content_of
 from samplerkit.storage.formats.file_index import IndexedFiles, IndexKind
-from samplerkit.storage.formats.tfrecord_example import example_of, scalars_of
+from samplerkit.storage.formats.tfrecord_example import example_of
 from samplerkit.storage.inflate import inflated
-from samplerkit.storage.opening import REWRITE, open_regular
+from samplerkit.storage.opening import open_regular
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.threads import Progress
 
@@ -98,10 +92,9 @@ class TfRecordDataset(IndexedFiles, FormatOfFiles):
         remote: RemoteOptions | Mapping[str, Any] | None = None,
     ) -> None:
         self._sample: Final = _Sample.of(columns, scalars, records)
-        self._decode = checked_decode(decode)
         self._run_bytes: Final = arguments.at_least("run_bytes", run_bytes, 1)
         limits = ChunkLimits(max_chunks, max_bytes, read_ahead, threads)
-        super().__init__(files, limits, gathered_samples, progress, RemoteOptions.of(remote))
+        super().__init__(files, limits, gathered_samples, progress, remote, decode=decode)
         self._indexes = INDEXES
 
     def _inspect(self, number: int) -> ChunkFile:
@@ -136,16 +129,18 @@ class _Sample:
         """Makes a sample from a record.
 
         Raises:
-            ValueError: the record is not an Example, or lacks a feature.
+            ValueError: the record is not an Example, lacks a feature, or has not one value of a scalar.
         """
         if not self.is_example:
             return record
         features = example_of(record)
-        for name in self.columns or ():
-            if name not in features:
-                raise ValueError(f"no feature {name!r}, but {sorted(features)}")
-        selected = features if self.columns is None else {name: features[name] for name in self.columns}
-        return scalars_of(selected, self.scalars)
+        sample = features if self.columns is None else entries_of(features, self.columns)
+        for name in self.scalars & sample.keys():
+            values: Any = () if sample[name] is None else sample[name]
+            if len(values) != 1:
+                raise ValueError(f"feature {name!r} has {len(values)} values, and one was to be")
+            sample[name] = values[0]
+        return sample
 
 
 OVERHEAD: Final = 16
@@ -276,21 +271,20 @@ class RecordFile(ChunkFile):
         """Reads a run, and checks the data of all its records against their checksums.
 
         Raises:
-            DatasetError: the run cannot be read, or has changed.
-            ValueError: it does not consist of records.
+            DatasetError: the file was changed.
+            ValueError: the run has changed, or does not consist of records.
         """
         rows = self.sizes[chunk]
         (data,) = self.stored.read([(0, self.stored.size) if self.is_packed else self.spans[chunk]])
         plain = unpacked(data) if self.is_packed else data
         records = Records.scan(lambda at, size: plain[at : at + size], len(plain))
         if records.lengths.size != rows or records.check(0, rows) != self.checks[chunk]:
-            raise DatasetError(self.place(chunk), "are not those that were there before", hint=REWRITE)
+            raise ValueError("they are not those that were there before")
         ends = [0, *records.ends.tolist()]
         payloads = [plain[start + _HEAD.size : end - _TAIL] for start, end in pairwise(ends)]
         wrong = np.flatnonzero(masked_crc32c(payloads) != records.crcs)
         if wrong.size:
-            problem = f"record {self.firsts[chunk] + int(wrong[0])} does not fit its checksum"
-            raise DatasetError(self.stored.name, problem, hint=REWRITE)
+            raise ValueError(f"record {self.firsts[chunk] + int(wrong[0])} does not fit its checksum")
         size = sum(map(len, payloads))
         return content_of(self.place(chunk), payloads, size, self.sample.make)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final
 
@@ -10,19 +9,23 @@ import numpy as np
 
 from samplerkit.storage.files.packages import extra
 
-_BYTES, _FLOAT, _INT64, _STRING, _MESSAGE = 12, 2, 3, 9, 11
-"""Types of fields, as in protobuf's `FieldDescriptorProto`."""
-_ONE, _MANY = 1, 3
-_SCHEMA: Final[dict[str, tuple[tuple[str, int, int, str], ...]]] = {
-    "Example": (("features", _MESSAGE, _ONE, "Features"),),
-    "Features": (("entries", _MESSAGE, _MANY, "Entry"),),  # on the wire a map is a list of its entries
-    "Entry": (("key", _STRING, _ONE, ""), ("value", _MESSAGE, _ONE, "Feature")),
-    "Feature": tuple((name, _MESSAGE, _ONE, name) for name in ("Bytes", "Floats", "Integers")),
-    "Bytes": (("values", _BYTES, _MANY, ""),),
-    "Floats": (("values", _FLOAT, _MANY, ""),),
-    "Integers": (("values", _INT64, _MANY, ""),),
-}
-"""The fields of each message, in the order of their numbers: name, type, label, and type of a message."""
+# On the wire a map is a list of its entries. Of several lists of a feature, the last one counts.
+_SCHEMA: Final = """
+name: "samplerkit/example.proto" package: "samplerkit" syntax: "proto3"
+message_type { name: "Example" field { name: "features" number: 1 type: TYPE_MESSAGE type_name: "Features" } }
+message_type { name: "Features"
+  field { name: "entries" number: 1 label: LABEL_REPEATED type: TYPE_MESSAGE type_name: "Entry" } }
+message_type { name: "Entry" field { name: "key" number: 1 type: TYPE_STRING }
+  field { name: "value" number: 2 type: TYPE_MESSAGE type_name: "Feature" } }
+message_type { name: "Feature" oneof_decl { name: "kind" }
+  field { name: "bytes" number: 1 type: TYPE_MESSAGE type_name: "Bytes" oneof_index: 0 }
+  field { name: "floats" number: 2 type: TYPE_MESSAGE type_name: "Floats" oneof_index: 0 }
+  field { name: "integers" number: 3 type: TYPE_MESSAGE type_name: "Integers" oneof_index: 0 } }
+message_type { name: "Bytes" field { name: "values" number: 1 label: LABEL_REPEATED type: TYPE_BYTES } }
+message_type { name: "Floats" field { name: "values" number: 1 label: LABEL_REPEATED type: TYPE_FLOAT } }
+message_type { name: "Integers" field { name: "values" number: 1 label: LABEL_REPEATED type: TYPE_INT64 } }
+"""
+"""The messages, as protobuf writes a `FileDescriptorProto` as text."""
 
 
 def example_of(record: bytes) -> dict[str, Any]:
@@ -49,48 +52,22 @@ def example_of(record: bytes) -> dict[str, Any]:
     return {name: _values_of(features[name], unknown_fields) for name in sorted(features)}
 
 
-def scalars_of(sample: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
-    """Returns the features of a sample, those in `names` as the one value that they hold.
-
-    Raises:
-        ValueError: one of these holds no value, or several.
-    """
-    chosen = dict(sample)
-    for name in names & chosen.keys():
-        values = chosen[name]
-        if values is None or len(values) != 1:
-            count = 0 if values is None else len(values)
-            raise ValueError(f"feature {name!r} has {count} values, and one was to be")
-        chosen[name] = values[0]
-    return chosen
-
-
 def _values_of(feature: Any, unknown_fields: Any) -> Any:
     kind = feature.WhichOneof("kind")
     if kind is None:
         return None
     message = getattr(feature, kind)
     if any(unknown.field_number == 1 for unknown in unknown_fields(message)):  # of another wire type
-        raise ValueError(f"a list of {kind.lower()} that holds something else")
+        raise ValueError(f"a list of {kind} that holds something else")
     values = message.values
-    return list(values) if kind == "Bytes" else np.array(values, np.float32 if kind == "Floats" else np.int64)
+    return list(values) if kind == "bytes" else np.array(values, np.float32 if kind == "floats" else np.int64)
 
 
 @cache
 def _parser() -> tuple[Any, Any]:
     """Makes the message type in a pool of its own, since TensorFlow adds its own to the global one."""
-    file = extra("google.protobuf.descriptor_pb2", "tfrecord").FileDescriptorProto(
-        name="samplerkit/example.proto", package="samplerkit", syntax="proto3"
-    )
-    for name, fields in _SCHEMA.items():
-        message = file.message_type.add(name=name)
-        for number, (field, kind, label, of) in enumerate(fields, start=1):
-            of_type = {"type_name": f".samplerkit.{of}"} if of else {}
-            message.field.add(name=field, number=number, type=kind, label=label, **of_type)
-        if name == "Feature":  # of several lists, the last one counts
-            message.oneof_decl.add(name="kind")
-            for described in message.field:
-                described.oneof_index = 0
+    file = extra("google.protobuf.descriptor_pb2", "tfrecord").FileDescriptorProto()
+    extra("google.protobuf.text_format", "tfrecord").Parse(_SCHEMA, file)
     pool = extra("google.protobuf.descriptor_pool", "tfrecord").DescriptorPool()
     pool.AddSerializedFile(file.SerializeToString())
     descriptor = pool.FindMessageTypeByName("samplerkit.Example")

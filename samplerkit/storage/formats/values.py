@@ -17,14 +17,32 @@ from samplerkit.storage.files.packages import extra
 
 Decoder = Callable[[bytes], Any]
 
-_SCALARS: Final = (
-    "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "float32", "float64",
-)  # fmt: skip
 _DTYPES: Final = {
     8: "u1", 9: "i1", 16: "<u2", 17: "<i2", 18: "<f2",
     32: "<u4", 33: "<i4", 34: "<f4", 64: "<u8", 65: "<i8", 66: "<f8",
 }  # fmt: skip
+_SCALARS: Final = {np.dtype(dtype).name for dtype in _DTYPES.values()}
 _SHAPE_DTYPES: Final = ("u1", "<u2", "<u4", "<u8")
+
+
+def unpacked(codec: str, data: bytes, size: int, *, is_exact: bool = True) -> bytes:
+    """Decompresses a shard or a part of it with pyarrow.
+
+    Args:
+        codec: the name of the compression in pyarrow.
+        data: the compressed bytes.
+        size: the uncompressed size in bytes.
+        is_exact: whether the data must have this size; otherwise at most one byte more is returned.
+
+    Raises:
+        OSError: the data are damaged, or do not end where the compression does.
+    """
+    pa = extra("pyarrow", "mds")
+    if is_exact:
+        plain: bytes = pa.Codec(codec).decompress(data, size, asbytes=True)
+    else:
+        plain = pa.CompressedInputStream(pa.BufferReader(data), codec).read(size + 1)
+    return plain
 
 
 def cut(data: bytes, sizes: Iterable[int], start: int, end: int) -> list[bytes]:
@@ -46,6 +64,18 @@ def cut(data: bytes, sizes: Iterable[int], start: int, end: int) -> list[bytes]:
 def between(data: bytes, ends: Iterable[int]) -> list[bytes]:
     """Splits bytes at offsets, and returns the parts between each offset and the next."""
     return [data[begin:stop] for begin, stop in pairwise(ends)]
+
+
+def sample_ends(shard: bytes, samples: int) -> list[int]:
+    """Reads the offsets at which the samples of a shard begin, and the end of the last one.
+
+    Raises:
+        ValueError: the shard has another number of samples, or a sample ends before it begins.
+    """
+    count = int.from_bytes(shard[:4], "little")
+    if count != samples:
+        raise ValueError(f"it has {count} samples, and index.json says {samples}")
+    return ends_in(shard, 4, count)
 
 
 def ends_in(data: bytes, at: int, count: int) -> list[int]:
@@ -81,10 +111,6 @@ def cutter(sizes: Sequence[int | None]) -> Callable[[bytes], list[bytes]]:
     return cut_sample
 
 
-class UnsafeEncodingError(Exception):
-    """An encoding that runs code when it is read."""
-
-
 def decoder(encoding: str) -> Decoder:
     """Returns the function that decodes a value from bytes.
 
@@ -92,8 +118,7 @@ def decoder(encoding: str) -> Decoder:
         encoding: the name of the encoding in an MDS index.
 
     Raises:
-        UnsafeEncodingError: the encoding is `pkl`.
-        ValueError: the encoding is not known.
+        ValueError: the encoding is not known, or is `pkl`, which would run code.
 
     Example:
         >>> decoder("int")(bytes([5, 0, 0, 0, 0, 0, 0, 0])), decoder("ndarray:uint8:2,1")(b"ab").tolist()
@@ -101,7 +126,7 @@ def decoder(encoding: str) -> Decoder:
     """
     name, _, options = encoding.partition(":")
     if name == "pkl":
-        raise UnsafeEncodingError(encoding)
+        raise ValueError("it is pickled, which is never loaded")
     if name == "ndarray":
         return _array_decoder(options)
     if name in _SCALARS and not options:
@@ -146,8 +171,8 @@ def _raw_image(data: bytes) -> Any:
     return _pillow().frombytes(mode, (width, height), data[12 + length :])
 
 
-def _image(kind: str, data: bytes) -> Any:
-    image = _pillow().open(io.BytesIO(data), formats=[kind])
+def _image(kinds: Sequence[str], data: bytes) -> Any:
+    image = _pillow().open(io.BytesIO(data), formats=kinds)
     image.load()  # otherwise damage would be found only later
     return image
 
@@ -172,7 +197,8 @@ def _decimal(data: bytes) -> Decimal:
     return Decimal(data.decode())
 
 
-_JPEG, _PNG = partial(_image, "JPEG"), partial(_image, "PNG")
+_JPEG, _PNG = partial(_image, ["JPEG"]), partial(_image, ["PNG"])
+_JPEG_OR_PNG = partial(_image, ["JPEG", "PNG"])
 
 _MDS: Final[dict[str, Decoder]] = {
     "bytes": bytes,
@@ -318,11 +344,6 @@ def _truth(data: bytes) -> bool:
     return data == b"\1"
 
 
-def _jpeg_or_png(data: bytes) -> Any:
-    image = decoder("png" if data.startswith(b"\x89PNG") else "jpeg")
-    return image(data)
-
-
 _LITDATA: Final[dict[str, Decoder]] = {
     "bytes": bytes,
     "file": bytes,
@@ -334,7 +355,7 @@ _LITDATA: Final[dict[str, Decoder]] = {
     "numpy": _shaped_array,
     "tensor": _shaped_tensor,
     "pil": decoder("pil"),
-    "jpeg": _jpeg_or_png,
-    "image": _jpeg_or_png,
+    "jpeg": _JPEG_OR_PNG,
+    "image": _JPEG_OR_PNG,
     "jpeg_array": decoder("jpeg_array"),
 }

@@ -11,13 +11,14 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError, OutOfDatasetError
+from samplerkit.errors import ArgumentValueError, OutOfDatasetError
 from samplerkit.order import arguments
 from samplerkit.order.caching import cached_property
 from samplerkit.order.dataset_protocol import fingerprint_of
 from samplerkit.order.intervals import interval_of
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
+from samplerkit.storage.files.content import names_of
 from samplerkit.storage.ids import checked_ids, checked_index, checked_segments
 from samplerkit.storage.tokens.arguments import Dtype, layout_of, token_dtype
 from samplerkit.storage.tokens.source import TokenSource
@@ -32,17 +33,6 @@ OF_BORDERS: Final = frozenset(OUTPUTS[2:])
 
 _DTYPES: Final = {"loss_mask": np.float32, "position_ids": np.int64, "documents": np.int32}
 _ALIGNED = 64
-
-
-def _output_names(outputs: Any) -> tuple[str, ...]:
-    if isinstance(outputs, str | bytes) or not isinstance(outputs, Sequence):
-        raise ArgumentTypeError("outputs", "must be a list of names", outputs)
-    for name in outputs:
-        if name not in OUTPUTS:
-            raise ArgumentValueError("outputs", "has no such name", name, hint=f"known: {', '.join(OUTPUTS)}")
-    if not outputs or len(set(outputs)) < len(outputs):
-        raise ArgumentValueError("outputs", "must name one or more, each once", outputs)
-    return tuple(outputs)
 
 
 @final
@@ -69,11 +59,10 @@ class OutputSpec:
             ArgumentValueError: a name or a type is not known.
             ArgumentRangeError: the size is not positive.
         """
-        return cls(
-            _output_names(("tokens",) if outputs is None else outputs),
-            token_dtype("as_dtype", as_dtype),
-            arguments.limit("vocab_size", vocab_size),
-        )
+        names = names_of(outputs, "outputs") or ("tokens",)
+        for name in names:
+            arguments.choice("outputs", name, OUTPUTS)
+        return cls(names, token_dtype("as_dtype", as_dtype), arguments.limit("vocab_size", vocab_size))
 
     @property
     def need_borders(self) -> bool:
@@ -202,10 +191,8 @@ class TokenDocuments:
     def __init__(self, source: TokenSource, as_dtype: Dtype) -> None:
         self._source: Final = source
         self._as_dtype: Final = as_dtype
-        for file in source.files:
-            if file.pointers is None and not isinstance(source.documents, int):
-                hint = "give the prefix of a .bin and an .idx, or set documents= to the token that ends them"
-                raise DatasetError(file.name, "has no index of documents", hint=hint)
+        for file in () if isinstance(source.documents, int) else source.files:
+            _ = file.index  # raises if it has none
 
     @cached_property
     def layout(self) -> Layout:

@@ -82,10 +82,8 @@ class TokenSource:
         ):
             problem = f"is the end of documents, and no {dtype} token can be it"
             raise ArgumentValueError("documents", problem, spec.documents)
-        for file in opened.files:
-            if spec.documents == "idx" and file.pointers is None:
-                hint = "give the prefix of a .bin and an .idx, or the token that ends documents"
-                raise DatasetError(file.name, "has no index that says where documents begin", hint=hint)
+        for file in opened.files if spec.documents == "idx" else ():
+            _ = file.index  # raises if it has none
         parts = tuple(_part(file, spec) for file in opened.files)
         counts = [len(corpus.files) for corpus in corpora]
         rings = Rings(
@@ -246,17 +244,11 @@ class TokenSource:
 
     def _starts_in(self, files: Ids, begins: Ids, width: int) -> Ids:
         """Returns the positions in the flattened batch at which sequences of the index begin."""
-        groups: list[Ids] = []
-        shifts: list[int] = []
+        groups, shifts = [np.zeros(0, dtype=np.int64)], [0]
         for row, (file, begin) in enumerate(zip(files.tolist(), begins.tolist(), strict=True)):
-            pointers = self.files[file].pointers
-            if pointers is None:
-                continue
             for at, first, count in self._pieces(file, begin):
-                groups.append(pointers.between(first, first + count))
+                groups.append(self.files[file].index.between(first, first + count))
                 shifts.append(row * width + at - first)
-        if not groups:
-            return np.zeros(0, dtype=np.int64)
         starts: Ids = np.concatenate(groups) + np.repeat(shifts, [group.size for group in groups])
         return starts
 

@@ -37,7 +37,6 @@ MEGATRON: Final[dict[int, str]] = {1: "u1", 2: "i1", 3: "i2", 4: "i4", 5: "i8", 
 """The types of tokens by Megatron's codes; Megatron has two more codes, of floats."""
 
 _HINT = "the index does not belong to its .bin, or is damaged: make it again"
-_FLOATS = {6: "float64", 7: "float32"}
 _MAX_HEADER = 1 << 16
 
 
@@ -212,7 +211,7 @@ class TokenFile:
             DatasetError: the file has no index.
         """
         if self.pointers is None:
-            hint = "give the prefix of a .bin and an .idx"
+            hint = "give the prefix of a .bin and an .idx, or set documents= to the token that ends them"
             raise DatasetError(self.name, "has no index of documents", hint=hint)
         return self.pointers
 
@@ -288,8 +287,8 @@ class OpenedFiles:
             problem = f"is no index of Megatron's: it begins with {magic!r}, version {version}"
             raise DatasetError(index, problem, hint="give the prefix of a .bin and an .idx")
         if code not in MEGATRON:
-            kind = f"{_FLOATS[code]} numbers" if code in _FLOATS else f"a type of number {code}, at byte 17"
-            raise DatasetError(index, f"says {kind}, which are no tokens", hint=KINDS_HINT)
+            problem = f"says at byte 17 that its tokens are of type {code}, which no tokens are"
+            raise DatasetError(index, problem, hint=KINDS_HINT)
         dtype = np.dtype("<" + MEGATRON[code])
         _require_dtype(name, dtype, given_dtype)
         rows = HEADER.size + 12 * n + 8 * m
@@ -303,11 +302,6 @@ class OpenedFiles:
             at = HEADER.size + 4 * n + 8 * (n - 1)
             last = b"".join(stored.read([(HEADER.size + 4 * (n - 1), 4), (at, 8)]))
             length, pointer = struct.unpack("<iq", last)
-            if length < 0 or pointer < 0 or pointer % dtype.itemsize:
-                problem = (
-                    f"says at byte {at} that sequence {n - 1} begins at byte {pointer}, of {length} tokens"
-                )
-                raise DatasetError(index, problem, hint="it does not belong to its .bin: make it again")
             end = pointer + length * dtype.itemsize
         _require_size(name, data.size, end, f"its index {index}")
         tokens = end // dtype.itemsize

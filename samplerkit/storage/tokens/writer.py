@@ -15,10 +15,10 @@ from samplerkit.closing import Writing
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.order import arguments
 from samplerkit.storage.atomic import AtomicFile, atomic
+from samplerkit.storage.files.paths import one_path
 from samplerkit.storage.threads import Progress, progress_of
 from samplerkit.storage.tokens.arguments import token_dtype
 from samplerkit.storage.tokens.token_files import HEADER, MAGIC, MEGATRON
-from samplerkit.storage.urls import is_remote, shown
 
 _LONGEST = (1 << 31) - 1
 
@@ -63,11 +63,7 @@ class TokenWriter(Writing):
         overwrite: bool = False,
         progress: Progress | bool | None = None,
     ) -> None:
-        if not isinstance(prefix, str | os.PathLike) or not isinstance(os.fspath(prefix), str):
-            raise ArgumentTypeError("prefix", "must be a path", prefix)
-        if is_remote(prefix):
-            hint = "write to a local folder, and upload what is in it"
-            raise ArgumentValueError("prefix", "must be local", shown(os.fspath(prefix)), hint=hint)
+        path = one_path("prefix", prefix, "write to a local folder, and upload what is in it")
         self._dtype: Final = token_dtype("dtype", dtype)
         codes = {name: code for code, name in MEGATRON.items()}
         if self._dtype.str[1:] not in codes:
@@ -75,9 +71,11 @@ class TokenWriter(Writing):
         self._code: Final = codes[self._dtype.str[1:]]
         self._total: Final = arguments.limit("total", total)
         self._progress: Final = progress_of(progress)
-        self.paths: Final = tuple(Path(f"{os.fspath(prefix)}{suffix}") for suffix in (".bin", ".idx"))
+        self.paths: Final = tuple(Path(f"{path}{suffix}") for suffix in (".bin", ".idx"))
         self._is_overwritten: Final = arguments.boolean("overwrite", overwrite)
-        self._require_free()
+        if (existing := self._existing()) is not None:
+            hint = "give another prefix, or replace it by overwrite=True"
+            raise ArgumentValueError("prefix", "is there already", str(existing), hint=hint)
         self._lengths = array("i")
         self._file: AtomicFile | None = None
         self._is_closed = False
@@ -125,14 +123,10 @@ class TokenWriter(Writing):
         if self._is_closed:
             return
         index = self.paths[1]
-        try:
-            self._require_free()
-        except ArgumentValueError as error:
+        if (existing := self._existing()) is not None:
             self.abort()
-            problem = "was written by another one meanwhile"
-            raise DatasetError(
-                str(error.value), problem, hint="give each writer a prefix of its own"
-            ) from None
+            hint = "give each writer a prefix of its own"
+            raise DatasetError(str(existing), "was written by another one meanwhile", hint=hint)
         with self._writing():
             data = self._open_file()
             # An index of other tokens must never be next to these.
@@ -148,16 +142,11 @@ class TokenWriter(Writing):
         if self._file is not None:
             self._file.drop()
 
-    def _require_free(self) -> None:
+    def _existing(self) -> Path | None:
+        """Returns a file that is there already and must not be replaced."""
         # Path's own method raises if a name is too long.
-        existing = next((path for path in self.paths if os.path.lexists(path)), None)
-        if existing is not None and not self._is_overwritten:
-            raise ArgumentValueError(
-                "prefix",
-                "is there already",
-                str(existing),
-                hint="give another prefix, or replace it by overwrite=True",
-            )
+        paths = () if self._is_overwritten else self.paths
+        return next((path for path in paths if os.path.lexists(path)), None)
 
     def _open_file(self) -> AtomicFile:
         if self._is_closed:

@@ -39,7 +39,7 @@ def test_npz_of_some_keys_reads_only_these(tmp_path):
     dataset = FileDataset([tmp_path / "a.npz"], NpzReader(keys=("x",)))
     assert [sample["x"] for sample in all_of(dataset)] == [0, 1, 2]
     assert dataset.stats.bytes_read == 24
-    with pytest.raises(sk.DatasetError, match=r"a\.npz: holds no array 'y', but only, got \['other', 'x'\]"):
+    with pytest.raises(sk.DatasetError, match=r"a\.npz: holds no column 'y', but only, got \['x', 'other'\]"):
         all_of(FileDataset([tmp_path / "a.npz"], NpzReader(keys=("y",))))
 
 
@@ -195,7 +195,7 @@ def test_a_broken_line_of_json_is_named_and_spoils_no_other(tmp_path):
             dataset[1]
     with (
         FileDataset([tmp_path / "a.jsonl"], JsonlReader(("b",)), progress=False) as dataset,
-        pytest.raises(sk.DatasetError, match=r"a\.jsonl, row 0: .*no field 'b'"),
+        pytest.raises(sk.DatasetError, match=r"a\.jsonl, row 0: .*no entry 'b'"),
     ):
         dataset[0]
 

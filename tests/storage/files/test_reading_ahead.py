@@ -119,3 +119,13 @@ def test_waits_and_hits_are_counted(paths):
     assert (stats.files_read, stats.waits, stats.hits, stats.peak_files) == (2, 2, 2, 2)
     assert stats.wait_seconds >= 0.04
     assert stats.bytes_read == stats.peak_bytes == 2 * 10 * 8 * 4
+
+
+def test_a_file_larger_than_those_before_makes_others_leave_memory(tmp_path):
+    """Before it is read, its size is taken for that of the largest one so far."""
+    paths = write_npz(tmp_path, [10, 10, 100])
+    reader = Watching()
+    with FileDataset(paths, reader, [10, 10, 100], max_bytes=3600, read_ahead=0) as dataset:
+        for index in (0, 10, 20, 20, 0):
+            dataset.__getitems__([index])
+    assert reader.read == ["000.npz", "001.npz", "002.npz", "000.npz"]

@@ -103,10 +103,21 @@ def test_nothing_in_hdf5_leads_to_another_file(tmp_path):
     assert_refused(sk.Hdf5Dataset(tmp_path / "a.h5", ["z"]), "holds no array 'z'")
 
 
+def test_groups_and_soft_links_in_hdf5_are_no_arrays_unless_they_are_named(tmp_path):
+    h5py = pytest.importorskip("h5py", reason=f"h5py {WHY.format('hdf5')}")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["x"] = file["deep/y"] = np.arange(4)
+        file["soft"] = h5py.SoftLink("/x")
+    with sk.Hdf5Dataset(tmp_path / "a.h5") as dataset:
+        assert dataset[3] == {"x": 3}
+    with sk.Hdf5Dataset(tmp_path / "a.h5", ["soft", "deep/y"]) as dataset:
+        assert dataset[3] == {"soft": 3, "deep/y": 3}
+
+
 def test_arrays_that_make_no_rows_together_are_refused_by_name(tmp_path):
     zarr = pytest.importorskip("zarr", reason=f"zarr {WHY.format('zarr')}")
     group = zarr.open_group(tmp_path / "a.zarr", mode="w")
-    assert_refused(sk.ZarrDataset(tmp_path / "a.zarr"), "holds no arrays")
+    assert_refused(sk.ZarrDataset(tmp_path / "a.zarr"), "holds no array")
     for name, shape in (("x", (4,)), ("y", (5,)), ("z", ())):
         group.create_array(name, shape=shape, dtype="i4")
     group.create_group("w")

@@ -88,7 +88,7 @@ def footer_of(path):
 def bodies_of(path):
     """The places of numbers and texts in an Arrow stream."""
     file = ArrowFile.of(str(path))
-    parts = (*file.batches, *file.dictionaries)
+    parts = (*file.batches, *file.others)
     return {at for part in parts for at in range(part.span[0] + part.header, sum(part.span))}
 
 

@@ -12,10 +12,12 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
+from samplerkit.storage.arrays import write_arrays
 from samplerkit.storage.files import lines
 from samplerkit.storage.files.lines import Lines
 from samplerkit.testing import DatasetContract
 from samplerkit.testing.contract import same
+from tests.storage.checks import assert_refused
 
 
 def row(id):
@@ -156,9 +158,12 @@ def test_samples_are_values_or_fields_of_them_or_texts_or_bytes_or_results_of_a_
             assert [*dataset] == expected
     with (
         jsonl(tmp_path / "a.jsonl", columns=["a"]) as dataset,
-        pytest.raises(sk.DatasetError, match=r"line 3: .*no field 'a', but \['b'\]"),
+        pytest.raises(sk.DatasetError, match=r"line 3: .*no entry 'a', but \['b'\]"),
     ):
         dataset[1]
+    for text in ("[1]", "7", '"a"', "null"):
+        (tmp_path / "b.jsonl").write_text(text)
+        assert_refused(jsonl(tmp_path / "b.jsonl", columns=["a"]), "line 1: cannot be read", 0)
 
 
 @pytest.mark.parametrize("stretch", [64, 640])
@@ -227,5 +232,18 @@ def test_an_index_next_to_another_file_is_an_error_or_its_lines_are(tmp_path):
     with jsonl(path) as dataset, pytest.raises(sk.DatasetError, match=r"a\.jsonl, line 1: was changed since"):
         dataset[0]
     path.write_bytes(b"[1]\n")
-    with jsonl(path) as dataset, pytest.raises(sk.DatasetError, match=r"skidx: is of another state"):
-        dataset[0]
+    assert_refused(jsonl(path), r"skidx: cannot be read \(of another state", 0)
+    write_arrays(Path(f"{path}.skidx"), {"kind": "jsonl", "size": 4, "values": {"other": 1}}, {})
+    assert_refused(jsonl(path), r"skidx: cannot be read \(of another state", 0)
+
+
+def test_a_packed_file_that_was_replaced_by_one_of_its_size_and_time_is_an_error(tmp_path):
+    path, sizes = tmp_path / "a.jsonl.gz", []
+    dataset = jsonl(path)
+    for number in (100, 101):
+        path.write_bytes(gzip.compress(b"[1]\n" * number, mtime=0))
+        os.utime(path, ns=(5, 5))
+        sizes.append(path.stat().st_size)
+        assert len(dataset) == 100  # from the index of the first one
+    assert sizes[0] == sizes[1]
+    assert_refused(dataset, "does not unpack to the 400 bytes that it did before, got 404", 0)

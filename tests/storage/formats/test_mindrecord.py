@@ -10,6 +10,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.testing.contract import same
+from tests.storage.checks import assert_refused
 from tests.storage.formats.damage import UncheckedContract
 from tests.storage.formats.mindrecord_rows import FILES, FOLDER, plain_of
 
@@ -77,3 +78,15 @@ def test_a_header_that_lies_is_an_error_that_says_how(tmp_path, problem):
     (tmp_path / "a").write_bytes((len(data).to_bytes(8, "little") + data).ljust(16384, b"\0") + whole[16384:])
     with sk.MindRecordDataset([tmp_path / "a"]) as dataset, pytest.raises(sk.DatasetError, match=problem):
         dataset[0]
+
+
+def test_a_number_that_its_column_cannot_hold_is_an_error(tmp_path):
+    """A fraction in a column of integers would be cut."""
+    whole = (FOLDER / "every").read_bytes()
+    size = int.from_bytes(whole[:8], "little")
+    changed = whole[8 : 8 + size].replace(b'"real":{"type":"float64"}', b'"real":{"type":"int32"  }')
+    assert changed != whole[8 : 8 + size]
+    (tmp_path / "a").write_bytes(whole[:8] + changed + whole[8 + size :])
+    assert_refused(
+        sk.MindRecordDataset([tmp_path / "a"], ["real"]), "'real' holds 0.14285714285714285, which", 1
+    )

@@ -107,7 +107,7 @@ def test_a_file_that_zlib_packed_says_how_to_pack_it(tmp_path):
 def test_features_that_a_record_lacks_or_has_twice_are_errors(tmp_path):
     tf_records.write(tmp_path / "a.tfrecord", [example({"a": [1, 2], "b": None})])
     for options, problem in (
-        ({"columns": ["c"]}, r"no feature 'c', but \['a', 'b'\]"),
+        ({"columns": ["c"]}, r"no entry 'c', but \['a', 'b'\]"),
         ({"scalars": ["a"]}, "feature 'a' has 2 values"),
         ({"scalars": ["b"]}, "feature 'b' has 0 values"),
     ):

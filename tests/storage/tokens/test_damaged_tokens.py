@@ -91,18 +91,15 @@ POINTERS = 34 + 4 * 10
 LIES = {
     "another magic": ((0, "<9s", b"MMIDIDX\0x"), "is no index of Megatron's: it begins with b'MMIDIDX"),
     "another version": ((9, "<Q", 2), "is no index of Megatron's"),
-    "floats": ((17, "<B", 7), "says float32 numbers, which are no tokens"),
-    "an unknown type": ((17, "<B", 9), "says a type of number 9, at byte 17"),
+    "floats": ((17, "<B", 7), "at byte 17 that its tokens are of type 7"),
+    "an unknown type": ((17, "<B", 9), "says at byte 17 that its tokens are of type 9"),
     "another type": ((17, "<B", 4), "ends at byte 800, and its index .*a.idx says 880 bytes"),
     "more sequences": ((18, "<Q", 11), "has 242 bytes, and its header says 254: 11 sequences"),
     "2^60 sequences": ((18, "<Q", 2**60), "has 242 bytes, and its header says"),
     "a last length": ((34 + 36, "<i", 39), "continues behind byte 798, where its index .* up to byte 800"),
-    "a negative length": ((34 + 36, "<i", -1), "says at byte 146 that sequence 9 begins at byte 720, of -1"),
+    "a negative length": ((34 + 36, "<i", -1), "continues behind byte 718, where its index"),
     "a last pointer": ((POINTERS + 72, "<q", 722), "ends at byte 800, and its index .* says 802 bytes"),
-    "an odd pointer": (
-        (POINTERS + 72, "<q", 721),
-        "says at byte 146 that sequence 9 begins at byte 721, of 40",
-    ),
+    "an odd pointer": ((POINTERS + 72, "<q", 721), "ends at byte 800, and its index .* says 801 bytes"),
 }
 
 
@@ -142,6 +139,14 @@ def test_an_index_that_contradicts_itself_is_an_error_where_it_is_used(tmp_path,
             data.as_documents()[3]
         else:
             data.__getitems__(range(len(data)))
+
+
+@pytest.mark.parametrize("name", ["a length", "a negative length", "a large length"])
+def test_lengths_of_documents_add_up_to_the_tokens_of_their_file(tmp_path, name):
+    patch_file(pair(tmp_path).with_suffix(".idx"), *INNER_LIES[name])
+    documents = sk.TokenDataset(tmp_path / "a", 30).as_documents()
+    with pytest.raises(DatasetError, match=r"a\.idx: says -?\d+ tokens from byte 34 on, and 400 are there"):
+        _ = documents.lengths
 
 
 @pytest.mark.parametrize(
@@ -191,7 +196,7 @@ def test_arguments_that_do_not_fit_the_files_are_refused(tmp_path):
         len(sk.TokenDataset(tmp_path / "a.npy", 4, as_dtype="int32"))
     with pytest.raises(ArgumentValueError, match="documents: is the end of documents, and no uint32 token"):
         len(sk.TokenDataset(tmp_path / "a.npy", 4, documents=-1))
-    with pytest.raises(DatasetError, match=r"a\.npy: has no index that says where documents begin"):
+    with pytest.raises(DatasetError, match=r"a\.npy: has no index of documents"):
         len(sk.TokenDataset(tmp_path / "a.npy", 4, documents="idx"))
     with pytest.raises(DatasetError, match=r"cannot be the path of a file .embedded null byte"):
         len(sk.TokenDataset(f"{tmp_path}/a\0.npy", 4))

@@ -33,6 +33,15 @@ def test_documents_are_whole(documents):
     ]
     assert documents[-1].dtype == np.int64
     assert documents.layout.sizes.tolist() == [5]
+    assert repr(documents) == "TokenDocuments(5 documents)"
+
+
+def test_the_fingerprint_of_documents_changes_with_their_files_and_parts(tmp_path):
+    pairs = [write_pair(tmp_path / name, DOCUMENTS[: 5 - number]) for number, name in enumerate("ab")]
+    datasets = [sk.TokenDataset(pair, 1) for pair in pairs]
+    datasets += [sk.TokenDataset(pairs[0], 1, split="2,1", part=part) for part in ("train", "valid")]
+    assert len({dataset.as_documents().fingerprint for dataset in datasets}) == 4
+    assert sk.TokenDataset(pairs[0], 2).as_documents().fingerprint == datasets[0].as_documents().fingerprint
 
 
 def test_segments_are_parts_of_documents(documents):

@@ -16,7 +16,7 @@ from samplerkit.order.caching import cached_property
 from samplerkit.order.typing import Ids
 from samplerkit.storage.catalogue.file_catalogue import DIGEST_BYTES, FileCatalogue
 from samplerkit.storage.files.chunked import ChunkLimits, Chunks
-from samplerkit.storage.files.content import ChunkFile, names_of, require_columns
+from samplerkit.storage.files.content import ChunkFile, require_columns
 from samplerkit.storage.files.packages import guarded
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.formats.arrow_rows import ArrowBatches, gather_of
@@ -102,12 +102,11 @@ class ParquetDataset(FormatOfFiles):
         progress: Progress | bool | None = None,
         remote: RemoteOptions | Mapping[str, Any] | None = None,
     ) -> None:
-        self._columns: Final = names_of(columns)
         self._filter: Final = None if filters is None else RowFilter.of(filters)
         self._length_column: Final = None if lengths is None else arguments.word("lengths", lengths)
         limits = ChunkLimits(max_chunks, max_bytes, read_ahead, threads)
         gather = gather_of(batches, has_arrow=True)
-        super().__init__(files, limits, gather, progress, RemoteOptions.of(remote))
+        super().__init__(files, limits, gather, progress, remote, columns=columns)
         if partitioning is not None:
             arguments.choice("partitioning", partitioning, ["hive"])
             if self._catalogue is not None:

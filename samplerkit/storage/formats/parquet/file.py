@@ -21,7 +21,6 @@ from samplerkit.storage.files.packages import extra, guarded
 from samplerkit.storage.files.stored import ByteSpan, Stored
 from samplerkit.storage.formats.arrow_rows import ArrowContent, as_record_batch
 from samplerkit.storage.formats.parquet.filter import Keys, RowFilter, ranges_of
-from samplerkit.storage.opening import REWRITE
 from samplerkit.storage.remote.storage import RemoteStorage
 
 Metadata = Any
@@ -64,23 +63,20 @@ class ParquetFile(ChunkFile):
         """Reads the footer of a file.
 
         Raises:
-            DatasetError: the file cannot be read, or is not a Parquet file.
+            DatasetError: the file cannot be read.
+            Exception: it is not a Parquet file; any error that pyarrow raises.
         """
         stored = Stored.of(path, storage)
         guess = min(stored.size, _GUESS)
         (end,) = stored.read([(stored.size - guess, guess)])
-        if len(end) < 12 or end[-4:] not in {b"PAR1", b"PARE"}:
-            problem = "is no Parquet file, or was cut: it lacks the end mark"
-            raise DatasetError(stored.name, problem, hint=REWRITE)
-        if end[-4:] == b"PARE":
-            hint = "decrypt it; what is read here is plain"
-            raise DatasetError(stored.name, "has an encrypted footer", hint=hint)
+        if len(end) < 12 or end[-4:] != b"PAR1":
+            hint = "it is no Parquet file, was cut, or has an encrypted footer"
+            raise ValueError(f"it ends with {end[-4:]!r}: {hint}")
         length = int.from_bytes(end[-8:-4], "little")
         footer = (stored.size - 8 - length, length)
         data = end[-8 - length : -8] if length + 8 <= guess else stored.read([footer])[0]
-        metadata = _parse_footer(stored.name, data)
-        schema = guarded(stored.name, "read", metadata.schema.to_arrow_schema)
-        columns = tuple((field.name, str(field.type)) for field in schema)
+        metadata = _parse_footer(data)
+        columns = tuple((field.name, str(field.type)) for field in metadata.schema.to_arrow_schema())
         file = cls(stored, footer, _digest(data), _rows(metadata), footers, columns=columns)
         footers.add(file, metadata)
         return file
@@ -102,7 +98,11 @@ class ParquetFile(ChunkFile):
         require_columns(self.stored.name, available, (*selected, *(condition.names if condition else ())))
         if not selected:
             raise DatasetError(self.stored.name, "has no columns")
-        filtered = tuple(self._filter_rows(group, condition) for group in range(len(self.rows)) if condition)
+        filtered = tuple(
+            guarded(self.place(group), "read", partial(self._filter_rows, group, condition))
+            for group in range(len(self.rows))
+            if condition
+        )
         sizes = [n if rows is None else rows.size for n, rows in zip(self.rows, filtered, strict=False)]
         digest = self.check + "".join(f"{name}={value.as_py()!r}/" for name, value in self.keys).encode()
         columns = tuple((name, types[name]) for name in selected)
@@ -112,7 +112,11 @@ class ParquetFile(ChunkFile):
         if not self.rows[group]:
             return _NO_ROWS
         metadata = self.footers.of(self)
-        self._require_columns(group, condition.names, metadata)
+        # Where metadata is damaged or encrypted, this raises, and `metadata.row_group(group).column(0)` would
+        # end the process. One at a time: `spans` raises if no bytes are requested.
+        reader = _Reader(self.stored, metadata)
+        for column in self._own(condition.names):
+            reader.spans(group, [column])
         keys = {name: (value.as_py(), value.as_py()) for name, value in self.keys if value.is_valid}
         if not condition.may_hold(ranges_of(metadata, group, condition.names) | keys):
             return _NO_ROWS
@@ -121,51 +125,34 @@ class ParquetFile(ChunkFile):
         rows = guarded(self.place(group), "filtered", lambda: condition.rows(table), hint)
         return None if rows.size == self.rows[group] else rows
 
-    def _require_columns(self, group: int, columns: Sequence[str], metadata: Metadata) -> None:
-        """Checks that the metadata of some columns of a row group is sound, before pyarrow reads it.
-
-        If it is damaged or encrypted, `metadata.row_group(group).column(0)` ends the process.
-
-        Raises:
-            DatasetError: the metadata is not sound.
-        """
-        reader = _Reader(self.stored, metadata)
-        for column in self._own(columns):  # one at a time: `spans` raises if no bytes are requested
-            guarded(self.place(group), "read", partial(reader.spans, group, [column]))
-
     def read_footer(self) -> Metadata:
         """Reads the footer again.
 
         Raises:
-            DatasetError: the footer has changed.
+            ValueError: the footer has changed.
         """
         (data,) = self.stored.read([self.footer])
         if _digest(data) != self.check:
-            raise DatasetError(self.stored.name, "has another footer than before", hint=REWRITE)
-        metadata = _parse_footer(self.stored.name, data)
-        if _rows(metadata) != self.rows:
-            problem = "has other row groups than before"
-            raise DatasetError(self.stored.name, problem, list(_rows(metadata))[:9], hint=REWRITE)
-        return metadata
+            raise ValueError("it has another footer than before")
+        return _parse_footer(data)
 
     def read(self, chunk: int) -> ArrowContent:
         """Reads a row group; a remote file is read by one request if the columns are adjacent.
 
         Raises:
-            DatasetError: the row group cannot be read, or does not match the footer.
+            DatasetError: the file was changed, or lacks a column.
+            Exception: the row group does not match the footer; any error that pyarrow raises.
         """
         batch = as_record_batch(self._table(chunk, [name for name, _ in self.columns]))
         return ArrowContent(self.place(chunk), batch, self.filtered[chunk] if self.filtered else None)
 
     def _table(self, group: int, columns: Sequence[str]) -> Any:
         own, footer = self._own(columns), self.footers.of(self)
-        reader = _Reader(self.stored, footer)
-        table = guarded(self.place(group), "read", lambda: reader.table(group, own))
+        table = _Reader(self.stored, footer).table(group, own)
         if sorted(table.column_names) != sorted(own):
             require_columns(self.stored.name, footer.schema.to_arrow_schema().names, own)
         if table.num_rows != self.rows[group]:
-            problem = f"has {table.num_rows} rows, and its footer says {self.rows[group]}"
-            raise DatasetError(self.place(group), problem, hint=REWRITE)
+            raise ValueError(f"it has {table.num_rows} rows, and its footer says {self.rows[group]}")
         for name, value in self.keys:
             table = table.append_column(name, extra("pyarrow", "parquet").repeat(value, table.num_rows))
         # For `a.b`, pyarrow also returns the field `b` of a column `a`.
@@ -293,19 +280,14 @@ class _PartReader(io.RawIOBase):
         """Returns True."""
         return True
 
-    def seekable(self) -> bool:
-        """Returns True."""
-        return True
 
-
-def _parse_footer(name: str, footer: bytes) -> Metadata:
+def _parse_footer(footer: bytes) -> Metadata:
     # A file that consists of the footer only: pyarrow looks for the footer at the end.
     footer_only = b"".join((b"PAR1", footer, len(footer).to_bytes(4, "little"), b"PAR1"))
-    read, pa = extra("pyarrow.parquet", "parquet").read_metadata, extra("pyarrow", "parquet")
-    metadata = guarded(name, "read", lambda: read(pa.BufferReader(footer_only)))
-    rows = _rows(metadata)
-    if min(rows, default=0) < 0:
-        raise DatasetError(name, "says that a row group has rows below zero", list(rows), hint=REWRITE)
+    data = extra("pyarrow", "parquet").BufferReader(footer_only)
+    metadata = extra("pyarrow.parquet", "parquet").read_metadata(data)
+    if min(_rows(metadata), default=0) < 0:
+        raise ValueError("it says that a row group has rows below zero")
     return metadata
 
 

@@ -88,12 +88,11 @@ class RowFilter:
             Exception: any error that pyarrow raises if a value cannot be compared.
         """
         numbers = extra("pyarrow", "parquet").array(np.arange(table.num_rows))
-        matching = table.append_column(_NUMBER, numbers).filter(self._expression())
+        ways = [list(terms) for terms in self.ways]
+        expression = extra("pyarrow.parquet", "parquet").filters_to_expression(ways)
+        matching = table.append_column(_NUMBER, numbers).filter(expression)
         matches: Ids = matching.column(_NUMBER).to_numpy()
         return matches
-
-    def _expression(self) -> Any:
-        return extra("pyarrow.parquet", "parquet").filters_to_expression([list(terms) for terms in self.ways])
 
 
 def ranges_of(metadata: Any, group: int, names: Sequence[str]) -> dict[str, Bounds]:
