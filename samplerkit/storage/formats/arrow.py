@@ -108,6 +108,7 @@ def _paths(files: Any) -> tuple[str, ...]:
 _MAGIC = b"ARROW1\0\0"
 _MARK = 0xFFFFFFFF
 _SCHEMA, _DICTIONARY, _BATCH = "schema", "dictionary", "record batch"
+_LARGEST_HEADER = 1 << 28
 
 
 @final
@@ -222,6 +223,8 @@ def _messages(stored: Stored) -> Iterator[_Message]:
             raise ValueError(f"no message at {at}, as Arrow writes them since 0.15")
         if length == 0:
             break
+        if length > _LARGEST_HEADER:  # a damaged length must not fill the memory
+            raise ValueError(f"a header at {at} of {length} bytes")
         (header,) = stored.read([(at, 8 + length)])
         message = pa.ipc.read_message(pa.PythonFile(_Header(header, size - at), mode="r"))
         body = message.body.size if message.body else 0
