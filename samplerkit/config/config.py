@@ -20,7 +20,7 @@ from samplerkit.config.error_messages import from_constructor, require_mapping, 
 from samplerkit.config.loader import LOADER, LoaderOptions
 from samplerkit.config.quality import SECTION, MinQuality, needs_samples, read_min_quality
 from samplerkit.config.reading import Folder, parse, plain, text_and_folder
-from samplerkit.config.registry import SAMPLERS, read_batches, require_one_size
+from samplerkit.config.registry import BATCHES, SAMPLERS, require_one_size
 from samplerkit.config.schema import json_schema
 from samplerkit.errors import ConfigError, SamplerkitError
 from samplerkit.inspect.quality.figure import Figure
@@ -39,7 +39,7 @@ _SECTIONS: Mapping[str, Callable[[Any, str, Folder], Parsed]] = {
     "dataset": DATASETS.read,
     "sampler": SAMPLERS.read,
     "loader": LOADER.read,
-    "batches": read_batches,
+    "batches": BATCHES.read,
     SECTION: read_min_quality,
 }
 """The function that reads each section."""

@@ -10,29 +10,34 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from pathlib import PurePath
 from types import GenericAlias, MappingProxyType, NoneType, UnionType
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 from pydantic import (
+    AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
+    PlainValidator,
     Strict,
+    WithJsonSchema,
     create_model,
 )
 from pydantic.errors import PydanticUserError
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from samplerkit.config.error_messages import below, refuse, suggest
+from samplerkit.config.error_messages import below, suggest
 from samplerkit.config.reading import Folder, array_at, join_path
-from samplerkit.errors import ArgumentTypeError, ConfigError, SamplerkitError
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError, SamplerkitError
 from samplerkit.order.modes import Shuffle
 from samplerkit.samplers.base import Sampler
 from samplerkit.storage.urls import is_remote
@@ -143,97 +148,81 @@ def _config_type(name: str, hint: Any) -> Any:
     members = list(get_args(hint)) if get_origin(hint) in (Union, UnionType) else [hint]
     # Since numpy 2.5, `NDArray[...]` is a type alias.
     members = [getattr(get_origin(member), "__value__", member) for member in members]
-    if Shuffle in members:
-        mode: Any = Annotated[Any, ShuffleArgument()]
-        return mode | None if NoneType in members else mode
-    if any(_holds_samplers(member) for member in members):
-        others = tuple(member for member in members if not _holds_samplers(member))
-        named: Any = Annotated[dict[str, Any], Sections(name, TABLES["sampler"], dict, (None,))]
-        return named | _config_type(name, Union[others]) if others else named  # noqa: UP007  # as below
     kinds = [get_origin(member) or member for member in members]
-    is_path, is_array = os.PathLike in kinds, np.ndarray in kinds
-    if is_path and not is_array:
-        path: Any = Annotated[str | None if NoneType in members else str, PathArgument()]
-        return path
     lists = [member for member, kind in zip(members, kinds, strict=True) if kind in _LISTS]
-    handled = {*_LISTS, np.ndarray, *((os.PathLike, str) if is_path else ())}
-    rest = [_relaxed(member) for member, kind in zip(members, kinds, strict=True) if kind not in handled]
-    if lists or is_array:
+    is_path = os.PathLike in kinds
+    written: list[Any] = []
+    replaced: set[Any] = {*_LISTS, np.ndarray, os.PathLike, *((str,) if is_path else ())}
+    if any(map(_holds_samplers, members)):
+        written.append(Annotated[Any, Sections(name, TABLES["sampler"], dict, (None,))])
+    if Shuffle in kinds:
+        written.append(ShuffleArgument)
+        replaced |= {Shuffle, str, bool}
+    elif np.ndarray in kinds or (lists and not is_path):
         (entry, *_) = (*(get_args(lists[0]) if lists else ()), Any)
-        inline: Any = GenericAlias(list, (_relaxed(entry),))
-        rest.insert(0, Annotated[inline, Inline(entry, is_path)])
-    written: Any = Union[tuple(rest)]  # noqa: UP007  # `|` takes no tuple
-    return Annotated[written, Auto()] if name in FROM_JOB and NoneType in members else written
+        read = PlainValidator(partial(_read_npy, entry, is_path))
+        written += [GenericAlias(list, (_relaxed(entry),)), Annotated[Any, read, _NPY_SCHEMA]]
+    elif is_path:
+        written.append(Annotated[str, PathArgument])
+    for member, kind in zip(members, kinds, strict=True):
+        if kind not in replaced and not _holds_samplers(member):
+            written.append(_relaxed(member))
+    if name in FROM_JOB and NoneType in members:
+        written.append(Annotated[Literal["auto"], AfterValidator(lambda _: None)])
+    return Union[tuple(written)]  # noqa: UP007  # `|` takes no tuple
 
 
 def _relaxed(hint: Any) -> Any:
     """Allows strings and lists for types that YAML does not have, such as enums, paths and tuples."""
+    if hint is Hashable:
+        return Annotated[Any, BeforeValidator(lambda key: tuple(key) if isinstance(key, list) else key)]
     plain = get_origin(hint) or hint
     relaxed = isinstance(plain, type) and issubclass(plain, Enum | PurePath | tuple | set | frozenset)
     return Annotated[hint, Strict(strict=False)] if relaxed else hint
 
 
-class ArgumentMark:
-    """Base class of marks, which define how a config writes an argument, and its JSON Schema."""
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.with_info_wrap_validator_function(self._read, handler(source))
-
-    def _read(self, value: Any, inner: Any, info: Any) -> Any:
-        """Reads a value; `inner` validates it against the annotated type."""
-        raise NotImplementedError
-
-
 _DTYPES = ((int, "iu", "integers"), (float, "iuf", "numbers"), (str, "U", "strings"))
 """Types of entries, the dtype kinds that hold them, and their names in error messages."""
 
+_NPY_SCHEMA = WithJsonSchema({"type": "string", "pattern": r"\.npy$"})
 
-@dataclass(frozen=True)
-class Inline(ArgumentMark):
-    """Marks an array argument: a list in the config itself, or the path of a `.npy` file.
+
+def _read_npy(entry: Any, is_mapped: bool, value: Any, info: Any) -> Parsed:
+    """Reads an array that is not written in the config itself: the path of a `.npy` file, or a numpy array.
 
     Args:
         entry: the type of an entry.
         is_mapped: whether the constructor takes the path of a local file, and memory-maps the file.
+        value: the path, or the array.
+        info: has the folder of the config.
     """
-
-    entry: Any
-    is_mapped: bool
-
-    def _read(self, value: Any, inner: Any, info: Any) -> Any:
-        if isinstance(value, np.ndarray):
-            return Parsed(self._checked(value), value.tolist())
-        if isinstance(value, list):
-            return inner(value)
-        if not isinstance(value, str):
-            raise PydanticCustomError("list_type", "Input should be a valid list or the path of a .npy file")
-        path = join_path(info.context["folder"], value)
-        if self.is_mapped and path.endswith(".npy") and not is_remote(path):
-            return Parsed(path, path)
-        try:
-            return Parsed(self._checked(array_at(path)), path)
-        except ConfigError as error:
-            refuse(error.problem, error.hint)
-
-    def _checked(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Checks dtype and shape; a mapped array may hold pairs, and is checked by the constructor."""
-        for entry, kinds, noun in () if self.is_mapped else _DTYPES:
-            if entry is self.entry and array.ndim != 1:
-                refuse(f"must be a flat array, and has the shape {array.shape}")
-            if entry is self.entry and array.dtype.kind not in kinds:
-                refuse(f"must hold {noun}, and holds {array.dtype}"[:120])
-        return array
-
-    def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return {"anyOf": [handler(schema), {"type": "string", "pattern": r"\.npy$"}]}
+    if isinstance(value, np.ndarray):
+        return Parsed(_checked(value, entry, is_mapped), value.tolist())
+    if not isinstance(value, str):
+        raise PydanticCustomError("npy_type", "Input should be the path of a .npy file")
+    path = join_path(info.context["folder"], value)
+    if is_mapped and path.endswith(".npy") and not is_remote(path):
+        return Parsed(path, path)
+    return Parsed(_checked(array_at(path), entry, is_mapped), path)
 
 
-class PathArgument(ArgumentMark):
-    """Marks paths, also in lists and mappings; relative paths start from the folder of the config."""
+def _checked(array: np.ndarray[Any, Any], entry: Any, is_mapped: bool) -> np.ndarray[Any, Any]:
+    """Checks dtype and shape; a mapped array may hold pairs, and is checked by the constructor."""
+    for of, kinds, noun in () if is_mapped else _DTYPES:
+        if of is entry and array.ndim != 1:
+            raise ArgumentValueError("array", f"must be a flat array, and has the shape {array.shape}")
+        if of is entry and array.dtype.kind not in kinds:
+            raise ArgumentValueError("array", f"must hold {noun}, and holds {array.dtype}"[:120])
+    return array
 
-    def _read(self, value: Any, inner: Any, info: Any) -> Parsed:
-        paths = _join_paths(info.context["folder"], inner(value))
-        return Parsed(paths, paths)
+
+def _read_paths(value: Any, info: Any) -> Parsed:
+    paths = _join_paths(info.context["folder"], value)
+    return Parsed(paths, paths)
+
+
+PathArgument = AfterValidator(_read_paths)
+"""Marks paths, also in lists and mappings; relative paths start from the folder of the config."""
 
 
 def _join_paths(folder: Folder, value: Any) -> Any:
@@ -242,6 +231,22 @@ def _join_paths(folder: Folder, value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _join_paths(folder, path) for name, path in value.items()}
     return join_path(folder, value) if isinstance(value, str) else value
+
+
+def _read_mode(value: Any) -> Parsed:
+    try:
+        mode = Shuffle.parse(value)
+    except SamplerkitError as error:
+        hint = suggest(value, [mode.value for mode in Shuffle])
+        hint = hint if hint.startswith("did") else ""
+        raise ArgumentValueError("shuffle", error.problem, hint=hint) from None
+    return Parsed(mode, mode.value)
+
+
+_MODES = [*(mode.value for mode in Shuffle), True, False]
+
+ShuffleArgument = Annotated[Any, PlainValidator(_read_mode), WithJsonSchema({"enum": _MODES})]
+"""The argument that takes a shuffle mode."""
 
 
 def _holds_samplers(hint: Any) -> bool:
@@ -266,7 +271,7 @@ class Parsed:
 
 
 @dataclass(frozen=True, eq=False)
-class Sections(ArgumentMark):
+class Sections:
     """Marks an argument for which a config writes one or several sections, from which objects are made.
 
     The validated argument is a `Parsed`.
@@ -283,14 +288,17 @@ class Sections(ArgumentMark):
     holder: Any = None
     others: tuple[Any, ...] = ()
 
-    def _read(self, value: Any, inner: Any, info: Any) -> Any:
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.with_info_plain_validator_function(self._read)
+
+    def _read(self, value: Any, info: Any) -> Any:
         place = below(info.context["place"], self.name)
         if self.holder is None:
             return self._make(value, place, info)
         is_list = self.holder is list
         if not isinstance(value, self.holder):
             expected = "list of mappings" if is_list else f"mapping of names to {self.reader.section}s"
-            refuse(f"must be a {expected}")
+            raise ArgumentValueError(self.name, f"must be a {expected}")
         sections: dict[Any, Any] = dict(enumerate(value) if is_list else value)
         parts = {key: self._make(part, below(place, key), info) for key, part in sections.items()}
         if is_list:
@@ -314,30 +322,3 @@ class Sections(ArgumentMark):
         if self.holder is list:
             return {"type": "array", "items": entry}
         return {"type": "object", "additionalProperties": entry} if self.holder else entry
-
-
-class ShuffleArgument(ArgumentMark):
-    """Marks the argument that takes a shuffle mode."""
-
-    def _read(self, value: Any, inner: Any, info: Any) -> Parsed:
-        try:
-            mode = Shuffle.parse(value)
-        except SamplerkitError as error:
-            hint = suggest(value, [mode.value for mode in Shuffle])
-            refuse(error.problem, hint if hint.startswith("did") else "")
-        return Parsed(mode, mode.value)
-
-    def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return {"enum": [*(mode.value for mode in Shuffle), True, False]}
-
-
-class Auto(ArgumentMark):
-    """Marks a number that may be `auto`, which takes it from the running job."""
-
-    def _read(self, value: Any, inner: Any, info: Any) -> Any:
-        if value == "auto":
-            return None
-        return refuse("must be an integer or auto") if isinstance(value, str) else inner(value)
-
-    def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return {"anyOf": [handler(schema), {"const": "auto"}]}

@@ -14,11 +14,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from enum import Enum
-from typing import Any, NoReturn, final
+from typing import Any, final
 
 import numpy as np
 from pydantic import ValidationError
-from pydantic_core import PydanticCustomError
 
 from samplerkit.errors import ConfigError, SamplerkitError
 from samplerkit.storage.urls import is_remote, shown
@@ -199,7 +198,6 @@ def _texts(section: Any) -> Iterator[str]:
             stack += value
 
 
-_MISSING, _REFUSED = "missing", "samplerkit"
 _LONGEST_PROBLEM = 120
 _MAX_MEMBERS = 20
 
@@ -216,11 +214,6 @@ def require_mapping(section: Any, place: str, example: str) -> dict[str, Any]:
     return section
 
 
-def refuse(problem: str, hint: str = "") -> NoReturn:
-    """Refuses the value that pydantic validates; `from_pydantic` makes the error of it."""
-    raise PydanticCustomError(_REFUSED, "refused", {"problem": problem, "hint": hint})
-
-
 def unknown_key(place: str, section: dict[str, Any], known: Collection[str], of: str) -> ConfigError:
     """Makes the error for the first unknown key, with the name that was probably meant."""
     key = next(key for key in section if key not in known)
@@ -231,27 +224,24 @@ def unknown_key(place: str, section: dict[str, Any], known: Collection[str], of:
 
 
 def from_pydantic(place: str, error: ValidationError, section: dict[str, Any], of: str) -> ConfigError:
-    """Makes one error from all of pydantic: that of a nested section, or else the first one."""
+    """Makes one error from all of pydantic: that of a nested section or of a mark, or else the first one."""
     mistakes = error.errors(include_url=False)
     for mistake in mistakes:
-        nested = mistake.get("ctx", {}).get("error")
-        if isinstance(nested, ConfigError):
-            return nested
-    first = mistakes[0]
-    path = _path_in(section, first["loc"])
-    where = below(place, *path)
-    if first["type"] == _MISSING:
-        return ConfigError(where, f"is missing, and {of} needs it", hint=f"add {path[-1]}: ...")
-    if first["type"] == _REFUSED:
-        hint = first["ctx"]["hint"]
-        shown = shown_name(where, first["input"], hint)
-        return ConfigError(where, first["ctx"]["problem"], shown, hint=hint)
+        raised = mistake.get("ctx", {}).get("error")
+        if isinstance(raised, ConfigError):
+            return raised
+        if isinstance(raised, SamplerkitError):
+            where = below(place, *_path_in(section, mistake["loc"]))
+            shown = shown_name(where, mistake["input"], raised.hint)
+            return ConfigError(where, raised.problem, shown, hint=raised.hint)
     # pydantic reports an error for each member of a union: the member with the longest path was meant.
-    nearby = [mistake for mistake in mistakes[:_MAX_MEMBERS] if mistake["loc"][:1] == first["loc"][:1]]
+    nearby = [mistake for mistake in mistakes[:_MAX_MEMBERS] if mistake["loc"][:1] == mistakes[0]["loc"][:1]]
     paths = [_path_in(section, mistake["loc"]) for mistake in nearby]
     path = max(paths, key=len)
-    where = below(place, *path)
     same = [mistake for mistake, other in zip(nearby, paths, strict=True) if other == path]
+    where = below(place, *path)
+    if same[0]["type"] == "missing":
+        return ConfigError(where, f"is missing, and {of} needs it", hint=f"add {path[-1]}: ...")
     problems = dict.fromkeys(_problem(mistake["msg"]) for mistake in same)
     problem = " or ".join(problems).replace(" or must be ", " or ")[:_LONGEST_PROBLEM]
     kinds = {mistake["type"].partition("_")[0] for mistake in same}

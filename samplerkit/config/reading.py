@@ -16,7 +16,7 @@ import yaml
 from yaml.nodes import MappingNode, ScalarNode
 
 from samplerkit.config.error_messages import below, public, showable
-from samplerkit.errors import ConfigError, DatasetError
+from samplerkit.errors import ArgumentValueError, ConfigError, DatasetError
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.urls import is_remote, shown
@@ -122,24 +122,25 @@ def array_at(path: str, place: str = "array") -> np.ndarray[Any, Any]:
         place: the place that errors show.
 
     Raises:
-        ConfigError: there is no such file, or it does not hold a plain array.
+        ArgumentValueError: there is no such file, or it does not hold a plain array.
     """
     if not shown(path).endswith(".npy"):
-        raise ConfigError(place, "must be a list or the path of a .npy file")
+        raise ArgumentValueError(place, "must be a list or the path of a .npy file")
     try:
         file = _open_file(path)
-        loaded = None if file is None else np.load(file, allow_pickle=False)
-    except ConfigError:
-        raise
+        loaded: Any = None if file is None else np.load(file, allow_pickle=False)
+    except ConfigError as error:
+        raise ArgumentValueError(place, error.problem, hint=error.hint) from None
     except (OSError, ValueError, EOFError, SyntaxError, MemoryError) as error:
         message = (isinstance(error, OSError) and error.strerror) or str(error)
         problem = f"cannot be read as a .npy file ({' '.join(message.partition('. ')[0].split())[:80]})"
-        raise ConfigError(place, problem, hint="save it with numpy.save, without objects") from None
+        raise ArgumentValueError(place, problem, hint="save it with numpy.save, without objects") from None
     if file is None:
         hint = f"looked for {shown(path)}" if showable(path) else ""
-        raise ConfigError(place, "there is no such file", hint=hint)
+        raise ArgumentValueError(place, "there is no such file", hint=hint)
     if not isinstance(loaded, np.ndarray):
-        raise ConfigError(place, "is an archive of arrays", hint="save one array with numpy.save")
+        loaded.close()
+        raise ArgumentValueError(place, "is an archive of arrays", hint="save one array with numpy.save")
     return loaded
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import pairwise
 from typing import Annotated, Any, TypeVar, final, overload
 
@@ -235,26 +234,6 @@ def register_batches(kind: str, recipe: Any = None) -> Any:
         [2, 2, 2]
     """
     return BATCHES.register(kind, recipe)
-
-
-def read_batches(section: Any, place: str, folder: Folder) -> Parsed:
-    """Reads the section of a recipe.
-
-    Raises:
-        ConfigError: the `kind` is unknown, or a key or a type is wrong.
-
-    Example:
-        >>> from pathlib import Path
-        >>> read_batches({"kind": "bucket", "boundaries": [4], "batch_size": 2}, "batches", Path()).written
-        {'kind': 'bucket', 'boundaries': [4], 'batch_size': 2}
-    """
-    keys = section.get("keys") if isinstance(section, dict) else None
-    if not isinstance(keys, list):
-        return BATCHES.read(section, place, folder)
-    # YAML has no tuples, and lists are not hashable.
-    hashable = [tuple(key) if isinstance(key, list) else key for key in keys]
-    recipe = BATCHES.read({**section, "keys": hashable}, place, folder)
-    return replace(recipe, written={**recipe.written, "keys": keys})
 
 
 def require_one_size(sections: dict[str, Any], recipe: BatchRecipe | None, options: LoaderOptions) -> None:
