@@ -13,7 +13,6 @@ import os
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import partial
 from pathlib import PurePath
 from types import GenericAlias, MappingProxyType, NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -160,8 +159,8 @@ def _config_type(name: str, hint: Any) -> Any:
         replaced |= {Shuffle, str, bool}
     elif np.ndarray in kinds or (lists and not is_path):
         (entry, *_) = (*(get_args(lists[0]) if lists else ()), Any)
-        read = PlainValidator(partial(_read_npy, entry, is_path))
-        written += [GenericAlias(list, (_relaxed(entry),)), Annotated[Any, read, _NPY_SCHEMA]]
+        entries: Any = GenericAlias(list, (_relaxed(entry),))
+        written.append(Annotated[entries, ArrayArgument(entry, is_path)])
     elif is_path:
         written.append(Annotated[str, PathArgument])
     for member, kind in zip(members, kinds, strict=True):
@@ -184,36 +183,47 @@ def _relaxed(hint: Any) -> Any:
 _DTYPES = ((int, "iu", "integers"), (float, "iuf", "numbers"), (str, "U", "strings"))
 """Types of entries, the dtype kinds that hold them, and their names in error messages."""
 
-_NPY_SCHEMA = WithJsonSchema({"type": "string", "pattern": r"\.npy$"})
 
+@dataclass(frozen=True)
+class ArrayArgument:
+    """Marks an array: a list in the config itself, or the path of a `.npy` file.
 
-def _read_npy(entry: Any, is_mapped: bool, value: Any, info: Any) -> Parsed:
-    """Reads an array that is not written in the config itself: the path of a `.npy` file, or a numpy array.
+    A member of a union with the list would do, but pydantic 2.7 to 2.10 take no list for a tuple there.
 
     Args:
         entry: the type of an entry.
         is_mapped: whether the constructor takes the path of a local file, and memory-maps the file.
-        value: the path, or the array.
-        info: has the folder of the config.
     """
-    if isinstance(value, np.ndarray):
-        return Parsed(_checked(value, entry, is_mapped), value.tolist())
-    if not isinstance(value, str):
-        raise PydanticCustomError("npy_type", "Input should be the path of a .npy file")
-    path = join_path(info.context["folder"], value)
-    if is_mapped and path.endswith(".npy") and not is_remote(path):
-        return Parsed(path, path)
-    return Parsed(_checked(array_at(path), entry, is_mapped), path)
 
+    entry: Any
+    is_mapped: bool
 
-def _checked(array: np.ndarray[Any, Any], entry: Any, is_mapped: bool) -> np.ndarray[Any, Any]:
-    """Checks dtype and shape; a mapped array may hold pairs, and is checked by the constructor."""
-    for of, kinds, noun in () if is_mapped else _DTYPES:
-        if of is entry and array.ndim != 1:
-            raise ArgumentValueError("array", f"must be a flat array, and has the shape {array.shape}")
-        if of is entry and array.dtype.kind not in kinds:
-            raise ArgumentValueError("array", f"must hold {noun}, and holds {array.dtype}"[:120])
-    return array
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.with_info_wrap_validator_function(self._read, handler(source))
+
+    def _read(self, value: Any, inner: Any, info: Any) -> Any:
+        if isinstance(value, list):
+            return inner(value)
+        if isinstance(value, np.ndarray):
+            return Parsed(self._checked(value), value.tolist())
+        if not isinstance(value, str):
+            raise PydanticCustomError("list_type", "Input should be a valid list or the path of a .npy file")
+        path = join_path(info.context["folder"], value)
+        if self.is_mapped and path.endswith(".npy") and not is_remote(path):
+            return Parsed(path, path)
+        return Parsed(self._checked(array_at(path)), path)
+
+    def _checked(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Checks dtype and shape; a mapped array may hold pairs, and is checked by the constructor."""
+        for entry, kinds, noun in () if self.is_mapped else _DTYPES:
+            if entry is self.entry and array.ndim != 1:
+                raise ArgumentValueError("array", f"must be a flat array, and has the shape {array.shape}")
+            if entry is self.entry and array.dtype.kind not in kinds:
+                raise ArgumentValueError("array", f"must hold {noun}, and holds {array.dtype}"[:120])
+        return array
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {"anyOf": [handler(schema), {"type": "string", "pattern": r"\.npy$"}]}
 
 
 def _read_paths(value: Any, info: Any) -> Parsed:
