@@ -34,7 +34,7 @@ from pydantic import (
 from pydantic.errors import PydanticUserError
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from samplerkit.config.error_messages import below, suggest
+from samplerkit.config.error_messages import below, unknown_name
 from samplerkit.config.reading import Folder, array_at, join_path
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, SamplerkitError
 from samplerkit.order.modes import Shuffle
@@ -86,12 +86,8 @@ def derived_model(
     try:
         for parameter, annotation in _parameters(make):
             if parameter.kind not in (_PARAMETER.POSITIONAL_OR_KEYWORD, _PARAMETER.KEYWORD_ONLY):
-                raise ArgumentTypeError(
-                    parameter.name,
-                    "cannot be given by name in a config",
-                    make,
-                    hint="name each argument of the constructor",
-                )
+                problem, hint = "cannot be given by name in a config", "name each argument of the constructor"
+                raise ArgumentTypeError(parameter.name, problem, make, hint=hint)
             if written.get(parameter.name, ...) is None:
                 continue
             hint = written.get(parameter.name) or _config_type(parameter.name, annotation)
@@ -243,19 +239,18 @@ def _join_paths(folder: Folder, value: Any) -> Any:
     return join_path(folder, value) if isinstance(value, str) else value
 
 
-def _read_mode(value: Any) -> Parsed:
+def _read_mode(value: Any, info: Any) -> Parsed:
     try:
         mode = Shuffle.parse(value)
     except SamplerkitError as error:
-        hint = suggest(value, [mode.value for mode in Shuffle])
-        hint = hint if hint.startswith("did") else ""
-        raise ArgumentValueError("shuffle", error.problem, hint=hint) from None
+        place = below(info.context["place"], info.field_name.removeprefix(_PREFIX))
+        raise unknown_name(place, error.problem, value, _MODES, hint="") from None
     return Parsed(mode, mode.value)
 
 
-_MODES = [*(mode.value for mode in Shuffle), True, False]
+_MODES = [mode.value for mode in Shuffle]
 
-ShuffleArgument = Annotated[Any, PlainValidator(_read_mode), WithJsonSchema({"enum": _MODES})]
+ShuffleArgument = Annotated[Any, PlainValidator(_read_mode), WithJsonSchema({"enum": [*_MODES, True, False]})]
 """The argument that takes a shuffle mode."""
 
 

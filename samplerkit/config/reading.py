@@ -15,7 +15,7 @@ import numpy as np
 import yaml
 from yaml.nodes import MappingNode, ScalarNode
 
-from samplerkit.config.error_messages import below, public, showable
+from samplerkit.config.error_messages import LONGEST_PROBLEM, below, public, showable
 from samplerkit.errors import ArgumentValueError, ConfigError, DatasetError
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
@@ -162,8 +162,8 @@ _BYTES_AND_STRINGS = (str, bytes, bytearray, memoryview, Enum, np.generic)
 _PLAIN_TYPES = frozenset({int, float, str, bool, type(None), np.ndarray})
 
 
-def plain(section: Mapping[Any, Any], place: str = "") -> dict[str, Any]:
-    """Copies a mapping as plain data.
+def plain(section: Any, place: str = "") -> Any:
+    """Copies a mapping, or any other value, as plain data.
 
     Numpy numbers become Python numbers, enum members their values, paths strings, sequences lists and
     mappings dicts. Numpy arrays are kept.
@@ -176,8 +176,7 @@ def plain(section: Mapping[Any, Any], place: str = "") -> dict[str, Any]:
         >>> plain({"indices": (np.int64(3), 4), "shuffle": {}})
         {'indices': [3, 4], 'shuffle': {}}
     """
-    copied: dict[str, Any] = _Copy().of(section, place)
-    return copied
+    return _Copy().of(section, place)
 
 
 class _Copy:
@@ -248,7 +247,6 @@ MAX_CHARACTERS = (16 if yaml.__with_libyaml__ else 1) << 20
 _MERGE = "tag:yaml.org,2002:merge"
 _INTEGER = "tag:yaml.org,2002:int"
 _NUMBER = re.compile(r"0|[1-9][0-9]*")
-_LONGEST_PROBLEM = 120
 _QUOTED = re.compile(r"'([^']*)'")
 
 
@@ -271,18 +269,16 @@ def parse(text: str, source: str = "config") -> Any:
             hint="keep long lists in .npy files, and write their paths",
         )
     try:
-        loader = _PlainLoader(text, source)
-        return loader.get_single_data()
+        return _PlainLoader(text, source).get_single_data()
     except yaml.MarkedYAMLError as error:
-        problem = " ".join(_without_secrets(f"{error.problem or error.context}").split())[:_LONGEST_PROBLEM]
+        problem = " ".join(_without_secrets(f"{error.problem or error.context}").split())[:LONGEST_PROBLEM]
         mark = error.problem_mark or error.context_mark
         raise ConfigError(_at(source, mark), f"is not plain YAML: {problem}") from None
     except yaml.reader.ReaderError as error:
         before = text[: error.position]
         line, column = before.count("\n"), len(before) - before.rfind("\n") - 1
-        raise ConfigError(
-            f"{source}, line {line + 1}, column {column + 1}", f"is not plain YAML: {error.reason}"
-        ) from None
+        mark = yaml.Mark(source, error.position, line, column, None, 0)
+        raise ConfigError(_at(source, mark), f"is not plain YAML: {error.reason}") from None
     except RecursionError:
         raise ConfigError(source, "is nested too deeply to be read from here") from None
 

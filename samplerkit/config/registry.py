@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar, final, overload
 from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.config.constructor import Constructor, Kinds
 from samplerkit.config.derive import Parsed, Sections
-from samplerkit.config.error_messages import below, public, require_mapping, shown_name, suggest, unknown_key
+from samplerkit.config.error_messages import below, public, require_known_keys, require_mapping, unknown_name
 from samplerkit.config.loader import LoaderOptions
 from samplerkit.config.quality import SECTION
 from samplerkit.config.reading import Folder
@@ -86,10 +86,7 @@ def targets() -> dict[str, str]:
 
     No other names are imported from a config.
     """
-    kinds: dict[str, str] = {}
-    for kind, constructor in SAMPLERS.items():
-        kinds.setdefault(constructor.target, kind)
-    return kinds
+    return {constructor.target: kind for kind, constructor in SAMPLERS.items()}
 
 
 @overload
@@ -151,19 +148,12 @@ def choose_sampler(section: Any, place: str) -> tuple[Constructor, dict[str, Any
     target = given.pop(spellings[0])
     kinds = targets()
     if not isinstance(target, str) or target not in kinds:
-        hint = suggest(target, kinds)
-        where = below(place, spellings[0])
-        raise ConfigError(
-            where,
-            "names no class that a config may name",
-            shown_name(where, target, hint),
-            hint=hint if hint.startswith("did") else "a sampler of your own needs register_sampler",
-        )
+        where, problem = below(place, spellings[0]), "names no class that a config may name"
+        raise unknown_name(where, problem, target, kinds, "a sampler of your own needs register_sampler")
     constructor = SAMPLERS[kinds[target]]
     if spellings == ["_target_"]:
         return constructor, given, place
-    if given.keys() - {"init_args"}:
-        raise unknown_key(place, given, ["init_args"], "a class_path section")
+    require_known_keys(place, given, ["init_args"], "a class_path section")
     path = below(place, "init_args")
     arguments = given.get("init_args")
     arguments = {} if arguments is None else require_mapping(arguments, path, "init_args: {seed: 7}")
