@@ -166,7 +166,6 @@ class Kinds(dict[str, Constructor]):
         self, section: str, *, example: str, base: Any = None, extra_keys: tuple[str, ...] = ("kind",)
     ) -> None:
         self.section, self.example, self.base, self.extra_keys = section, example, base, extra_keys
-        super().__init__()
         TABLES[section] = self
 
     def add(

@@ -74,9 +74,8 @@ def with_layout(dataset: Any, declared: Any) -> Any:
     except DatasetError:
         return WithLayout(dataset, declared)
     if own.num_samples != declared.num_samples:
-        raise ConfigError(
-            "dataset", f"says {declared.num_samples} samples, and the dataset has others", own.num_samples
-        )
+        problem = f"says {declared.num_samples} samples, and the dataset has others"
+        raise ConfigError("dataset", problem, own.num_samples)
     if own == declared or not declared.has_files or (own.parts and not declared.parts):
         return dataset
     if own.has_files and own.sizes.tolist() != declared.sizes.tolist():

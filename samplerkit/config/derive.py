@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import PurePath
-from types import GenericAlias, MappingProxyType, NoneType, UnionType
+from types import GenericAlias, NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -54,21 +54,17 @@ whose module imports this one."""
 _PREFIX = "argument_"
 _STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, arbitrary_types_allowed=True)
 _LISTS = (list, Sequence, Iterable, Collection)
-_PARAMETER = inspect.Parameter
 
 
 def derived_model(
-    make: Callable[..., Any],
-    name: str,
-    written: Mapping[str, Any] = MappingProxyType({}),
-    section: str = "config",
+    make: Callable[..., Any], kind: str, written: Mapping[str, Any], section: str
 ) -> type[BaseModel]:
     """Makes the pydantic model of the arguments that a config may give to a constructor.
 
     Args:
         make: a class or a function, whose parameters can all be given by name. The `**` of a function stands
             for the arguments of the class that it returns.
-        name: the name of the model.
+        kind: the name of the model.
         written: the types that a config writes for arguments whose hints do not define them; None for an
             argument that a config cannot set.
         section: the section of the config; the schema distinguishes models of the same name by it.
@@ -78,30 +74,28 @@ def derived_model(
 
     Example:
         >>> import samplerkit as sk
-        >>> model = derived_model(sk.SequentialSampler, "sequential")
+        >>> model = derived_model(sk.SequentialSampler, "sequential", {}, "sampler")
         >>> arguments_of(model.model_validate({"start_index": 3}))
         {'start_index': 3}
     """
     fields: dict[str, Any] = {}
     try:
         for parameter, annotation in _parameters(make):
-            if parameter.kind not in (_PARAMETER.POSITIONAL_OR_KEYWORD, _PARAMETER.KEYWORD_ONLY):
+            if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
                 problem, hint = "cannot be given by name in a config", "name each argument of the constructor"
                 raise ArgumentTypeError(parameter.name, problem, make, hint=hint)
-            if written.get(parameter.name, ...) is None:
-                continue
-            hint = written.get(parameter.name) or _config_type(parameter.name, annotation)
-            default = _default(make, parameter)
-            # The prefix avoids clashes with pydantic's own names; a config writes the alias.
-            fields[_PREFIX + parameter.name] = (hint, Field(default=default, alias=parameter.name))
-        return create_model(name, __config__=_STRICT, __module__=section, **fields)
+            name = parameter.name
+            argument = written[name] if name in written else _config_type(name, annotation)
+            if argument is not None:
+                # The prefix avoids clashes with pydantic's own names; a config writes the alias.
+                fields[_PREFIX + name] = (argument, Field(default=_default(make, parameter), alias=name))
+        return create_model(kind, __config__=_STRICT, __module__=section, **fields)
     except (NameError, TypeError, ValueError, PydanticUserError) as error:
         if isinstance(error, ArgumentTypeError):
             raise
         reason = str(error).partition("\n")[0]
-        raise ArgumentTypeError(
-            "type hints", f"cannot be understood ({reason})", make, hint="give hints that pydantic knows"
-        ) from error
+        hint = "give hints that pydantic knows"
+        raise ArgumentTypeError("type hints", f"cannot be understood ({reason})", make, hint=hint) from error
 
 
 def _parameters(make: Callable[..., Any]) -> Iterator[tuple[inspect.Parameter, Any]]:
@@ -135,7 +129,7 @@ def _default(make: Callable[..., Any], parameter: inspect.Parameter) -> Any:
     of_dataclass = getattr(make, "__dataclass_fields__", {}).get(parameter.name)
     if of_dataclass is not None and of_dataclass.default_factory is not dataclasses.MISSING:
         return of_dataclass.default_factory()
-    return ... if parameter.default is _PARAMETER.empty else parameter.default
+    return ... if parameter.default is parameter.empty else parameter.default
 
 
 def _config_type(name: str, hint: Any) -> Any:
@@ -148,8 +142,6 @@ def _config_type(name: str, hint: Any) -> Any:
     is_path = os.PathLike in kinds
     written: list[Any] = []
     replaced: set[Any] = {*_LISTS, np.ndarray, os.PathLike, *((str,) if is_path else ())}
-    if any(map(_holds_samplers, members)):
-        written.append(Annotated[Any, Sections(name, TABLES["sampler"], dict, (None,))])
     if Shuffle in kinds:
         written.append(ShuffleArgument)
         replaced |= {Shuffle, str, bool}
@@ -160,7 +152,9 @@ def _config_type(name: str, hint: Any) -> Any:
     elif is_path:
         written.append(Annotated[str, PathArgument])
     for member, kind in zip(members, kinds, strict=True):
-        if kind not in replaced and not _holds_samplers(member):
+        if _holds_samplers(member):
+            written.insert(0, Annotated[Any, Sections(name, TABLES["sampler"], dict, (None,))])
+        elif kind not in replaced:
             written.append(_relaxed(member))
     if name in FROM_JOB and NoneType in members:
         written.append(Annotated[Literal["auto"], AfterValidator(lambda _: None)])

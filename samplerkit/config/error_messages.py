@@ -248,7 +248,7 @@ def require_known_keys(
 
 
 def from_pydantic(place: str, error: ValidationError, section: dict[str, Any], of: str) -> ConfigError:
-    """Makes one error from all of pydantic: that of a nested section or of a mark, or else the first one."""
+    """Makes one error from all of pydantic: one of ours that a validator raised, or else the first one."""
     mistakes = error.errors(include_url=False)
     for mistake in mistakes:
         raised = mistake.get("ctx", {}).get("error")
@@ -283,8 +283,7 @@ def from_constructor(
     shown = error.value.value if isinstance(error.value, Enum) else error.value
     # An error of an order that is built has the name of the sampler before the argument.
     key = error.place.rpartition(": ")[2]
-    argument = re.match(r"\w+", key)
-    is_named = argument is not None and argument[0] in names
+    is_named = re.split(r"\W", key)[0] in names
     where = f"{place}.{key}" if is_named else place
     problem = error.problem if is_named else f"{error.place}: {error.problem}"
     return ConfigError(where, problem, *(() if shown is None else (public(where, shown),)), hint=error.hint)

@@ -269,7 +269,10 @@ def parse(text: str, source: str = "config") -> Any:
             hint="keep long lists in .npy files, and write their paths",
         )
     try:
-        return _PlainLoader(text, source).get_single_data()
+        kind: Any = _FastLoader if len(text) >= LONG else _PlainLoader
+        loader = kind(text)
+        loader.source = source
+        return loader.get_single_data()
     except yaml.MarkedYAMLError as error:
         problem = " ".join(_without_secrets(f"{error.problem or error.context}").split())[:LONGEST_PROBLEM]
         mark = error.problem_mark or error.context_mark
@@ -284,23 +287,10 @@ def parse(text: str, source: str = "config") -> Any:
 
 
 # types-PyYAML types the loader only in part.
-class _PlainLoader(yaml.SafeLoader):
-    """A SafeLoader that refuses ambiguous YAML: duplicate keys, merge keys and cycles."""
+class _StrictConstructor(yaml.constructor.SafeConstructor):
+    """Refuses ambiguous YAML: duplicate keys, merge keys and cycles."""
 
-    def __init__(self, text: str, source: str) -> None:
-        self._source = source
-        is_fast = yaml.__with_libyaml__ and len(text) >= LONG
-        super().__init__("" if is_fast else text)
-        if is_fast:
-            # Only the events come from libyaml; nodes and values are made and checked as for short texts.
-            parser: Any = yaml.cyaml.CParser(text)  # type: ignore[attr-defined]  # typeshed does not export it
-            for name in ("check_event", "peek_event", "get_event"):
-                setattr(self, name, getattr(parser, name))
-
-    def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:
-        if kind is ScalarNode and implicit[0] and _NUMBER.fullmatch(value):
-            return _INTEGER  # a shortcut for long lists of integers; the general rules are slow
-        return super().resolve(kind, value, implicit)  # type: ignore[no-untyped-call]
+    source = ""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         if isinstance(node, MappingNode):
@@ -323,7 +313,7 @@ class _PlainLoader(yaml.SafeLoader):
     def construct_object(self, node: Any, deep: bool = False) -> Any:
         try:
             if node.tag == _INTEGER and _NUMBER.fullmatch(node.value):
-                return int(node.value)
+                return int(node.value)  # a shortcut for long lists of integers; the general rules are slow
             return super().construct_object(node, deep=deep)
         except (ValueError, LookupError, AttributeError, TypeError, OverflowError):
             # PyYAML does not catch the exceptions of int(), of date() and of its own tables.
@@ -331,7 +321,15 @@ class _PlainLoader(yaml.SafeLoader):
 
     def _refuse(self, marked: Any, problem: str, *value: Any, hint: str = "") -> NoReturn:
         shown = (public("", one) for one in value)
-        raise ConfigError(_at(self._source, marked.start_mark), problem, *shown, hint=hint) from None
+        raise ConfigError(_at(self.source, marked.start_mark), problem, *shown, hint=hint) from None
+
+
+class _PlainLoader(_StrictConstructor, yaml.SafeLoader):
+    """The loader of most texts."""
+
+
+class _FastLoader(_StrictConstructor, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """The loader of long texts, by libyaml if PyYAML was built with it."""
 
 
 def _without_secrets(problem: str) -> str:

@@ -96,7 +96,7 @@ def test_a_long_list_is_read_by_libyaml_and_means_the_same(monkeypatch):
         assert sk.Config.from_yaml(text).sampler.indices.tolist() == ids
         with pytest.raises(TypeError):
             sk.Config.from_yaml(listed(ids[:3]))
-    monkeypatch.setattr(yaml, "__with_libyaml__", False)
+    monkeypatch.setattr(reading, "LONG", len(text) + 1)
     assert reading.parse(text)["sampler"]["indices"] == ids
 
 
