@@ -1,4 +1,4 @@
-"""The command `samplerkit`, for what it says of configs; indexes never go into the user's cache folder."""
+"""The command `samplerkit`, for its output about configs; indexes never go into the user's cache folder."""
 
 from tests.cli.conftest import cache_home, command, said
 
