@@ -131,7 +131,7 @@ def _compare_processes(target: str, make: Callable[[], Any], findings: list[Find
         )
         return []
     try:
-        own = digests_of(loader_of(make(), None))
+        own = digests_of(make())
     except SamplerkitError:
         return []
     return disagreement(own, other, "in another process, with another hash seed")

@@ -1,4 +1,4 @@
-"""`CudaDataLoader`: a drop-in for the known class of this name, with its signature and its endless epochs."""
+"""`CudaDataLoader`: a drop-in for the class of this name in other projects, with the same signature."""
 
 from __future__ import annotations
 

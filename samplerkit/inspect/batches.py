@@ -9,6 +9,7 @@ from typing import final
 import numpy as np
 
 from samplerkit.batches.plan import BatchPlan
+from samplerkit.inspect.costs import spread_over
 from samplerkit.inspect.view import RunView
 from samplerkit.order.typing import Ids
 
@@ -105,9 +106,8 @@ def _measure(plan: BatchPlan, ranks: int, count: int) -> tuple[Ids, Ids, Ids, Id
     """Returns samples, tokens and padded tokens of each counted batch, ids of some, and documents cut."""
     numbers = np.arange(count)
     if count > COUNTED_BATCHES:
-        full_steps = max(1, count // ranks)
-        steps = np.linspace(0, full_steps - 1, max(1, COUNTED_BATCHES // ranks)).astype(np.int64)
-        numbers = (np.unique(steps)[:, None] * ranks + np.arange(min(ranks, count))).reshape(-1)
+        steps = spread_over(max(1, count // ranks), max(1, COUNTED_BATCHES // ranks))
+        numbers = (steps[:, None] * ranks + np.arange(min(ranks, count))).reshape(-1)
     parts: list[tuple[Ids, Ids, Ids]] = [(np.zeros(0, dtype=np.int64),) * 3]
     compared: list[Ids] = [np.zeros(0, dtype=np.int64)]
     num_ids = cut = 0

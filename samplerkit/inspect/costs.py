@@ -16,6 +16,7 @@ from samplerkit.inspect.view import RunView
 from samplerkit.loading.run.delivery import Reading
 from samplerkit.loading.run.units import EpochUnits
 from samplerkit.order.modes import Mode, Shuffle
+from samplerkit.order.typing import Ids
 
 COUNTED_SAMPLES = 1 << 22
 """The longest epoch, in samples, of which the files of all ranks are counted; of longer ones, some steps."""
@@ -94,7 +95,7 @@ def files_read(view: RunView, epoch: int, ranks: Sequence[int], every: int = 1) 
     """
     is_counted = len(view.run.undealt(epoch)) <= COUNTED_SAMPLES
     seen: Flags = np.zeros(view.layout.num_files, dtype=bool)
-    is_infile = view.recipe is None and view.mode is not None and view.mode.shuffle is Shuffle.INFILE
+    is_infile = view.recipe is None and view.shuffle is Shuffle.INFILE
     plain = view.order_source.plain if is_infile else None
     for rank in ranks:
         reading = view.reading(epoch, rank)
@@ -102,7 +103,7 @@ def files_read(view: RunView, epoch: int, ranks: Sequence[int], every: int = 1) 
             # Samples that are shuffled within a file stay in it, so the files are known without shuffling.
             in_order = replace(plain, mode=Mode(Shuffle.FALSE)).order
             reading = replace(reading, units=EpochUnits(epoch, partial(in_order, epoch)))
-        most_ids = _MAX_IDS * every * (1 if is_counted else len(ranks))
+        most_ids = _MAX_IDS * every * len(ranks)
         stride = 1 if is_counted else max(1, reading.steps * view.samples_a_batch // most_ids)
         batches = (ids for _, ids in reading.batches(0, every * stride))
         # Several batches per lookup, since each lookup has a fixed cost.
@@ -116,8 +117,15 @@ def files_of_a_batch(view: RunView, epoch: int) -> float | None:
     reading = view.reading(epoch)
     if not view.layout.has_files or reading.steps == 0:
         return None
-    steps = np.unique(np.linspace(0, reading.steps - 1, _MAX_STEPS).astype(np.int64))
-    return float(np.mean([files_of_step(view, reading, step) for step in steps.tolist()]))
+    steps = spread_over(reading.steps, _MAX_STEPS).tolist()
+    return float(np.mean([files_of_step(view, reading, step) for step in steps]))
+
+
+def spread_over(count: int, most: int) -> Ids:
+    """Returns at most `most` evenly spaced numbers of [0, count), including the first and the last."""
+    if count <= most:
+        return np.arange(count)
+    return np.arange(most) * (count - 1) // max(1, most - 1)
 
 
 def files_of_step(view: RunView, reading: Reading, step: int) -> int:
@@ -141,14 +149,12 @@ def files_needed_at_once(view: RunView, epoch: int, workers: int = 1) -> int:
     most = min(MAX_BATCHES, max(1, COUNTED_SAMPLES // (4 * view.samples_a_batch)))
     first = np.full(view.layout.num_files, -1)
     last = first.copy()
-    count = 0
-    for step, ids in islice(reading.batches(0, workers), most):
+    for number, (step, ids) in enumerate(islice(reading.batches(0, workers), most)):
         read = ids[~reading.pads(step)] if step == reading.steps - 1 else ids
         files = view.layout.file_of(read)
-        first[files] = np.where(first[files] < 0, count, first[files])
-        last[files] = count
-        count += 1
+        first[files] = np.where(first[files] < 0, number, first[files])
+        last[files] = number
     repeated = first < last
-    starts = np.bincount(first[repeated], minlength=count + 1)
-    ends = np.bincount(last[repeated], minlength=count + 1)
+    starts = np.bincount(first[repeated], minlength=most)
+    ends = np.bincount(last[repeated], minlength=most)
     return int(np.cumsum(starts - ends).max(initial=0))

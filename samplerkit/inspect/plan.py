@@ -8,19 +8,16 @@ from typing import Any, final
 
 import numpy as np
 
+from samplerkit.inspect import costs
 from samplerkit.inspect.batches import BatchFigures, batch_figures, new_companions
-from samplerkit.inspect.costs import LISTED_BYTES, cost_of_a_start, files_of_a_worker
-from samplerkit.inspect.costs import files_of_a_batch as mean_files
-from samplerkit.inspect.costs import files_of_a_rank as most_files
 from samplerkit.inspect.download_costs import Downloads, downloads_of_parts
 from samplerkit.inspect.quality.figure import Figure
 from samplerkit.inspect.quality.mixing import MIN_SAMPLES, Observation
-from samplerkit.inspect.tokens import TokenFigures, token_figures, windows_of
+from samplerkit.inspect.tokens import TokenFigures, token_figures
 from samplerkit.inspect.view import RunView, require_counted
 from samplerkit.loading.run.delivery import Delivery
-from samplerkit.loading.run.token_windows import TokenWindowUnit
 from samplerkit.order.caching import cached_property
-from samplerkit.order.modes import Mode, Shuffle
+from samplerkit.order.modes import Shuffle
 from samplerkit.samplers.mixing.source_reads import SourceRead, source_reads
 
 
@@ -67,7 +64,7 @@ class RunFigures:
     def units(self) -> int:
         """The number of samples, or batches of a plan, that all ranks read, without pads."""
         delivery = self.delivery
-        return delivery.position_after(delivery.job_steps) if delivery.tail == "drop" else delivery.size
+        return delivery.position_after(delivery.job_steps)
 
     @cached_property
     def samples(self) -> int:
@@ -104,11 +101,6 @@ class RunFigures:
     def batches(self) -> BatchFigures | None:
         """Figures of the batches of a plan, without mixing; None for batches of one size."""
         return batch_figures(self.view, self.epoch)
-
-    @cached_property
-    def windows(self) -> TokenWindowUnit | None:
-        """How windows of tokens are cut; None for other datasets, and for windows in batches of a plan."""
-        return None if self.view.recipe is not None else windows_of(self.view)
 
     @cached_property
     def tokens(self) -> TokenFigures | None:
@@ -282,19 +274,19 @@ def plan(
     """
     view = RunView.of(source, world)
     require_counted(view.run.dataset)
-    start_seconds, order_bytes = cost_of_a_start(view, epoch)
+    start_seconds, order_bytes = costs.cost_of_a_start(view, epoch)
     figures = RunFigures(view, epoch, ranks_per_machine)
-    delivery, layout, mode = figures.delivery, view.layout, view.mode
+    delivery, layout = figures.delivery, view.layout
     fewest_steps, steps = figures.steps
     batches = figures.batches and replace(figures.batches, mixing=new_companions(view, epoch))
     mean = batches and batches.mean
-    files_of_a_rank, is_counted = most_files(view, epoch)
+    files_of_a_rank, is_counted = costs.files_of_a_rank(view, epoch)
     downloads = dict(figures.downloads)
     return Plan(
         fingerprint=view.fingerprint,
         chain=repr(view.run.recipe),
-        mode=None if mode is None else mode.resolve(layout).value,
-        reason=_reason(mode, view),
+        mode=view.shuffle and view.shuffle.value,
+        reason=_reason(view),
         num_samples=layout.num_samples,
         num_files=layout.num_files,
         epoch_samples=figures.samples,
@@ -309,12 +301,12 @@ def plan(
         most_pads_of_a_rank=figures.most_pads_of_a_rank,
         dropped=delivery.size - figures.units,
         files_of_a_rank=files_of_a_rank,
-        files_of_a_worker=files_of_a_worker(view, epoch),
-        files_of_a_batch=mean_files(view, epoch),
+        files_of_a_worker=costs.files_of_a_worker(view, epoch),
+        files_of_a_batch=costs.files_of_a_batch(view, epoch),
         is_counted=is_counted,
         start_seconds=start_seconds,
         order_bytes=order_bytes,
-        list_bytes=LISTED_BYTES * layout.num_samples,
+        list_bytes=costs.LISTED_BYTES * layout.num_samples,
         mixing=figures.mixing,
         effective_batch=figures.effective_batch,
         transfers=downloads.pop("", None),
@@ -325,11 +317,11 @@ def plan(
     )
 
 
-def _reason(mode: Mode | None, view: RunView) -> str:
-    if mode is None:
+def _reason(view: RunView) -> str:
+    if view.mode is None:
         return "the sampler has no shuffle mode"
-    if mode.shuffle is not Shuffle.ADAPTIVE:
+    if view.mode.shuffle is not Shuffle.ADAPTIVE:
         return "the sampler says so"
-    size, threshold = view.layout.num_samples, mode.adaptive_threshold
+    size, threshold = view.layout.num_samples, view.mode.adaptive_threshold
     side = "at most" if size <= threshold else "more than"
     return f"adaptive, and {size:,} samples are {side} adaptive_threshold, {threshold:,}"

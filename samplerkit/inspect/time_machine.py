@@ -9,9 +9,10 @@ from typing import Any, final
 import numpy as np
 
 from samplerkit.errors import ArgumentValueError, OutOfDatasetError
-from samplerkit.inspect.tokens import spans_in, spans_of, windows_of
+from samplerkit.inspect.tokens import spans_in, spans_of
 from samplerkit.inspect.view import RunView
 from samplerkit.loading.run.delivery import Delivery, Reading
+from samplerkit.loading.run.token_windows import TokenWindowUnit
 from samplerkit.order import arguments
 from samplerkit.order.dataset_protocol import file_number
 from samplerkit.order.typing import Ids
@@ -163,7 +164,8 @@ def at(
     step, steps = arguments.integer("step", step), view.steps(reading)
     if not 0 <= step < steps:
         raise OutOfDatasetError("step", f"must be in [0, {steps}) in epoch {epoch} of rank {rank}", step)
-    layout, ids, windows = view.layout, reading.ids(step), windows_of(view)
+    layout, ids = view.layout, reading.ids(step)
+    windows = TokenWindowUnit.of(view.run.recipe, view.run.dataset)
     return StepRead(
         epoch=reading.epoch,
         step=step,
@@ -351,8 +353,7 @@ def when_document(
         whose tokens the epoch leaves out.
 
     Raises:
-        ArgumentValueError: the dataset does not know which windows hold a document, or has
-            no file with this name.
+        ArgumentValueError: the dataset does not know which windows hold a document, or has no such file.
         OutOfDatasetError: there is no such document.
         DatasetError: the file has no index.
 

@@ -8,6 +8,7 @@ from typing import Any, final
 
 import numpy as np
 
+from samplerkit.inspect.costs import spread_over
 from samplerkit.inspect.view import RunView
 from samplerkit.loading.run.delivery import Reading
 from samplerkit.loading.run.token_windows import TokenWindowUnit
@@ -42,34 +43,28 @@ class TokenFigures:
     is_exact: bool
 
 
-def windows_of(view: RunView) -> TokenWindowUnit | None:
-    """Returns how a run cuts windows of tokens; None if it reads none."""
-    return TokenWindowUnit.of(view.run.recipe, view.run.dataset)
-
-
 def token_figures(view: RunView, epoch: int, epoch_samples: int) -> TokenFigures | None:
-    """Computes the figures of a run; None if it reads no windows of tokens.
+    """Computes the figures of a run; None if it deals no windows of tokens.
 
     Args:
         view: the run.
         epoch: the epoch.
         epoch_samples: samples that all ranks read in the epoch.
     """
-    tokens = windows_of(view)
-    if tokens is None or tokens.seq_len is None or tokens.block_len is None or view.recipe is not None:
+    tokens = view.run.unit
+    if not isinstance(tokens, TokenWindowUnit) or tokens.seq_len is None or tokens.block_len is None:
         return None
-    a_step = view.num_ranks * view.batch_size * tokens.seq_len
+    a_step, an_epoch = view.num_ranks * view.batch_size * tokens.seq_len, epoch_samples * tokens.seq_len
     every: int | None = 0
     if tokens.pool is not None:
-        pool = tokens.pool * tokens.block_len
-        every = math.lcm(pool, a_step) // a_step
-        every = every if every * a_step <= epoch_samples * tokens.seq_len else None
+        every = math.lcm(tokens.pool * tokens.block_len, a_step) // a_step
+        every = every if every * a_step <= an_epoch else None
     cut, is_exact = _cut(view, epoch)
     return TokenFigures(
         seq_len=tokens.seq_len,
         block_len=tokens.block_len,
         tokens_a_step=a_step,
-        tokens_an_epoch=epoch_samples * tokens.seq_len,
+        tokens_an_epoch=an_epoch,
         steps_to_a_change=every,
         cut=cut,
         is_exact=is_exact,
@@ -77,7 +72,7 @@ def token_figures(view: RunView, epoch: int, epoch_samples: int) -> TokenFigures
 
 
 def spans_of(
-    view: RunView, reading: Reading, step: int, ids: Ids, places: Ids | None = None
+    view: RunView, reading: Reading, step: int, ids: Ids, places: Ids | slice = slice(None)
 ) -> tuple[Any, ...] | None:
     """Returns the parts of documents in the windows of a step.
 
@@ -86,7 +81,7 @@ def spans_of(
         reading: the reading of a rank in an epoch.
         step: the step of the rank.
         ids: the ids of all windows of the step.
-        places: the indices in the batch of the windows to describe; None for all.
+        places: the indices in the batch of the windows to describe; by default all.
 
     Returns:
         For each window its spans: file, document, first token in the document, and number of tokens. None if
@@ -94,10 +89,8 @@ def spans_of(
     """
     if not callable(getattr(view.run.dataset, "spans", None)):
         return None
-    epochs = reading.units.epochs(reading.draws(step))
-    if places is not None:
-        ids, epochs = ids[places], epochs[places]
-    pairs = zip(ids.tolist(), epochs.tolist(), strict=True)
+    epochs = reading.units.epochs(reading.draws(step))[places]
+    pairs = zip(ids[places].tolist(), epochs.tolist(), strict=True)
     return tuple(tuple(spans_in(view.run.dataset, id, epoch)) for id, epoch in pairs)
 
 
@@ -111,7 +104,7 @@ def _cut(view: RunView, epoch: int) -> tuple[float | None, bool]:
     dataset, order = view.run.dataset, view.run.undealt(epoch)
     if not callable(getattr(dataset, "spans", None)) or not len(order):
         return None, True
-    positions = np.unique(np.linspace(0, len(order) - 1, _MAX_WINDOWS).astype(np.int64))
+    positions = spread_over(len(order), _MAX_WINDOWS)
     ids, epochs = order.ids_at(positions).tolist(), order.epochs_at(epoch, positions).tolist()
     firsts = [spans_in(dataset, id, source_epoch)[0] for id, source_epoch in zip(ids, epochs, strict=True)]
     if any(document is None for _, document, _, _ in firsts):

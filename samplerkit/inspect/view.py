@@ -64,10 +64,7 @@ class RunView:
             ArgumentTypeError: `source` is something else.
             ArgumentValueError: `world` is not that of the loader.
         """
-        if isinstance(source, DeviceLoader):
-            return cls.of(source.loader, world)
-        if _is_config(source):
-            return cls.of(loader_of(source, None if world is None else World(world, 0)))
+        source = loader_of(source, None if world is None else World(world, 0))
         view = source if isinstance(source, RunView) else _view_of_loader(source)
         if world is not None and world != view.num_ranks:
             raise ArgumentValueError(
@@ -110,12 +107,10 @@ class RunView:
         if start is None:
             start = self.start if epoch == self.epoch else 0
         start = arguments.integer("start", start)
-        if start:  # only if needed: counting the batches of a plan may take long
-            plan = self.run.plan(epoch)
-            size = len(self.run.undealt(epoch)) if plan is None else len(plan)
-            if not 0 <= start <= size:
-                raise ArgumentRangeError("start", f"must be in [0, {size}]", start)
         reading = self.run.reading(epoch, start)
+        # Only if needed: counting the batches of a plan may take long.
+        if start and not 0 <= start <= reading.delivery.size:
+            raise ArgumentRangeError("start", f"must be in [0, {reading.delivery.size}]", start)
         if not self.deals_in_lanes:
             dealt = replace(reading.delivery, batch_size=self.batch_size, lanes=1)
             # If the rank with the most samples drops some of them, each rank does.
@@ -156,6 +151,11 @@ class RunView:
                 return chosen
         return chosen
 
+    @property
+    def shuffle(self) -> Shuffle | None:
+        """The shuffle mode, ADAPTIVE resolved; None if no sampler of the chain has one."""
+        return None if self.mode is None else self.mode.resolve(self.layout)
+
     @cached_property
     def order_source(self) -> OrderSource:
         """The orders of all epochs, with the lanes of the first start, and their shuffle mode."""
@@ -173,17 +173,19 @@ class RunView:
 
 
 def loader_of(source: Any, world: World | None) -> Any:
-    """Returns the loader of a config; anything else is returned unchanged.
+    """Returns the loader of a config or of a `DeviceLoader`; anything else is returned unchanged.
 
     Args:
-        source: a config, or anything else.
+        source: a config, a `DeviceLoader`, or anything else.
         world: the world in which a config is started; None takes it from the sampler, then from the running
             job.
 
     Raises:
         ArgumentValueError: the config has no dataset.
     """
-    if not _is_config(source):
+    if isinstance(source, DeviceLoader):
+        return loader_of(source.loader, world)
+    if not (callable(getattr(source, "make_loader", None)) and hasattr(source, "sampler")):
         return source
     if getattr(source, "dataset", None) is None:
         raise ArgumentValueError(
@@ -191,16 +193,11 @@ def loader_of(source: Any, world: World | None) -> Any:
             "is not in the config",
             hint="add for instance dataset: {kind: size, size: 1000000}, or pass a Loader",
         )
-    if world is not None:
-        # The outermost distributed sampler decides.
-        rank = next((link.deal.shard_id for link in source.sampler._links() if link.deal is not None), None)
-        world = World(world.num_shards, world.shard_id if rank is None else rank)
+    deal = source.sampler.chain.deal
+    if world is not None and deal is not None and deal.shard_id is not None:
+        world = World(world.num_shards, deal.shard_id)
     # A config with only a layout has no dataset: the loader then reads the layout.
     return source.make_loader(source.dataset if isinstance(source.dataset, Layout) else None, world)
-
-
-def _is_config(source: Any) -> bool:
-    return callable(getattr(source, "make_loader", None)) and hasattr(source, "sampler")
 
 
 def _view_of_loader(loader: Any) -> RunView:

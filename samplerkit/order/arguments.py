@@ -58,10 +58,11 @@ def num_samples(value: Any) -> int | None:
     """Takes a number of samples; None and 0 mean all."""
     if value is None:
         return None
-    return _below("num_samples", value, 2**63, "must be between 0 and 2^63 - 1", hint="None or 0 means all")
+    return below("num_samples", value, 2**63, "must be between 0 and 2^63 - 1", hint="None or 0 means all")
 
 
-def _below(place: str, value: Any, end: int, problem: str, hint: str = "") -> int:
+def below(place: str, value: Any, end: int, problem: str, hint: str = "") -> int:
+    """Takes an integer in [0, end)."""
     number = integer(place, value)
     if not 0 <= number < end:
         raise ArgumentValueError(place, problem, number, hint=hint)
@@ -97,12 +98,12 @@ def limit(place: str, value: Any) -> int | None:
 
 def seed(value: Any) -> int:
     """Takes a seed: an integer in [0, 2^64)."""
-    return _below("seed", value, 2**64, "must be in [0, 2^64)")
+    return below("seed", value, 2**64, "must be in [0, 2^64)")
 
 
 def epoch(value: Any) -> int:
     """Takes an epoch: an integer in [0, 2^63)."""
-    return _below("epoch", value, 2**63, "must be in [0, 2^63)")
+    return below("epoch", value, 2**63, "must be in [0, 2^63)")
 
 
 def text(place: str, value: Any) -> str:

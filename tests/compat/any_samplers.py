@@ -44,7 +44,7 @@ class OwnGenerators(torch.utils.data.Sampler):
 
 
 class ProcessWide(torch.utils.data.Sampler):
-    """A user's sampler that draws from what the whole process draws from, lazily."""
+    """A user's sampler that draws lazily from the generators of the process."""
 
     def __iter__(self):
         for _ in range(5):
@@ -114,7 +114,7 @@ ANY = {**MAKE, **IN_ORDER, **BY_EPOCH}
 
 
 def scramble():
-    """Leaves the process-wide generators wherever, as the ranks of a job do."""
+    """Seeds the process-wide generators randomly, as in the ranks of a job."""
     number = random.SystemRandom().randrange(2**32)
     random.seed(number)
     np.random.seed(number)  # noqa: NPY002  # the generator that users draw from
@@ -122,7 +122,7 @@ def scramble():
 
 
 def shares(name, ranks, epoch=0, **chosen):
-    """Gives what each rank reads, each with a sampler and process-wide generators of its own."""
+    """Returns what each rank reads, each with its own sampler and process-wide generators."""
     read = []
     for rank in range(ranks):
         scramble()

@@ -1,4 +1,4 @@
-"""The recorded builds and micro-batches of Megatron-LM, and how a build is said here.
+"""The recorded builds and micro-batches of Megatron-LM, and the same builds by samplerkit.
 
 `tests/data/megatron_golden.json.gz` holds 300 builds and 100 settings of the samplers of megatron-core
 0.16.1. A build names the tokens of all sequences of its corpora; of each part it has the number of samples,
@@ -26,8 +26,8 @@ PARTS = ("train", "valid", "test")
 def recorded(kind: str) -> list[dict[str, Any]]:
     """Reads the `cases` or the `samplers`."""
     with gzip.open(GOLDEN, "rt", encoding="utf-8") as file:
-        found: list[dict[str, Any]] = json.load(file)[kind]
-    return found
+        cases: list[dict[str, Any]] = json.load(file)[kind]
+    return cases
 
 
 def built(case: dict[str, Any], part: str) -> BlendedSamples:
@@ -45,15 +45,15 @@ def built(case: dict[str, Any], part: str) -> BlendedSamples:
 
 
 def spans(samples: BlendedSamples) -> list[list[list[int]]]:
-    """All samples as it says them: spans of document, offset and length, of a blend with the corpus."""
-    found = samples.spans(np.arange(len(samples)))
-    rows = np.stack(found[2 if samples.dataset_index is None else 1 :], axis=1).tolist()
-    told: list[list[list[int]]] = [[] for _ in range(len(samples))]
-    for number, row in zip(found.rows.tolist(), rows, strict=True):
-        told[number].append(row)
-    return told
+    """Returns for each sample its spans of document, offset and length; of a blend, also the corpus."""
+    columns = samples.spans(np.arange(len(samples)))
+    rows = np.stack(columns[2 if samples.dataset_index is None else 1 :], axis=1).tolist()
+    by_sample: list[list[list[int]]] = [[] for _ in range(len(samples))]
+    for number, row in zip(columns.rows.tolist(), rows, strict=True):
+        by_sample[number].append(row)
+    return by_sample
 
 
-def digest(told: list[list[list[int]]]) -> str:
-    """The digest of samples that a recording has."""
-    return hashlib.sha256(json.dumps(told, separators=(",", ":")).encode()).hexdigest()
+def digest(by_sample: list[list[list[int]]]) -> str:
+    """Returns the digest of spans, as in a recording."""
+    return hashlib.sha256(json.dumps(by_sample, separators=(",", ":")).encode()).hexdigest()

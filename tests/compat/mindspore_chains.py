@@ -1,4 +1,4 @@
-"""A recorded case of MindSpore's, said in samplerkit.compat.mindspore."""
+"""A recorded case of MindSpore, by the samplers of samplerkit.compat.mindspore."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SEEDED = {
 
 
 def dataset(case: dict[str, Any]) -> Any:
-    """What stands for the case's dataset: MindSpore's kinds are told by it."""
+    """Returns the dataset of a case, of the kind by which MindSpore chooses its rules."""
     if case["dataset"]["kind"] == "concat":
         return ConcatDataset([range(size) for size in case["dataset"]["parts"]])  # type: ignore[arg-type]
     return mindspore_cases.layout(case)

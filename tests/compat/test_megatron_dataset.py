@@ -49,15 +49,15 @@ def test_rows_hold_the_tokens_of_their_spans(prefix, documents, seed, extra):
         assert row.tolist() == tokens_of(dataset, id, documents) == dataset[id].tolist()
 
 
-def test_a_short_last_sample_of_valid_is_filled_up(prefix, documents):
+def test_a_short_last_sample_of_valid_is_padded(prefix, documents):
     given = {"sequence_length": 8, "split": "1,1", "part": "valid", "pad_token": 65000}
     whole = megatron.MegatronDataset(prefix, **given)
-    filled = megatron.MegatronDataset(prefix, **given, drop_last_partial_validation_sequence=False)
-    assert len(filled) == len(whole) + 1
-    rows = filled.__getitems__(range(len(filled)))
+    padded = megatron.MegatronDataset(prefix, **given, drop_last_partial_validation_sequence=False)
+    assert len(padded) == len(whole) + 1
+    rows = padded.__getitems__(range(len(padded)))
     (short,) = np.flatnonzero((rows == 65000).any(axis=1))
-    told = tokens_of(filled, short, documents)
-    assert rows[short].tolist() == told + [65000] * (9 - len(told))
+    tokens = tokens_of(padded, short, documents)
+    assert rows[short].tolist() == tokens + [65000] * (9 - len(tokens))
 
 
 def test_workers_read_what_the_process_reads(prefix):
@@ -68,8 +68,18 @@ def test_workers_read_what_the_process_reads(prefix):
     ]
     assert batches[0] == batches[1]
     assert len(batches[0]) == (len(dataset) - 4) // 2
-    sent = pickle.loads(pickle.dumps(dataset))  # noqa: S301  # what this test has made
-    assert (sent[3] == dataset[3]).all()
+    copied = pickle.loads(pickle.dumps(dataset))  # noqa: S301  # our own
+    assert (copied[3] == dataset[3]).all()
+
+
+def test_close_closes_the_files_and_the_dataset_can_be_read_again(prefix):
+    dataset = megatron.MegatronDataset(prefix, 30, sequence_length=8)
+    first, paths = dataset[3].tolist(), {Path(f"{prefix}.bin"), Path(f"{prefix}.idx")}
+    open_paths = {path.resolve() for path in Path("/proc/self/fd").iterdir()}
+    dataset.close()
+    assert paths <= open_paths
+    assert not paths & {path.resolve() for path in Path("/proc/self/fd").iterdir()}
+    assert dataset[3].tolist() == first
 
 
 def test_the_state_of_another_dataset_is_refused(tmp_path, prefix, documents):
@@ -85,15 +95,15 @@ def test_the_state_of_another_dataset_is_refused(tmp_path, prefix, documents):
 
 
 def cached(folder, prefix, split=None, name="0123", described=None):
-    """What a run of Megatron would have left of one corpus, and its dataset."""
+    """Writes the cache of a Megatron run over one corpus, and returns its dataset."""
     dataset = megatron.MegatronDataset(prefix, 30, sequence_length=8, split=split)
     (corpus,) = dataset.samples.corpora
-    told = {"dataset_path": "/elsewhere/web", "num_samples": 30, "random_seed": 1234, "sequence_length": 8}
+    index = {"dataset_path": "/elsewhere/web", "num_samples": 30, "random_seed": 1234, "sequence_length": 8}
     stem = f"{folder}/{name}-GPTDataset-train-"
-    told["split"] = split if described is None else described
-    Path(f"{stem}description.txt").write_text(json.dumps(told))
-    for index in ("document_index", "sample_index", "shuffle_index"):
-        np.save(f"{stem}{index}.npy", getattr(corpus, index))
+    index["split"] = split if described is None else described
+    Path(f"{stem}description.txt").write_text(json.dumps(index))
+    for array in ("document_index", "sample_index", "shuffle_index"):
+        np.save(f"{stem}{array}.npy", getattr(corpus, array))
     return dataset
 
 
@@ -113,14 +123,14 @@ def test_index_files_of_a_run_are_compared_number_by_number(tmp_path, prefix):
         megatron.compare_cache(dataset, tmp_path)
     # A pickle is never run.
     np.save(path, np.array([print], dtype=object), allow_pickle=True)
-    with pytest.raises(sk.DatasetError, match="is no index that can be read"):
+    with pytest.raises(sk.DatasetError, match="cannot be read as an index"):
         megatron.compare_cache(dataset, tmp_path)
 
 
-def test_a_description_that_is_none_is_an_error_that_names_it(tmp_path, prefix):
+def test_an_invalid_description_is_an_error_that_names_it(tmp_path, prefix):
     dataset = cached(tmp_path, prefix)
     (tmp_path / "0123-GPTDataset-train-description.txt").write_text("3")
-    with pytest.raises(sk.DatasetError, match=r"description\.txt: is no description that can be read"):
+    with pytest.raises(sk.DatasetError, match=r"description\.txt: cannot be read as a description"):
         megatron.compare_cache(dataset, tmp_path)
     (tmp_path / "0123-GPTDataset-train-description.txt").write_text(
         '{"num_samples": 30, "random_seed": 1234, "sequence_length": 8}'
@@ -131,9 +141,9 @@ def test_a_description_that_is_none_is_an_error_that_names_it(tmp_path, prefix):
 
 def test_indexes_of_another_split_are_of_another_run(tmp_path, prefix):
     first = cached(tmp_path, prefix, "5,4,1", "first")
-    for split, told in (("9,1", "web, split 9,1"), (None, "web")):
+    for split, description in (("9,1", "web, split 9,1"), (None, "web")):
         other = megatron.MegatronDataset(prefix, 30, sequence_length=8, split=split)
-        with pytest.raises(sk.DatasetError, match=f"holds no index of train, of {told}"):
+        with pytest.raises(sk.DatasetError, match=f"holds no index of train, of {description}"):
             megatron.compare_cache(other, tmp_path)
     second, third = cached(tmp_path, prefix, "9,1", "second"), cached(tmp_path, prefix, None, "third")
     same = megatron.MegatronDataset(prefix, 30, sequence_length=8, split="50,40,10")
@@ -145,13 +155,13 @@ def test_indexes_of_another_split_are_of_another_run(tmp_path, prefix):
         megatron.compare_cache(second, tmp_path)
 
 
-def test_an_index_that_lies_is_an_error_that_names_it(prefix):
+def test_an_index_with_wrong_lengths_is_an_error_that_names_it(prefix):
     # Two lengths change, and their sum does not.
     path = Path(prefix + ".idx")
-    told = bytearray(path.read_bytes())
-    lengths = np.frombuffer(told, dtype="<i4", count=10, offset=34)
+    content = bytearray(path.read_bytes())
+    lengths = np.frombuffer(content, dtype="<i4", count=10, offset=34)
     lengths[:3] += np.array([2, 0, -2], dtype="<i4")
-    path.write_bytes(told)
+    path.write_bytes(content)
     with pytest.raises(sk.DatasetError, match=r"web\.idx"):
         megatron.MegatronDataset(prefix, 30, sequence_length=8).__getitems__(range(30))
 
@@ -164,18 +174,19 @@ def test_an_index_that_lies_is_an_error_that_names_it(prefix):
         ({"weights": iter}, sk.ArgumentTypeError, "weights: must be a list of numbers"),
         ({"weights": [1.0], "num_samples": None}, sk.ArgumentValueError, "num_samples"),
         ({"split": "1,0,1", "part": "valid"}, sk.ArgumentValueError, "gives nothing to the part valid"),
-        ({"split": "996,3,1", "part": "test"}, sk.DatasetError, "Megatron looks for ever"),
+        ({"split": "996,3,1", "part": "test"}, sk.DatasetError, "Megatron would search forever"),
         ({"mid_level_dataset_surplus": float("nan")}, sk.ArgumentRangeError, "surplus: must be in"),
         ({"random_seed": 2**32}, sk.ArgumentValueError, "as Megatron's"),
         ({"sequence_length": 0}, sk.ArgumentRangeError, "must be positive"),
         ({"num_samples": -1}, sk.ArgumentRangeError, "must not be negative"),
         ({"prefixes": []}, sk.ArgumentTypeError, "prefix"),
+        ({"prefixes": ["web"] * 32767}, sk.ArgumentValueError, "must be at most 32766, got 32767"),
         ({"prefixes": "web.bin"}, sk.ArgumentValueError, "must be prefixes of a .bin and an .idx"),
         ({"prefixes": "/nowhere/web"}, sk.DatasetError, "/nowhere/web"),
         ({"drop_last_partial_validation_sequence": 1}, sk.ArgumentTypeError, "must be a bool"),
     ],
 )
-def test_what_no_run_has_is_refused(prefix, given, error, message):
+def test_invalid_arguments_are_refused(prefix, given, error, message):
     with pytest.raises(error, match=message):
         len(
             megatron.MegatronDataset(**{"prefixes": prefix, "num_samples": 30, "sequence_length": 8, **given})
@@ -199,7 +210,7 @@ def config_of(sampler, **sections) -> Config:
 
 
 @pytest.mark.parametrize("kind", [SINGLE, CYCLIC])
-def test_a_state_of_such_a_run_resumes_by_the_loader_of_python_and_on_other_ranks(kind):
+def test_a_state_of_a_config_resumes_in_a_loader_of_python_and_on_other_ranks(kind):
     loader = config_of({**kind, "consumed_samples": 16}).make_loader(range(100), world=sk.World(4, 0))
     batches = iter(loader)
     next(batches)
@@ -218,7 +229,7 @@ def test_a_state_of_such_a_run_resumes_by_the_loader_of_python_and_on_other_rank
     assert [sorted(batch.tolist()) for batch in resumed] == steps
 
 
-def test_all_readers_begin_there():
+def test_all_readers_begin_at_consumed_samples():
     sampler = megatron.MegatronPretrainingSampler(2, 1, consumed_samples=6)
     by_config = config_of(
         {**SINGLE, "data_parallel_size": 1, "consumed_samples": 6}, loader={"batch_size": 2}
@@ -249,12 +260,12 @@ def test_all_readers_begin_there():
         ),
     ],
 )
-def test_what_no_run_says_is_refused_at_its_key(sampler, message):
+def test_an_invalid_sampler_of_a_config_is_refused_at_its_key(sampler, message):
     with pytest.raises(sk.ConfigError, match=message):
         config_of(sampler).check_order(range(100))
 
 
-def test_a_whole_run_stands_in_one_file_and_names_the_prefixes_beside_it(tmp_path):
+def test_one_config_file_describes_a_whole_run_with_prefixes_next_to_it(tmp_path):
     prefix = write_tokens(tmp_path / "web", ([document + 1] * (document % 9) + [0] for document in range(60)))
     (tmp_path / "run.yaml").write_text(
         "dataset: {kind: megatron, prefixes: web, num_samples: 48, sequence_length: 4, split: '9,1', "
@@ -265,8 +276,8 @@ def test_a_whole_run_stands_in_one_file_and_names_the_prefixes_beside_it(tmp_pat
     given = {"sequence_length": 4, "split": "9,1", "random_seed": 7}
     dataset = megatron.MegatronDataset(prefix, 48, **given)
     for rank in range(4):
-        theirs = megatron.micro_batches("single", len(dataset), 16, 2, rank, 4)
+        batches = megatron.micro_batches("single", len(dataset), 16, 2, rank, 4)
         with sk.load_config(tmp_path / "run.yaml").make_loader(world=sk.World(4, rank)) as loader:
             assert [batch.tolist() for batch in loader] == [
-                dataset.__getitems__(ids).tolist() for ids in theirs
+                dataset.__getitems__(ids).tolist() for ids in batches
             ]

@@ -17,14 +17,14 @@ def test_every_recorded_build_is_replayed_token_for_token():
     compared = absent = 0
     for number, case in enumerate(recorded("cases")):
         for part in PARTS:
-            told = case["outputs"][part]
-            if told is None:
+            output = case["outputs"][part]
+            if output is None:
                 with pytest.raises(sk.ArgumentValueError, match=f"gives nothing to the part {part}"):
                     built(case, part)
                 absent += 1
                 continue
             samples = spans(built(case, part))
-            assert (len(samples), digest(samples)) == (told["samples"], told["sha256"]), (number, part)
+            assert (len(samples), digest(samples)) == (output["samples"], output["sha256"]), (number, part)
             compared += 1
     assert (compared, absent) == (576, 324)
 
@@ -33,7 +33,7 @@ def test_every_recorded_micro_batch_is_replayed():
     compared = 0
     for case in recorded("samplers"):
         for rank, batches in enumerate(case["batches"]):
-            told = megatron.micro_batches(
+            replayed = megatron.micro_batches(
                 case["kind"],
                 case["total"],
                 case["consumed"],
@@ -42,7 +42,7 @@ def test_every_recorded_micro_batch_is_replayed():
                 case["ranks"],
                 drop_last=case["drop_last"],
             )
-            assert list(told) == batches, case
+            assert list(replayed) == batches, case
             compared += 1
     assert compared == 360
 
@@ -87,7 +87,7 @@ def test_a_loader_and_a_config_give_each_rank_the_recorded_micro_batches():
 
 
 def lagging(weights, length, sizes=None):
-    """The rule of a blend, said as plainly as it goes."""
+    """The rule of a blend as a plain loop."""
     counts, sources = [0] * len(weights), []
     for position in range(length):
         lags = [
@@ -100,7 +100,7 @@ def lagging(weights, length, sizes=None):
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_stretches_side_by_side_are_the_rule_from_position_to_position(seed):
+def test_parallel_stretches_equal_the_sequential_rule(seed):
     random = np.random.default_rng(seed)
     sources = int(random.integers(2, 14))
     weights = np.exp(random.normal(size=sources) * random.choice([0.3, 2, 5]))
@@ -116,21 +116,21 @@ def test_stretches_side_by_side_are_the_rule_from_position_to_position(seed):
         assert blend.blended(weights, length, shortest=80).tolist() == lagging(weights.tolist(), length)
 
 
-def test_stretches_that_guessed_wrongly_are_run_again_side_by_side():
+def test_stretches_with_wrong_guesses_are_computed_again_in_parallel():
     # Of many sources with small weights, more stretches begin with wrong counts than are run one by one.
     weights = np.random.default_rng(0).random(100) ** 6 + 1e-9
     weights /= np.sum(weights)
     assert blend.blended(weights, 24_000, shortest=80).tolist() == lagging(weights.tolist(), 24_000)
 
 
-def test_a_part_without_tokens_is_refused_where_megatron_looks_for_ever():
+def test_a_part_without_tokens_is_refused():
     empty = np.zeros(4, dtype=np.int32)
     with pytest.raises(sk.DatasetError, match=r"gives this part no token.*sequences 2 to 4 of 4"):
         ShuffledCorpus(empty, (2, 4), 10, Cut(8, 1234))
     assert len(ShuffledCorpus(empty, (2, 4), None, Cut(8, 1234))) == 0
 
 
-def test_orders_of_the_block_deal_invert():
+def test_orders_of_micro_batches_invert():
     for order in (MicroBatches(50, 3, 4, 5), MicroBatches(7, 2, 8, 0)):
         which, places = order.positions_of(np.arange(-2, len(order) + 2))
         assert sorted(which - 2) == list(range(len(order)))
@@ -149,7 +149,7 @@ def test_orders_of_the_block_deal_invert():
         ({"dataloader_type": "external"}, sk.ArgumentValueError, "dataloader_type"),
     ],
 )
-def test_a_place_where_no_run_stands_is_refused(arguments, error, message):
+def test_a_position_that_no_run_has_is_refused(arguments, error, message):
     given = {"micro_batch_size": 4, "data_parallel_size": 2, **arguments}
     with pytest.raises(error, match=message):
         megatron.loader(range(100), **given)

@@ -55,7 +55,7 @@ def shuffled_by_a_loop(size, stream, span):
 
 @pytest.mark.parametrize("kind", GENERATORS)
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 4, 5, 100, 101, 46339, 46340, 46341, 65535, 65536, 65537])
-def test_a_shuffle_is_that_of_a_loop(kind, size):
+def test_a_shuffle_equals_that_of_a_loop(kind, size):
     # Around the square root of the span, one word stops serving two swaps, and most words are thrown away.
     generator, reference = kind(7), kind(7)
     words_of_loop = words(reference)
@@ -68,7 +68,7 @@ def test_more_elements_than_words_are_refused():
         shuffle(2**31, MinstdRand0(1))
 
 
-def test_weighted_draws_in_chunks_are_those_of_a_search_one_by_one():
+def test_weighted_draws_in_chunks_equal_those_of_one_search():
     weights = np.random.default_rng(0).random(1000)
     borders = np.cumsum(weights / np.cumsum(weights)[-1])
     borders[-1] = 1.0

@@ -1,4 +1,4 @@
-"""The wrong arguments that MindSpore 2.10.0 was probed with: refused as early here, or for a reason not."""
+"""The wrong arguments that MindSpore 2.10.0 was probed with: refused as early here, or not, for a reason."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ NEVER = [probe for probe in PROBES if probe["exception"] is None]
 
 
 class NoIter:
-    """No iterable."""
+    """Not an iterable."""
 
 
 class NoOverride(ds.Sampler):
-    """A sampler of one's own that draws nothing."""
+    """A user's sampler without a method that draws."""
 
 
 class Yields:
-    """An iterable of what it was made of."""
+    """An iterable of the given ids."""
 
     def __init__(self, *ids):
         self.ids = ids
@@ -86,7 +86,7 @@ OF_LABELLED = {"P": functools.partial(quirky(ds.PKSampler), labels=[0, 0, 1, 1, 
 
 
 def build(probe):
-    """Evaluates a recorded expression; the file is ours, frozen in tests/data."""
+    """Evaluates a recorded expression; the file is our own, in tests/data."""
     return eval(probe["expr"], NAMES | (OF_LABELLED if probe["dataset"] == "labelled" else {}))  # noqa: S307
 
 
@@ -104,14 +104,14 @@ ACCEPTED_AT_ONCE = {
     "W(np.array([1.0,2.0]))": "an array is a list of weights",
 }
 BETTER_AT_ONCE = {
-    "chain(Se(),5)": "TypeError for what is no sampler, not AttributeError",
-    "chain(Se(),'x')": "TypeError for what is no sampler, not AttributeError",
-    "chain(Se(),object())": "TypeError for what is no sampler, not AttributeError",
+    "chain(Se(),5)": "TypeError for another object than a sampler, not AttributeError",
+    "chain(Se(),'x')": "TypeError for another object than a sampler, not AttributeError",
+    "chain(Se(),object())": "TypeError for another object than a sampler, not AttributeError",
 }
 
 
 @pytest.mark.parametrize("probe", AT_ONCE, ids=lambda probe: f"{probe['dataset']}-{probe['expr']}")
-def test_what_mindspore_raises_at_once_ours_raises_at_once(probe):
+def test_errors_of_mindspore_at_construction_are_raised_at_construction(probe):
     try:
         outcome = build(probe)
     except sk.SamplerkitError as error:
@@ -127,7 +127,7 @@ def test_what_mindspore_raises_at_once_ours_raises_at_once(probe):
 
 
 ACCEPTED_LATE = {
-    "Ra(shuffle='global')": "a mode may be said by its value",
+    "Ra(shuffle='global')": "a mode may be given by its value",
     "Su([1,2],num_samples=0)": "0 means all; MindSpore crashes",
     "SR([1,2],num_samples=0)": "0 means all; MindSpore crashes",
     "chain(Se(),D(2,0))": "a distributed child has its shard's size",
@@ -137,8 +137,8 @@ ACCEPTED_LATE = {
     "SR([0]*11)": "a list may be longer than the dataset",
     "ds.IterSampler([0,1])": "an iterable reads files as well",
     "Se()": "a sampler without randomness reads a ConcatDataset as well",
-    "5": "of ConcatDataset.use_sampler, which is no sampler's",
-    "None": "of ConcatDataset.use_sampler, which is no sampler's",
+    "5": "an argument of ConcatDataset.use_sampler, not of a sampler",
+    "None": "an argument of ConcatDataset.use_sampler, not of a sampler",
 }
 KNOWN_WHEN_READ = {
     "ds.IterSampler(BadIter())": "what it yields",
@@ -166,7 +166,7 @@ def is_read(sampler, dataset):
 
 
 @pytest.mark.parametrize("probe", LATE, ids=lambda probe: f"{probe['dataset']}-{probe['expr']}")
-def test_what_mindspore_raises_late_ours_raises_at_once_where_it_can_be_known(probe):
+def test_late_errors_of_mindspore_are_raised_at_construction_if_they_can_be_known(probe):
     try:
         sampler = build(probe)
     except sk.SamplerkitError:
@@ -177,9 +177,9 @@ def test_what_mindspore_raises_late_ours_raises_at_once_where_it_can_be_known(pr
         return
     with pytest.raises(sk.SamplerkitError):
         sampler.order(DATASETS[probe["dataset"]])
-    # No fault of the sampler alone: it reads another dataset.
-    is_the_datasets_fault = any(is_read(sampler, dataset) for dataset in OTHER_DATASETS)
-    assert is_the_datasets_fault != (probe["expr"] in KNOWN_WHEN_READ)
+    # Not a fault of the sampler alone if it reads another dataset.
+    reads_another = any(is_read(sampler, dataset) for dataset in OTHER_DATASETS)
+    assert reads_another != (probe["expr"] in KNOWN_WHEN_READ)
 
 
 REFUSED_NEVER = {
@@ -217,7 +217,7 @@ REFUSED_NEVER = {
 
 
 @pytest.mark.parametrize("probe", NEVER, ids=lambda probe: f"{probe['dataset']}-{probe['expr']}")
-def test_what_mindspore_never_raises_reads_the_same_or_is_refused_for_a_reason(probe):
+def test_what_mindspore_accepts_reads_the_same_or_is_refused_for_a_reason(probe):
     is_plain = not (probe["dataset"] == "labelled" and probe["expr"] == "P(2)")
     try:
         ids = [build(probe).order(DATASETS[probe["dataset"]], epoch)[:].tolist() for epoch in range(2)]

@@ -21,17 +21,17 @@ CASES = [case for case in mindspore_cases.recorded("golden") if case["dataset"][
 PLAIN = [case for case in CASES if not case["quirks"]]
 TAGGED = [case for case in CASES if case["quirks"]]
 
-# Recorded refusals of plain cases that we do not share, each with our reason.
+# Recorded refusals of plain cases that samplerkit accepts, each with the reason.
 WE_ACCEPT = {
     "The sampler is not supported yet": "a sampler without randomness reads files as well",
     "different from generator.len": "num_samples is a limit, as for every sampler",
     "Not a valid index": "PK over a child looks up the labels of what the child yields",
     "there are no child ids": "PK over a child looks up the labels of what the child yields",
-    "Argument shuffle with value": "a mode may be said in place of a bool",
+    "Argument shuffle with value": "a mode may be given in place of a bool",
 }
 
 
-def test_every_plain_case_is_replayed_exactly_with_the_flag_and_without():
+def test_every_plain_case_is_replayed_exactly_with_quirks_and_without():
     cases, sequences = Counter(), Counter()
     for case in PLAIN:
         kind = case["dataset"]["kind"]
@@ -46,31 +46,31 @@ def test_every_plain_case_is_replayed_exactly_with_the_flag_and_without():
     assert sequences == {"mappable": 4250, "labelled": 243, "mindrecord": 2756, "concat": 182}
 
 
-def test_what_mindspore_refused_is_refused_with_its_class_or_accepted_for_a_reason():
+def test_refusals_of_mindspore_have_its_class_or_are_accepted_for_a_reason():
     outcomes, used = Counter(), set()
     for case in PLAIN:
         for epoch, shard, recorded in mindspore_cases.recordings(case):
             if recorded is not None:
                 continue
-            theirs, ours = case["errors"][0], chains.read(case, epoch, shard, quirks=False)
-            same_class = theirs["type"] in {base.__name__ for base in type(ours).__mro__}
-            if isinstance(ours, sk.SamplerkitError) and same_class:
+            error, outcome = case["errors"][0], chains.read(case, epoch, shard, quirks=False)
+            same_class = error["type"] in {base.__name__ for base in type(outcome).__mro__}
+            if isinstance(outcome, sk.SamplerkitError) and same_class:
                 outcomes["refused"] += 1
                 continue
-            reasons = {reason for reason in WE_ACCEPT if reason in theirs["message"]}
-            assert reasons, (case["id"], theirs, ours)
+            reasons = {reason for reason in WE_ACCEPT if reason in error["message"]}
+            assert reasons, (case["id"], error, outcome)
             used |= reasons
             outcomes["accepted"] += 1
-            if isinstance(ours, sk.SamplerkitError):
-                # The dataset's argument was taken: it is the mode that does not fit.
-                assert case["sampler"] is None, (case["id"], ours)
-                assert ours.place in {"shuffle", "num_samples"}
+            if isinstance(outcome, sk.SamplerkitError):
+                # The argument of the dataset is accepted, but the mode does not fit.
+                assert case["sampler"] is None, (case["id"], outcome)
+                assert outcome.place in {"shuffle", "num_samples"}
     assert outcomes["refused"] > 250
     assert outcomes["accepted"] > 50
     assert used == set(WE_ACCEPT)
 
 
-# What becomes of the cases with each tag.
+# The outcomes of the cases with each tag.
 GROUPS = {
     "dataset_size_wrong": {
         "the same with and without": 24,
@@ -107,7 +107,7 @@ GROUPS = {
 
 
 def group(case):
-    """Says what becomes of a case with a quirk, over all its epochs and shards."""
+    """Returns the outcome of a case with a quirk, over all its epochs and shards."""
     runs = [run for run in mindspore_cases.recordings(case) if run[2] is not None]
     if not runs:
         return "MindSpore refused it"
@@ -168,7 +168,7 @@ def test_samplers_of_one_chain_have_one_algorithm():
 
 
 @pytest.mark.parametrize("name", ["lanes", "pools"])
-def test_what_mindspore_has_not_is_refused(name):
+def test_arguments_that_mindspore_lacks_are_refused(name):
     with pytest.raises(NotImplementedError, match=name):
         sk.RandomSampler(algorithm="mindspore-2.10", **{name: 2})
 
@@ -189,7 +189,7 @@ def test_a_concat_dataset_refuses_a_sampler_that_mindspore_refuses(sampler):
 )
 @pytest.mark.parametrize("dataset", [10**6, sk.Layout([10**3] * 10**3)], ids=["plain", "files"])
 def test_a_million_samples_need_at_most_four_arrays_of_their_number(make, dataset):
-    # The first epoch, and the second one while the first is held: all that is allocated then.
+    # All that is allocated for the first epoch, and for the second while the first is referenced.
     tracemalloc.start()
     try:
         first = make().order(dataset, 0)
@@ -201,7 +201,7 @@ def test_a_million_samples_need_at_most_four_arrays_of_their_number(make, datase
 
 
 @pytest.mark.parametrize("tie", [1.0, 1e-3])
-def test_parts_drawn_by_doubles_are_those_drawn_by_whole_numbers(monkeypatch, tie):
+def test_parts_drawn_by_doubles_equal_those_drawn_by_integers(monkeypatch, tie):
     sizes = np.array([300, 1, 2000, 40])
     quick = record_files.random_concat(sizes, 5, 3)
     monkeypatch.setattr(record_files, "_TIE", tie)
@@ -209,17 +209,17 @@ def test_parts_drawn_by_doubles_are_those_drawn_by_whole_numbers(monkeypatch, ti
     assert sorted(quick) == list(range(2341))
 
 
-def test_an_epoch_starts_from_the_latest_one_that_is_held():
+def test_an_epoch_starts_from_the_latest_one_that_is_referenced():
     arranged = []
 
     def arrange(epoch, before):
         arranged.append(epoch)
         return np.arange(before or 4)[::-1].copy()
 
-    held = rearranged("a name of this test", 3, arrange)
-    # Turned around six times.
+    first = rearranged("a name of this test", 3, arrange)
+    # Reversed six times.
     assert rearranged("a name of this test", 5, arrange)[:].tolist() == [0, 1, 2, 3]
     assert arranged == [0, 1, 2, 3, 4, 5]
-    del held
+    del first
     rearranged("a name of this test", 1, arrange)
     assert arranged[6:] == [0, 1]

@@ -75,7 +75,7 @@ def test_attributes_are_torchs_and_may_be_changed_later():
     assert list(ours) == list(torchs)
 
 
-def test_an_iteration_that_was_made_for_another_epoch_counts_for_nobody():
+def test_an_iteration_made_for_another_epoch_is_not_counted():
     sampler = DistributedSampler(range(20), 2, 0)
     early = iter(sampler)
     sampler.set_epoch(1)
@@ -92,9 +92,7 @@ def test_an_iteration_that_was_made_for_another_epoch_counts_for_nobody():
 @pytest.mark.parametrize("drop_last", [False, True])
 @pytest.mark.parametrize("shuffle", [False, True])
 @pytest.mark.parametrize("size", [0, 2, 5, 7, 10, 13])
-def test_a_dataset_that_changes_its_length_is_read_as_torch_does_or_refused_with_a_reason(
-    drop_last, size, shuffle
-):
+def test_a_dataset_of_another_length_is_read_as_by_torch_or_refused_with_a_reason(drop_last, size, shuffle):
     dataset = Sized(10 if not drop_last else 6)
     chosen = {"num_replicas": 3, "rank": 1, "drop_last": drop_last, "shuffle": shuffle}
     ours, torchs = DistributedSampler(dataset, **chosen), Torchs(dataset, **chosen)
@@ -108,20 +106,20 @@ def test_a_dataset_that_changes_its_length_is_read_as_torch_does_or_refused_with
         assert list(ours) == expected
 
 
-OURS = {"num_replicas": 2, "rank": 1}
+RANK_1 = {"num_replicas": 2, "rank": 1}
 BAD_ARGUMENTS = {
     "no process group": ({}, sk.ArgumentValueError, ValueError),
     "rank too large": ({"num_replicas": 2, "rank": 2}, sk.ArgumentValueError, ValueError),
     "no ranks": ({"num_replicas": 0, "rank": 0}, sk.ArgumentValueError, ValueError),
     "rank as text": ({"num_replicas": 2, "rank": "1"}, sk.ArgumentTypeError, TypeError),
     "ranks as float": ({"num_replicas": 2.0, "rank": 1}, sk.ArgumentTypeError, TypeError),
-    "no length": ({"dataset": iter([]), **OURS}, sk.ArgumentTypeError, TypeError),
-    "seed too large": ({**OURS, "seed": 2**64}, sk.ArgumentValueError, ValueError),
+    "no length": ({"dataset": iter([]), **RANK_1}, sk.ArgumentTypeError, TypeError),
+    "seed too large": ({**RANK_1, "seed": 2**64}, sk.ArgumentValueError, ValueError),
     # torch raises a RuntimeError, and only when it is read.
-    "seed as float": ({**OURS, "seed": 1.5}, sk.ArgumentTypeError, None),
-    "no such algorithm": ({**OURS, "algorithm": "pcg"}, sk.ArgumentValueError, None),
-    "algorithm as number": ({**OURS, "algorithm": 1}, sk.ArgumentTypeError, None),
-    "our seed negative": ({**OURS, "seed": -1, "algorithm": "samplerkit-1"}, sk.ArgumentValueError, None),
+    "seed as float": ({**RANK_1, "seed": 1.5}, sk.ArgumentTypeError, None),
+    "no such algorithm": ({**RANK_1, "algorithm": "pcg"}, sk.ArgumentValueError, None),
+    "algorithm as number": ({**RANK_1, "algorithm": 1}, sk.ArgumentTypeError, None),
+    "our seed negative": ({**RANK_1, "seed": -1, "algorithm": "samplerkit-1"}, sk.ArgumentValueError, None),
 }
 
 
@@ -151,7 +149,7 @@ def test_an_epoch_that_carries_the_seed_out_of_torchs_range_is_refused():
             list(ours)
 
 
-def test_a_torch_without_distributed_is_said_so(monkeypatch):
+def test_a_torch_built_without_distributed_is_an_error(monkeypatch):
     monkeypatch.setattr(torch.distributed, "is_available", lambda: False)
     with pytest.raises(RuntimeError):
         Torchs(range(10))
@@ -168,7 +166,7 @@ def test_only_the_share_of_a_rank_is_kept():
     assert share[:].tolist() == list(range(3, 1000, 8))
 
 
-# Our order.
+# The order samplerkit-1.
 
 
 @pytest.mark.parametrize("drop_last", [False, True])
@@ -194,7 +192,7 @@ def test_the_order_has_random_access_and_an_inverse(algorithm, drop_last):
     whole = list(sampler)
     assert sampler.order[::-1].tolist() == whole[::-1]
     for index in range(11):
-        at = [position for position, found in enumerate(whole) if found == index]
+        at = [position for position, id in enumerate(whole) if id == index]
         assert sampler.order.positions_of(index).tolist() == at
 
 
@@ -210,19 +208,19 @@ def test_trainers_see_torchs_class_and_can_copy_it(algorithm):
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_yielded_tells_how_many_items_of_the_epoch_were_handed_out(algorithm):
-    def made():
+def test_yielded_counts_the_items_of_the_epoch(algorithm):
+    def make():
         return DistributedSampler(range(20), num_replicas=2, rank=1, algorithm=algorithm)
 
-    sampler, theirs = made(), StatefulDistributedSampler(range(20), num_replicas=2, rank=1)
-    for each in (sampler, theirs):
+    sampler, torchs = make(), StatefulDistributedSampler(range(20), num_replicas=2, rank=1)
+    for each in (sampler, torchs):
         assert (each.yielded, each.next_yielded) == (0, None)
         iterator = iter(each)
         for count in range(1, 4):
             next(iterator)
             assert (each.yielded, each.next_yielded) == (count, None)
-    resumed = made()
-    for each, state in ((resumed, sampler.state_dict()), (theirs, theirs.state_dict())):
+    resumed = make()
+    for each, state in ((resumed, sampler.state_dict()), (torchs, torchs.state_dict())):
         each.load_state_dict(state)
         assert each.next_yielded == 3
         rest = list(itertools.islice(each, 2))
@@ -234,16 +232,16 @@ def test_yielded_tells_how_many_items_of_the_epoch_were_handed_out(algorithm):
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_an_epoch_that_repeats_is_warned_of_once(algorithm):
+def test_a_repeated_epoch_warns_once(algorithm):
     sampler = DistributedSampler(range(10), 2, 0, algorithm=algorithm)
     first = list(sampler)
-    with pytest.warns(UserWarning, match="set_epoch") as told:
+    with pytest.warns(UserWarning, match="set_epoch") as warnings:
         assert list(sampler) == list(sampler) == first
-    assert len(told) == 1
+    assert len(warnings) == 1
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_no_warning_where_it_is_intended_or_does_not_matter(algorithm):
+def test_no_warning_if_a_repeat_is_intended_or_does_not_matter(algorithm):
     sampler = DistributedSampler(range(10), 2, 0, algorithm=algorithm)
     for epoch in (0, 1, 1, 0):
         sampler.set_epoch(epoch)

@@ -32,7 +32,7 @@ def job(folder):
 
 
 @pytest.mark.parametrize("use", ["train", "evaluate", "merged", "alone"])
-def test_the_factory_of_the_documentation_reads_what_it_read_with_torchs_sampler(job, use):
+def test_the_documented_factory_reads_the_same_as_with_torchs_sampler(job, use):
     for rank in job:
         assert rank["factory, ours"][use] == rank["factory, torch"][use]
         assert len(rank["factory, ours"][use]) == EPOCHS
@@ -65,16 +65,17 @@ def test_without_the_drop_in_the_ranks_draw_differently(job):
     assert job[0]["plain"] != job[1]["plain"]
 
 
-def test_ranks_that_draw_differently_are_an_error(job):
+def test_ranks_that_draw_differently_or_begin_at_other_positions_are_an_error(job):
     for rank in job:
-        assert "draws" in rank["disagreeing"]
+        assert "draws" in rank["other draws"]
+        assert "{'position': " in rank["other position"]
 
 
 def test_a_rank_that_reads_alone_does_not_wait_for_ever(job):
     assert job[0]["alone"] == [0, 2, 4, 6, 8]
 
 
-def test_ranks_read_files_as_one_process_does_and_another_list_is_an_error(job, folder):
+def test_ranks_read_files_as_one_process_does_and_another_order_of_files_is_an_error(job, folder):
     files = make_dataset(folder / "files", FILE_SIZES)
     read = [rank["files"] for rank in job]
     assert [(one["ranks"], one["rank"]) for one in read] == [(2, 0), (2, 1)]
@@ -85,7 +86,7 @@ def test_ranks_read_files_as_one_process_does_and_another_list_is_an_error(job, 
         assert "dataset" in one["disagreement"]
 
 
-def test_samples_in_shards_are_read_once_over_ranks_and_workers_or_equally_often(job):
+def test_ranks_and_workers_read_samples_of_shards_once_or_in_equal_numbers(job):
     for epoch in range(2):
         first, second = (rank["shards"]["epochs"][epoch] for rank in job)
         assert Counter(first + second) == once_each(51)

@@ -13,7 +13,7 @@ from samplerkit.compat.torch import DistributedSampler
 ALGORITHMS = ["torch", "samplerkit-1"]
 
 
-def made(algorithm="torch", ranks=2, rank=0, size=41, **chosen):
+def make(algorithm="torch", ranks=2, rank=0, size=41, **chosen):
     return DistributedSampler(range(size), ranks, rank, **{"seed": 3, "algorithm": algorithm, **chosen})
 
 
@@ -26,14 +26,14 @@ def test_a_state_resumes_with_any_number_of_ranks(algorithm, shuffle, drop_last,
     for cut in range(20):
         received = []
         for rank in range(2):
-            sampler = made(rank=rank, **chosen)
+            sampler = make(rank=rank, **chosen)
             sampler.set_epoch(6)
             received += itertools.islice(sampler, cut)
             state = json.loads(json.dumps(sampler.state_dict()))
         assert len(json.dumps(state)) < 1000
         rests = []
         for rank in range(new_ranks):
-            sampler = made(ranks=new_ranks, rank=rank, **chosen)
+            sampler = make(ranks=new_ranks, rank=rank, **chosen)
             sampler.load_state_dict(state)
             rests.append(list(sampler))
         left = 41 - 2 * cut
@@ -49,7 +49,7 @@ def test_a_state_resumes_with_any_number_of_ranks(algorithm, shuffle, drop_last,
     [((0, 0), 1, [None]), ((1, 1), 1, [None, 0]), ((10, 7), 3, [None, None, None, 0, 0])],
     ids=["of nothing", "of one sample", "of 7 samples, 10 before: repeats are no part of it"],
 )
-def test_a_state_says_that_an_epoch_has_ended_once_all_was_read(algorithm, sizes, ranks, ends):
+def test_a_state_has_the_ended_epoch_once_all_samples_were_read(algorithm, sizes, ranks, ends):
     for taken, ended in enumerate(ends):
         dataset = list(range(sizes[0]))
         sampler = DistributedSampler(dataset, ranks, 0, algorithm=algorithm)
@@ -59,7 +59,7 @@ def test_a_state_says_that_an_epoch_has_ended_once_all_was_read(algorithm, sizes
         assert sampler.state_dict()["ended"] == ended
 
 
-def test_an_epoch_of_nothing_has_ended_once_it_was_read():
+def test_an_empty_epoch_has_ended_once_it_was_read():
     sampler = DistributedSampler([], 1, 0)
     assert list(sampler) == []
     assert sampler.state_dict()["ended"] == 0
@@ -77,5 +77,5 @@ def test_an_epoch_of_nothing_has_ended_once_it_was_read():
 )
 def test_a_state_of_another_run_is_refused_by_field(changed, field):
     with pytest.raises(sk.StateError) as raised:
-        made(**changed).load_state_dict(made().state_dict())
+        make(**changed).load_state_dict(make().state_dict())
     assert raised.value.field == field

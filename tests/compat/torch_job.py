@@ -1,4 +1,4 @@
-"""A job that wires the drop-ins as people do; each rank writes what it read.
+"""A job that uses the drop-ins as users do; each rank writes what it read.
 
 Run as `python -m tests.ranks RANKS tests.compat.torch_job FOLDER`.
 """
@@ -75,7 +75,7 @@ def dealt(make, **chosen):
 
 
 def disagreement(read):
-    """What is raised where ranks read other things."""
+    """Returns the message of the error if ranks read different orders."""
     try:
         list(read)
     except sk.DisagreementError as error:
@@ -84,16 +84,16 @@ def disagreement(read):
 
 
 def by_files(folder):
-    """An epoch of PartiallyShuffle, and what it says where ranks list their files in another order."""
+    """An epoch of PartiallyShuffle, and its error if ranks list their files in different orders."""
     dataset = Dataset(sorted(folder.glob("*.npz")))
     sampler = DistributedSamplerViaLocallyShuffle(
         dataset, dataset.file_reader("npz"), shuffle_buffer=60, batch_size=8, seed=3
     )
     sampler.set_epoch(2)
-    told = {"items": items_of(sampler), "ranks": sampler.num_replicas, "rank": sampler.rank}
+    read = {"items": items_of(sampler), "ranks": sampler.num_replicas, "rank": sampler.rank}
     # As with os.listdir, which lists files in another order on each machine.
     dataset.files = dataset.files[sampler.rank :] + dataset.files[: sampler.rank]
-    return {**told, "disagreement": disagreement(sampler)}
+    return {**read, "disagreement": disagreement(sampler)}
 
 
 def by_shards(folder):
@@ -108,7 +108,7 @@ def main() -> None:
     folder, results = Path(sys.argv[1]), {}
     torch.distributed.init_process_group("gloo")
     rank = torch.distributed.get_rank()
-    # As in real jobs, the process-wide generators of the ranks stand elsewhere.
+    # As in real jobs, the process-wide generators of the ranks differ.
     torch.manual_seed(rank)
     random.seed(rank)
     np.random.seed(rank)  # noqa: NPY002  # the generator that users draw from
@@ -126,7 +126,12 @@ def main() -> None:
     torch.set_rng_state(before)
     results["plain"] = list(RandomSampler(range(SAMPLES)))
     others = distributed(WeightedRandomSampler([1.0, 2.0 + rank, 3.0] * 20, 50))
-    results["disagreeing"] = disagreement(others)
+    results["other draws"] = disagreement(others)
+    resumed, sampler = distributed(range(8)), distributed(range(8))
+    next(iter(sampler))
+    if rank == 1:
+        resumed.load_state_dict(sampler.state_dict())
+    results["other position"] = disagreement(resumed)
     results["files"] = by_files(folder / "files")
     results["shards"] = by_shards(folder)
     torch.distributed.barrier()

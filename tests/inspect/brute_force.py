@@ -37,17 +37,16 @@ def epochs_of(sampler: sk.Sampler, layout: sk.Layout, epochs: int) -> Any:
 
 def file_mixing(sampler: sk.Sampler, layout: sk.Layout, windows: tuple[int, ...], epochs: int) -> Any:
     """File mixing, for each epoch: shape (epochs,)."""
-    ids = epochs_of(sampler, layout, epochs)
-    together = pair_means(layout.file_of(ids.reshape(-1)).reshape(ids.shape), windows, np.equal)
-    everywhere = same_pairs(np.arange(len(layout)), layout)
-    return ((1 - together) / (1 - everywhere)).mean(axis=1)
+    return group_mixing(sampler, layout, layout.file_of(np.arange(len(layout))), windows, epochs)
 
 
-def same_pairs(ids: Any, layout: sk.Layout) -> float:
-    """The chance that two of the ids lie in one file, pair by pair."""
-    files = layout.file_of(ids)
-    shared = files[:, None] == files[None, :]
-    return (shared.sum() - len(ids)) / (len(ids) * (len(ids) - 1))
+def group_mixing(
+    sampler: sk.Sampler, layout: sk.Layout, groups: Any, windows: tuple[int, ...], epochs: int
+) -> Any:
+    """The mixing of the groups of samples, such as files or labels, for each epoch: shape (epochs,)."""
+    together = pair_means(groups[epochs_of(sampler, layout, epochs)], windows, np.equal)
+    equal = (groups[:, None] == groups[None, :]).sum() - groups.size
+    return ((1 - together) / (1 - equal / (groups.size * (groups.size - 1)))).mean(axis=1)
 
 
 def spread(sampler: sk.Sampler, layout: sk.Layout, windows: tuple[int, ...], epochs: int) -> Any:

@@ -1,4 +1,4 @@
-"""The command `samplerkit`, for what it says of runs."""
+"""The command `samplerkit`, whose output about runs is tested."""
 
 from tests.cli.conftest import command, said
 

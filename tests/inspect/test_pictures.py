@@ -1,4 +1,4 @@
-"""What pictures show is what is read; that they can be read was looked at with eyes."""
+"""Pictures show what is read; whether they are readable was checked by eye."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def shown(layout=LAYOUT, world=1, **options):
     return plot_data({"run": loader})[0]
 
 
-def test_the_points_of_an_edited_run_are_what_it_reads_and_it_is_drawn(tmp_path):
+def test_the_points_of_an_edited_run_are_what_it_reads_and_a_picture_is_drawn(tmp_path):
     edits = [sk.Edit(at=300, skip=900, global_batch=60), sk.Edit(at=900, without=range(100))]
     loader = sk.Loader(LAYOUT, sk.Ledger(sk.SequentialSampler(), edits), batch_size=10, world=sk.World(3, 0))
     run = plot_data({"run": loader})[0]
@@ -35,7 +35,7 @@ def test_the_points_of_an_edited_run_are_what_it_reads_and_it_is_drawn(tmp_path)
 
 
 @pytest.mark.parametrize(("size", "world"), [(10**12, 1), (10**6, 5000)])
-def test_large_runs_are_thinned_out_evenly(size, world):
+def test_the_points_of_large_runs_are_evenly_spaced(size, world):
     steps, ids, ranks = shown(sk.Layout(size), world, shuffle=False).points
     assert MAX_POINTS / 4 < steps.size <= MAX_POINTS
     assert ids.min() < 0.01 * size
@@ -43,7 +43,7 @@ def test_large_runs_are_thinned_out_evenly(size, world):
     assert np.unique(ranks).size > min(world, 1000) / 2
 
 
-def test_files_meet_themselves_only_where_blocks_lie_inside_of_files_and_all_alike_in_a_full_shuffle():
+def test_files_are_read_only_with_themselves_if_blocks_are_inside_files_and_with_all_in_a_full_shuffle():
     trap = shown(shuffle="partial", partial_size=300, lanes=1).together
     assert np.diag(trap).min() > 1.5
     assert (trap[~np.eye(8, dtype=bool)] < 0).all()
@@ -63,7 +63,7 @@ def test_files_that_are_empty_have_no_colour():
     assert np.isfinite(together[0, [0, 2]]).all()
 
 
-def test_files_of_batches_are_counted_and_a_full_shuffles_are_expected():
+def test_files_of_batches_are_counted_and_those_of_a_full_shuffle_expected():
     steps, counts = shown(world=2, shuffle="files").files_of_batches
     assert steps.tolist() == list(range(120))
     assert counts.min() == 1.0
@@ -88,7 +88,7 @@ def test_runs_of_odd_sizes_can_be_drawn(layout, world, tail, tmp_path):
     assert (tmp_path / "odd.png").stat().st_size > 10_000
 
 
-def test_a_page_has_headings_and_captions_as_text_beside_pictures_for_light_and_for_dark(tmp_path):
+def test_a_page_has_headings_and_captions_as_text_and_pictures_for_light_and_dark_screens(tmp_path):
     pytest.importorskip("matplotlib", reason="pictures need the extra plot")
     loader = sk.Loader(LAYOUT, sk.RandomSampler(), batch_size=10, world=sk.World(2, 0))
     draw({"a < b": loader}, tmp_path / "order.html")
@@ -96,7 +96,7 @@ def test_a_page_has_headings_and_captions_as_text_beside_pictures_for_light_and_
     sections = page.split("<figure>")[1:]
     assert len(sections) == 4
     for section in sections:
-        # What scrolls sideways is the picture alone.
+        # Only the picture scrolls sideways.
         before, picture, after = re.split(r'<div class="wide">|</div>', section)
         assert re.fullmatch(r"\s*<h2>\w.*</h2>\s*", before)
         assert picture.count("data:image/png;base64,") == 2

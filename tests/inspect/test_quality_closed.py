@@ -22,8 +22,8 @@ from tests.inspect import brute_force
 
 EQUAL = {"8 files": [60] * 8, "24 files": [20] * 24, "40 files": [10] * 40}
 NEARLY = {"20 files, two sizes": [36] * 7 + [35] * 13, "30 files, an empty one": [12] * 29 + [0]}
-UNLIKE = {"3 files": [100, 30, 170], "12 files": [5, 90, 30, 60, 15, 40, 2, 70, 20, 55, 33, 80]}
-LAYOUTS = {**EQUAL, **NEARLY, **UNLIKE}
+UNEQUAL = {"3 files": [100, 30, 170], "12 files": [5, 90, 30, 60, 15, 40, 2, 70, 20, 55, 33, 80]}
+LAYOUTS = {**EQUAL, **NEARLY, **UNEQUAL}
 
 PLAIN = {
     "false": {"shuffle": False},
@@ -40,7 +40,7 @@ WOVEN = {
 MODES = {**PLAIN, **WOVEN}
 
 EPOCHS = 16
-# Where the sequence of files matters, as many as the closed forms look at, so that both know the same ones.
+# If the sequence of files matters: the number of epochs of the closed forms, so that both use the same ones.
 SAME_EPOCHS = 64
 
 
@@ -49,30 +49,30 @@ def sampler_of(mode: str) -> sk.Sampler:
 
 
 def in_turn(modes, layouts):
-    """Each mode with two of the layouts, so that each of these comes with several modes."""
+    """Each mode with two layouts in turn, so that each layout occurs with several modes."""
     names = itertools.cycle(layouts)
     return [(next(names), mode) for mode in modes for _ in range(2)]
 
 
 @pytest.mark.parametrize(
-    ("files", "mode"), sorted({*in_turn(MODES, LAYOUTS), *itertools.product(UNLIKE, WOVEN)})
+    ("files", "mode"), sorted({*in_turn(MODES, LAYOUTS), *itertools.product(UNEQUAL, WOVEN)})
 )
-def test_file_mixing_is_what_counting_pairs_gives(files, mode):
+def test_file_mixing_agrees_with_counting_pairs(files, mode):
     layout, sampler, batch_size = sk.Layout(LAYOUTS[files]), sampler_of(mode), 8
     figure = file_mixing(sampler, layout, batch_size)
     windows = window_sizes(len(layout), batch_size)
     assert tuple(point.window for point in figure.curve) == windows
-    epochs = SAME_EPOCHS if files in UNLIKE else EPOCHS
+    epochs = SAME_EPOCHS if files in UNEQUAL else EPOCHS
     counted = brute_force.file_mixing(sampler, layout, windows, epochs)
     error = 0.0 if figure.exact else 4 * figure.standard_error
     assert abs(figure.value - counted.mean()) <= 0.01 + error
 
 
 @pytest.mark.parametrize(("files", "mode"), in_turn(["false", "infile", "partial 10", "partial 90"], LAYOUTS))
-def test_spread_of_samples_that_stay_near_is_what_measuring_pairs_gives(files, mode):
+def test_spread_of_samples_that_stay_near_agrees_with_measuring_pairs(files, mode):
     layout, sampler = sk.Layout(LAYOUTS[files]), sampler_of(mode)
     if mode.startswith("partial"):
-        # Without files there is none to be shuffled: blocks follow one another as they lie.
+        # Without files, blocks are in storage order.
         layout = sk.Layout(len(layout))
     figure = spread(sampler, layout, 8)
     measured = brute_force.spread(sampler, layout, window_sizes(len(layout), 8), 8)
@@ -84,11 +84,11 @@ def test_spread_of_samples_that_stay_near_is_what_measuring_pairs_gives(files, m
     ("files", "mode"),
     in_turn([mode for mode in MODES if MODES[mode]["shuffle"] in ("files", "partial")], {**EQUAL, **NEARLY}),
 )
-def test_spread_of_shuffled_files_is_what_measuring_pairs_gives(files, mode):
+def test_spread_of_shuffled_files_agrees_with_measuring_pairs(files, mode):
     layout, sampler = sk.Layout(LAYOUTS[files]), sampler_of(mode)
     figure = spread(sampler, layout, 8)
     measured = brute_force.spread(sampler, layout, window_sizes(len(layout), 8), EPOCHS)
-    # Measured over some epochs: their sequences of files are a sample too.
+    # Some epochs are measured, whose sequences of files are a sample too.
     noise = measured.std() / np.sqrt(EPOCHS)
     assert abs(figure.value - measured.mean()) <= 0.02 + 2 * (noise + figure.standard_error)
 
@@ -101,7 +101,7 @@ def test_most_cases_have_a_closed_form():
 
 
 @pytest.mark.parametrize("lanes", [1, 2, 5])
-def test_sums_over_pairs_of_rows_are_what_adding_gives(lanes):
+def test_sums_over_pairs_of_rows_agree_with_adding_them_up(lanes):
     for window in range(2, 14):
         for run in range(8):
             pairs = [(y - x) for x in range(run) for y in range(x + 1, run)]
@@ -114,7 +114,7 @@ def test_sums_over_pairs_of_rows_are_what_adding_gives(lanes):
         assert across(pair_weight, 3, 2, 4, window, lanes) == added
 
 
-def test_a_closed_form_at_a_trillion_samples_costs_as_much_as_its_files():
+def test_closed_forms_reach_a_trillion_samples():
     layout = sk.Layout([10**8] * 10**4)
     for arguments in (
         {"shuffle": "files"},
@@ -141,20 +141,12 @@ SAMPLERS = {
 }
 
 
-def counted(sampler, labels, windows, epochs):
-    ids = brute_force.epochs_of(sampler, LAYOUT, epochs)
-    alike = brute_force.pair_means(labels[ids], windows, np.equal)
-    _, sizes = np.unique(labels, return_counts=True)
-    everywhere = (sizes * (sizes - 1)).sum() / (labels.size * (labels.size - 1))
-    return ((1 - alike) / (1 - everywhere)).mean(axis=1)
-
-
 @pytest.mark.parametrize("name", SAMPLERS)
-def test_label_mixing_is_what_counting_pairs_gives(name):
-    found = label_mixing(SAMPLERS[name], LAYOUT, 16, SORTED)
-    values = counted(SAMPLERS[name], SORTED, window_sizes(2000, 16), 32)
-    noise = values.std() / np.sqrt(32) + found.standard_error
-    assert abs(found.value - values.mean()) <= 0.01 + 4 * noise
+def test_label_mixing_agrees_with_counting_pairs(name):
+    figure = label_mixing(SAMPLERS[name], LAYOUT, 16, SORTED)
+    values = brute_force.group_mixing(SAMPLERS[name], LAYOUT, SORTED, window_sizes(2000, 16), 32)
+    noise = values.std() / np.sqrt(32) + figure.standard_error
+    assert abs(figure.value - values.mean()) <= 0.01 + 4 * noise
 
 
 def test_storage_mixing_is_the_label_mixing_of_no_shuffle():
@@ -172,20 +164,20 @@ def test_labels_are_integers_or_strings():
     assert label_mixing(sampler, LAYOUT, 16, words) == label_mixing(sampler, LAYOUT, 16, SORTED.tolist())
 
 
-def test_a_batch_is_worth_what_the_means_of_batches_vary():
+def test_the_effective_batch_agrees_with_the_variance_of_batch_means():
     sampler, size = SAMPLERS["partial"], 40
-    found = effective_batch(sampler, LAYOUT, size, SORTED)
+    figure = effective_batch(sampler, LAYOUT, size, SORTED)
     ids = brute_force.epochs_of(sampler, LAYOUT, 200)
-    # The variance of the mean of an indicator over whole batches, against that of random batches.
+    # The variance of the mean of an indicator over whole batches, relative to that of random batches.
     ratios = []
     for label in range(10):
         indicator = (label == SORTED).astype(float)
         means = indicator[ids].reshape(-1, size).mean(axis=1)
         ratios.append(means.var() / (indicator.var(ddof=1) / size * (1 - size / 2000)))
-    assert found.value == pytest.approx(size / np.mean(ratios), rel=0.15)
+    assert figure.value == pytest.approx(size / np.mean(ratios), rel=0.15)
 
 
-def test_a_random_batch_is_worth_itself_and_a_batch_of_one_label_one_sample():
+def test_the_effective_batch_of_random_batches_is_their_size_and_of_one_label_a_sample():
     assert effective_batch(sk.RandomSampler(), LAYOUT, 40, SORTED).value == pytest.approx(40)
     assert effective_batch(sk.SequentialSampler(), LAYOUT, 20, SORTED).value < 1.5
 

@@ -1,4 +1,4 @@
-"""The recommended mode: the cheapest that meets the bar within the budget, or why there is none."""
+"""The recommended mode: the cheapest that reaches a mixing within the budget, or why there is none."""
 
 from __future__ import annotations
 
@@ -17,45 +17,45 @@ from samplerkit.order.modes import Mode, Shuffle
 LAYOUT = sk.Layout([1437] * 64)
 
 
-@pytest.mark.parametrize("wanted", [0.1, 0.4, 0.7, 0.95, 1.0])
-def test_the_cheapest_candidate_that_meets_the_bar_is_chosen(wanted):
-    found = recommend(LAYOUT, 32, mixing=wanted)
-    assert found.chosen is not None
-    assert found.chosen.mixing >= wanted
-    cheaper = found.candidates[: found.candidates.index(found.chosen)]
-    assert all(candidate.mixing < wanted for candidate in cheaper)
-    costs = [(candidate.samples, candidate.files) for candidate in found.candidates]
+@pytest.mark.parametrize("required", [0.1, 0.4, 0.7, 0.95, 1.0])
+def test_the_cheapest_candidate_that_reaches_the_mixing_is_chosen(required):
+    advice = recommend(LAYOUT, 32, mixing=required)
+    assert advice.chosen is not None
+    assert advice.chosen.mixing >= required
+    cheaper = advice.candidates[: advice.candidates.index(advice.chosen)]
+    assert all(candidate.mixing < required for candidate in cheaper)
+    costs = [(candidate.samples, candidate.files) for candidate in advice.candidates]
     assert costs == sorted(costs)
 
 
-def test_what_is_recommended_mixes_as_much_as_it_says():
-    found = recommend(LAYOUT, 32, mixing=0.7, lanes=4)
-    figure = mixing(sk.DistributedSampler(4, 0, **found.chosen.arguments), LAYOUT, 32)
-    assert figure.value == pytest.approx(found.chosen.mixing, abs=0.02)
+def test_a_recommended_mode_mixes_as_much_as_stated():
+    advice = recommend(LAYOUT, 32, mixing=0.7, lanes=4)
+    figure = mixing(sk.DistributedSampler(4, 0, **advice.chosen.arguments), LAYOUT, 32)
+    assert figure.value == pytest.approx(advice.chosen.mixing, abs=0.02)
 
 
-def test_a_block_as_large_as_the_files_is_never_taken_for_better_than_a_smaller_one():
+def test_a_block_as_large_as_the_files_does_not_count_as_better_than_a_smaller_one():
     scored = {c.partial_size: c.mixing for c in recommend(LAYOUT, 32).candidates if c.partial_size}
     assert scored[1437] < scored[1078]
     assert scored[1437] < 0.5 * scored[2156]
-    # And so a bisection between 1,078 and 2,156 could have gone the wrong way.
+    # So a bisection between 1,078 and 2,156 could take the wrong side.
     assert recommend(LAYOUT, 32, mixing=0.3).chosen.partial_size == 1078
 
 
 @pytest.mark.parametrize("budget", [{"cache_files": 4}, {"cache_samples": 6000}])
 def test_within_a_budget_nothing_larger_is_chosen(budget):
-    found = recommend(LAYOUT, 32, mixing=0.6, **budget)
-    assert found.chosen is not None
-    assert found.chosen.files <= budget.get("cache_files", 64)
-    assert found.chosen.samples <= budget.get("cache_samples", len(LAYOUT))
+    advice = recommend(LAYOUT, 32, mixing=0.6, **budget)
+    assert advice.chosen is not None
+    assert advice.chosen.files <= budget.get("cache_files", 64)
+    assert advice.chosen.samples <= budget.get("cache_samples", len(LAYOUT))
 
 
-def test_where_nothing_fits_the_reason_names_the_best_that_fits_and_the_cheapest_that_meets():
-    found = recommend(LAYOUT, 32, mixing=0.9, cache_files=4)
-    assert found.chosen is None
-    best = max((c for c in found.candidates if c.fits), key=lambda c: c.mixing)
-    meeting = next(c for c in found.candidates if c.meets)
-    assert found.reason == (
+def test_if_nothing_fits_the_reason_names_the_best_that_fits_and_the_cheapest_that_meets():
+    advice = recommend(LAYOUT, 32, mixing=0.9, cache_files=4)
+    assert advice.chosen is None
+    best = max((c for c in advice.candidates if c.fits), key=lambda c: c.mixing)
+    meeting = next(c for c in advice.candidates if c.meets)
+    assert advice.reason == (
         f"nothing mixes .900 within 4 files; the best that fits is {best}; "
         f"the cheapest that meets it is {meeting}"
     )
@@ -63,24 +63,24 @@ def test_where_nothing_fits_the_reason_names_the_best_that_fits_and_the_cheapest
 
 
 def test_a_dataset_without_files_has_blocks_in_batches():
-    found = recommend(100_000, 32, mixing=0.4)
-    assert found.chosen.shuffle is sk.Shuffle.GLOBAL
-    sizes = [c.partial_size for c in found.candidates if c.partial_size]
+    advice = recommend(100_000, 32, mixing=0.4)
+    assert advice.chosen.shuffle is sk.Shuffle.GLOBAL
+    sizes = [c.partial_size for c in advice.candidates if c.partial_size]
     assert sizes == [128, 512, 2048, 8192, 32768]
-    shuffles = {c.shuffle.value for c in found.candidates}
+    shuffles = {c.shuffle.value for c in advice.candidates}
     assert shuffles == {"false", "partial", "global"}
 
 
-def test_a_recommendation_is_plain_data_and_what_a_sampler_takes():
-    found = recommend(LAYOUT, 32)
-    plain = json.loads(json.dumps(found.to_dict()))
+def test_a_recommendation_is_plain_data_and_arguments_of_a_sampler():
+    advice = recommend(LAYOUT, 32)
+    plain = json.loads(json.dumps(advice.to_dict()))
     assert plain["chosen"]["shuffle"] == "partial"
-    assert len(plain["candidates"]) == len(found.candidates)
-    for candidate in found.candidates:
+    assert len(plain["candidates"]) == len(advice.candidates)
+    for candidate in advice.candidates:
         sk.DistributedSampler(1, 0, **candidate.arguments).order(LAYOUT)
 
 
-# Over many files: what is counted once for speed is what was counted file by file.
+# Over many files: fast counts agree with counts file by file.
 
 SIZES = {
     "equal": [100] * 24,
@@ -91,7 +91,7 @@ SIZES = {
 
 @pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES.keys())
 @pytest.mark.parametrize(("lanes", "block"), [(1, 7), (3, 50), (1, 100), (3, 150)])
-def test_the_most_files_of_a_block_are_those_that_a_count_finds(sizes, lanes, block):
+def test_the_most_files_of_a_block_agree_with_a_count(sizes, lanes, block):
     layout = sk.Layout(sizes)
     plain = PlainMode(Mode(Shuffle.PARTIAL, block), layout, lanes, 0)
     most = 0
@@ -103,10 +103,10 @@ def test_the_most_files_of_a_block_are_those_that_a_count_finds(sizes, lanes, bl
     assert held_at_once(plain)[0] == most
 
 
-def test_many_files_are_advised_on_from_less_and_to_the_same_effect(monkeypatch):
+def test_for_many_files_fewer_epochs_lead_to_the_same_recommendation(monkeypatch):
     sizes = 200 + np.random.default_rng(1).integers(0, 101, 150)
     full = recommend(sk.Layout(sizes), 64, lanes=4)
-    for module in ("closed", "mixing"):  # of which one is a function too
+    for module in ("closed", "mixing"):  # the package has a function named mixing
         monkeypatch.setattr(sys.modules[f"samplerkit.inspect.quality.{module}"], "MANY_FILES", 20)
     less = recommend(sk.Layout(sizes), 64, lanes=4)
     assert str(less.chosen)[:20] == str(full.chosen)[:20]

@@ -1,9 +1,8 @@
-"""The time machine agrees with what loaders really hand out, in both directions."""
+"""The time machine agrees with what loaders read, in both directions."""
 
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from functools import partial
 
 import numpy as np
@@ -18,12 +17,11 @@ from samplerkit.inspect.doctor.findings import KINDS
 from samplerkit.inspect.plan import plan
 from samplerkit.inspect.time_machine import at, when
 from tests.chains import under
-from tests.inspect.told_steps import told_steps
+from tests.inspect.reported_steps import reported_steps
 from tests.numbers import Numbers
 from tests.testing.strategies import chains
 
 LAYOUT = sk.Layout([9, 0, 17, 4, 11, 6])
-EPOCHS = 3
 ROWS = Numbers(LAYOUT)
 
 
@@ -33,7 +31,7 @@ def partial_on(ranks, rank):
 
 
 def resumed(rank):
-    """One of two ranks, where four had read a step."""
+    """A rank of two, of a run in which four ranks had read a step."""
     run = partial_on(2, rank)
     run.load_state_dict(json.loads(json.dumps(partial_on(4, 0).state_dict(step=1))))
     return run
@@ -61,48 +59,41 @@ RUNS = {
 
 
 @pytest.mark.parametrize(("ranks", "make"), RUNS.values(), ids=RUNS.keys())
-def test_at_and_when_agree_with_what_all_ranks_really_read_in_three_epochs(ranks, make):
-    for _, told, batch in told_steps(make, ranks, EPOCHS):
-        assert told.ids.tolist() == batch.tolist()
-        assert np.array_equal(told.files, LAYOUT.file_of(told.ids))
+def test_at_and_when_agree_with_what_all_ranks_read_in_three_epochs(ranks, make):
+    for _, reported, batch in reported_steps(make, ranks, range(3)):
+        assert reported.ids.tolist() == batch.tolist()
+        assert np.array_equal(reported.files, LAYOUT.file_of(reported.ids))
 
 
 @pytest.mark.parametrize("offset", [-1, 1])
-def test_what_a_plain_dataloader_drops_is_in_no_figure(offset):
+def test_samples_that_a_plain_dataloader_drops_are_in_no_figure(offset):
     recipe = sk.DistributedSampler(shuffle="global", offset=offset)
     sampler = sk.TorchSampler(recipe, ROWS, sk.World(3, 0))
     planned = plan(torch.utils.data.DataLoader(ROWS, batch_size=5, sampler=sampler, drop_last=True))
     assert (planned.steps, planned.epoch_samples, planned.dropped, planned.pads) == (3, 45, 2, 0)
 
 
-def test_what_was_read_before_a_resume_is_unread():
+def test_samples_read_before_a_resume_are_unread():
     unread = [when(resumed(0), sample, 0)[0].unread for sample in range(len(LAYOUT))]
     assert sorted(position for positions in unread for position in positions) == list(range(16))
 
 
 @settings(max_examples=30, deadline=None)
 @given(case=chains(), tail=st.sampled_from(["pad", "drop", "ragged"]), batch=st.integers(1, 5))
-def test_every_legal_chain_can_be_asked(case, tail, batch):
+def test_every_legal_chain_can_be_inspected(case, tail, batch):
     alone = None if case.dealer is not None else sk.World(1, 0)
 
     def run(rank):
         world = case.world(rank) or alone
-        return sk.Loader(case.dataset, case.sampler(rank), batch_size=batch, tail=tail, world=world)
+        rows = Numbers(case.layout)
+        loader = sk.Loader(rows, case.sampler(rank), batch_size=batch, tail=tail, world=world)
+        loader.set_epoch(case.epoch)
+        return loader
 
-    seen, steps, pads = defaultdict(list), [], 0
-    for rank, one in enumerate(map(run, case.shards)):
-        one.set_epoch(case.epoch)
-        steps.append(len(one))
-        for step in range(len(one)):
-            pads += one.pads(step).sum()
-            read = at(run(0), case.epoch, step, rank)
-            assert read.ids.tolist() == one.ids(step).tolist()
-            for place, sample in enumerate(read.ids.tolist()):
-                seen[sample].append((rank, step, place, bool(one.pads(step)[place])))
-    for sample in range(len(case.layout)):
-        (found,) = when(run(0), sample, case.epoch)
-        times = [(time.rank, time.step, time.place, time.is_pad) for time in found.occurrences]
-        assert sorted(times) == sorted(seen[sample])
+    steps, pads = [len(run(rank)) for rank in case.shards], 0
+    for _, reported, read in reported_steps(run, len(steps), [case.epoch]):
+        assert reported.ids.tolist() == read.tolist()
+        pads += reported.pads.sum()
     planned = plan(run(0), epoch=case.epoch)
     assert (planned.fewest_steps, planned.steps, planned.pads) == (min(steps), max(steps), pads)
     assert all(finding.code in KINDS for finding in check(run(0)))
@@ -112,7 +103,7 @@ HUGE = 10**12
 
 
 @pytest.mark.parametrize("shuffle", ["global", "partial", "files"])
-def test_a_million_million_samples_are_no_matter(shuffle):
+def test_an_epoch_of_1e12_samples_is_inspected_without_a_search(shuffle):
     layout = sk.Layout([HUGE // 1000] * 1000)
     sampler = sk.DistributedSampler(shuffle=shuffle, seed=1)
     source = sk.Loader(layout, sampler, batch_size=256, world=sk.World(8, 3))
@@ -120,8 +111,8 @@ def test_a_million_million_samples_are_no_matter(shuffle):
     for step in (0, 340, 10**8 + 1, last):
         read = at(source, epoch=7, step=step, rank=3)
         for place in (0, len(read.ids) - 1):
-            (found,) = when(source, int(read.ids[place]), 7)
-            (time,) = found.occurrences
+            (result,) = when(source, int(read.ids[place]), 7)
+            (time,) = result.occurrences
             assert (time.rank, time.step, time.place, time.position) == (
                 3,
                 step,

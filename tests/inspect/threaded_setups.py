@@ -1,4 +1,4 @@
-"""Set-ups of threads: with a mistake each, named by the code of its finding, and without."""
+"""Setups with threads: with one mistake each, named by the code of its finding, and without."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tests.inspect.setups import ROWS, Epochs, of_eight, ours
 
 
 class Lines(Epochs):
-    """Lines of a file that is open: whoever reads moves it for all others."""
+    """Lines of an open file: each read moves its position for all threads."""
 
     def __init__(self):
         super().__init__(0)
-        self.lines = Path(__file__).open(encoding="utf-8")  # noqa: SIM115  # as it is met
+        self.lines = Path(__file__).open(encoding="utf-8")  # noqa: SIM115  # as in users' datasets
 
     def __del__(self):
         self.lines.close()
@@ -42,10 +42,10 @@ class Noisy(Epochs):
 
 
 class Flipped(Epochs):
-    """Draws while it is read, by its own code."""
+    """Draws in its own code while it is read."""
 
     def __getitem__(self, index):
-        return index, np.random.rand()  # noqa: NPY002  # what is to be found
+        return index, np.random.rand()  # noqa: NPY002  # the mistake
 
 
 def drawn():
@@ -68,7 +68,7 @@ PLANTED_IN_THREADS = {
     "generator-shared: a generator of the process in threads": lambda: in_threads(Flipped(0)),
     "generator-shared: a transform that draws in threads": lambda: in_threads(Noisy(random.random)),
     "generator-shared: one that draws from torch": lambda: in_threads(Noisy(drawn)),
-    "generator-shared: a generator of one's own in threads": lambda: in_threads(
+    "generator-shared: the dataset's own generator in threads": lambda: in_threads(
         Noisy(np.random.default_rng(7).random)
     ),
 }

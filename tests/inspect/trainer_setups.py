@@ -1,4 +1,4 @@
-"""Trainers as the doctor sees them, each with a loader; tests/trainers/test_check.py has the real ones."""
+"""Trainers with the attributes that the doctor reads; tests/trainers/test_check.py has the real ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def of_lightning(loader):
 
 
 def dispatched(sampler):
-    """What Accelerate makes of a DataLoader with `dispatch_batches=True`, as far as the doctor asks it."""
+    """A loader with the attributes of one that Accelerate makes with `dispatch_batches=True`."""
     loader = DataLoader(ROWS, batch_sampler=BatchSampler(sampler, 8, drop_last=False))
     loader.slice_fn, loader.state = None, SimpleNamespace(num_processes=4)
     return loader
@@ -43,7 +43,7 @@ PLANTED_IN_TRAINERS = {
         in_batches(tokens(**WINDOWS)), ignore_data_skip=True
     ),
     "batches-counted: windows in Lightning": lambda: of_lightning(in_batches(tokens(**WINDOWS))),
-    "reads-everything: a Loader that was told that it is alone": lambda: sk.Loader(
+    "reads-everything: a Loader with a world of one rank": lambda: sk.Loader(
         ROWS, sk.RandomSampler(seed=7), batch_size=8, world=sk.World(1, 0)
     ),
 }

@@ -1,4 +1,4 @@
-"""A training script whose loss is the mean of each rank's batch, whatever that holds."""
+"""A training script whose loss is the mean of each rank's batch, whatever its size."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def test_a_link_in_place_of_the_partial_file_is_not_followed(tmp_path):
     assert (tmp_path / "precious").read_bytes() == b"precious"
 
 
-def test_files_are_written_where_the_filesystem_has_no_locks(tmp_path, monkeypatch):
+def test_files_are_written_on_a_filesystem_without_locks(tmp_path, monkeypatch):
     # No filesystem without locks is at hand for this test.
     def refuses(*_):
         raise OSError(95, "Operation not supported")
@@ -128,7 +128,7 @@ def test_data_is_synced_before_the_file_gets_its_name_and_the_folder_after(tmp_p
     assert (second, after) == (tmp_path, [path.name])
 
 
-def test_a_file_that_was_replaced_or_removed_is_not_the_one_that_is_open(tmp_path):
+def test_a_replaced_or_removed_file_is_not_the_open_one(tmp_path):
     path = tmp_path / "a"
     path.write_bytes(b"")
     with path.open("rb") as file:

@@ -79,7 +79,7 @@ def test_links_to_parents_add_nothing(tmp_path, pattern):
     assert len(sk.FileDataset(f"{tmp_path}/data/{pattern}", "npy")) == 3
 
 
-def test_a_file_is_read_by_its_real_path_and_not_by_a_link_to_it(tmp_path):
+def test_matches_through_links_are_read_by_the_real_path(tmp_path):
     files = write_tree(tmp_path / "data")
     (tmp_path / "alias").symlink_to("data")
     (tmp_path / "data" / "0.npy").symlink_to("sub/b.npy")
@@ -89,7 +89,7 @@ def test_a_file_is_read_by_its_real_path_and_not_by_a_link_to_it(tmp_path):
     assert matching_files(f"{tmp_path}/data/sub/*.npy") == files[1:]
 
 
-def test_links_to_other_folders_are_followed_and_the_first_one_counts(tmp_path):
+def test_links_to_other_folders_are_followed_and_the_first_path_is_kept(tmp_path):
     files = write_tree(tmp_path / "elsewhere")
     data = tmp_path / "data"
     data.mkdir()
@@ -121,7 +121,7 @@ def write_npzs(folder):
 
 @pytest.mark.parametrize(("kind", "write"), [("npz", write_npzs), ("npy", write_tokens), ("tar", write_tars)])
 @pytest.mark.parametrize("fault", ["dangling link", "link to itself", "pipe"])
-def test_a_match_that_cannot_be_read_is_the_same_error_as_its_path_in_a_list(tmp_path, kind, write, fault):
+def test_an_unreadable_match_is_the_same_error_as_its_path_in_a_list(tmp_path, kind, write, fault):
     """A dataset of the other two files would silently be a shorter epoch."""
     open_dataset = write(tmp_path)
     assert len(open_dataset(f"{tmp_path}/?.{kind}")) > 2

@@ -111,7 +111,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_line_is_rewritten_a_few_times_a_second_and_not_at_each_step(monkeypatch):
+def test_a_progress_line_is_rewritten_a_few_times_a_second_and_not_at_each_step(monkeypatch):
     terminal, clock = Terminal(), itertools.count()
     monkeypatch.setattr("sys.stderr", terminal)
     monkeypatch.setattr(threads.time, "monotonic", lambda: next(clock) * threads.PATIENCE_SECONDS / 16)

@@ -11,6 +11,7 @@ from typing import Any, Final, final
 import numpy as np
 import numpy.typing as npt
 
+from samplerkit.compat.megatron.blend import MAX_SOURCES
 from samplerkit.compat.megatron.samples import BlendedSamples, Cut, Spans
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.order import arguments
@@ -21,14 +22,13 @@ from samplerkit.storage.files.stored import BytesRequest
 from samplerkit.storage.ids import checked_ids, checked_index
 from samplerkit.storage.per_process import storage_for
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.tokens.arguments import PARTS, Extent, TokenPaths, shares_of
+from samplerkit.storage.tokens.arguments import PARTS, TokenPaths, share_of
 from samplerkit.storage.tokens.token_files import OpenedFiles
 from samplerkit.storage.urls import is_remote
 
 Array = npt.NDArray[Any]
 
 _VERSION = "megatron-core-0.16.1"
-_SEEDS = 2**32
 _MAX_SURPLUS = 1000
 
 
@@ -99,20 +99,17 @@ class MegatronDataset:
         remote: RemoteOptions | Mapping[str, Any] | None = None,
     ) -> None:
         names = [prefixes] if isinstance(prefixes, str) else prefixes
-        if (
-            not isinstance(names, Sequence)
-            or not names
-            or not all(isinstance(prefix, str) for prefix in names)
-        ):
+        is_list = isinstance(names, Sequence) and all(isinstance(prefix, str) for prefix in names)
+        if not is_list or not names:
             raise ArgumentTypeError("prefixes", "must be the prefix of a corpus, or a list of them", prefixes)
+        if len(names) > MAX_SOURCES:
+            raise ArgumentValueError("prefixes", f"must be at most {MAX_SOURCES}", len(names))
         self.prefixes: Final = tuple(names)
         self.num_samples: Final = (
             None if num_samples is None else arguments.at_least("num_samples", num_samples, 0)
         )
         self.part: Final = arguments.choice("part", part, PARTS)
-        seed = arguments.seed(random_seed)
-        if seed >= _SEEDS:
-            raise ArgumentValueError("random_seed", "must be in [0, 2^32), as Megatron's", random_seed)
+        seed = arguments.below("random_seed", random_seed, 2**32, "must be in [0, 2^32), as Megatron's")
         extra = arguments.boolean("add_extra_token_to_sequence", add_extra_token_to_sequence)
         drops = arguments.boolean(
             "drop_last_partial_validation_sequence", drop_last_partial_validation_sequence
@@ -120,7 +117,7 @@ class MegatronDataset:
         size = arguments.positive("sequence_length", sequence_length)
         self.cut: Final = Cut(size, seed, int(extra), self.part == "valid" and not drops)
         self.split: Final = None if split is None else arguments.text("split", split)
-        self._weights: Final = None if weights is None else arguments.weights(weights).tolist()
+        self._weights: Final = None if weights is None else _checked_weights(weights, len(names))
         self._surplus: Final = arguments.number("mid_level_dataset_surplus", mid_level_dataset_surplus)
         if not 0 <= self._surplus <= _MAX_SURPLUS:
             problem = f"must be in [0, {_MAX_SURPLUS}]"
@@ -186,7 +183,7 @@ class MegatronDataset:
 
     def close(self) -> None:
         """Closes files and connections. The dataset can be used again."""
-        if "_opened" in self.__dict__:
+        if "_token_files" in self.__dict__:
             self._token_files.close()
         if self._storage is not None:
             self._storage.close()
@@ -196,7 +193,7 @@ class MegatronDataset:
         return f"MegatronDataset({len(self.prefixes)} corpora, sequence_length={size}, part={self.part})"
 
     def __getstate__(self) -> dict[str, Any]:
-        """Returns the state without arrays that a worker without shared memory can compute again."""
+        """Leaves out the arrays that another process can compute again."""
         return {name: value for name, value in self.__dict__.items() if name not in {"samples", "_begins"}}
 
     @cached_property
@@ -244,9 +241,16 @@ class MegatronDataset:
                 yield corpus, begin, flat[stop - count : stop]
 
 
+def _checked_weights(weights: Sequence[float], sources: int) -> list[float]:
+    numbers: list[float] = arguments.weights(weights).tolist()
+    if len(numbers) != sources or not all(numbers):
+        raise ArgumentValueError("weights", f"must be {sources} positive numbers, one per corpus", weights)
+    return numbers
+
+
 _MISMATCH_HINT = (
-    "its run read what it says, of other data or by an option that its key leaves out, such as the extra "
-    "token: keep it, and compare the corpora and options with those of that run"
+    "its run read other data, or had another option that is not in the description, such as the extra token: "
+    "keep it, and compare the corpora and options with those of that run"
 )
 
 
@@ -274,7 +278,7 @@ def compare_cache(dataset: MegatronDataset, folder: str | Path) -> list[str]:
         try:
             loaded = np.load(path, allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
-            raise DatasetError(str(path), f"is no index that can be read ({error})") from error
+            raise DatasetError(str(path), f"cannot be read as an index ({error})") from error
         if loaded.shape != expected.shape:
             problem = f"is of shape {loaded.shape}, and should be of {expected.shape}"
             raise DatasetError(str(path), problem, hint=_MISMATCH_HINT)
@@ -299,25 +303,23 @@ def _indexes(dataset: MegatronDataset, folder: Path) -> Iterator[tuple[Path, npt
         try:
             index = dict(json.loads(path.read_text(encoding="utf-8")))
         except (OSError, TypeError, ValueError) as error:
-            raise DatasetError(str(path), f"is no description that can be read ({error})") from error
+            raise DatasetError(str(path), f"cannot be read as a description ({error})") from error
         stem = str(path).removesuffix("description.txt")
         if "datasets" in index:
             names = [_name(entry["dataset_path"]) for entry in index["datasets"]]
             is_ours = all(_has_cut(entry, dataset) for entry in index["datasets"])
             is_ours = is_ours and index["size"] in {None, len(samples)}
             is_ours = is_ours and names == [_name(prefix) for prefix in dataset.prefixes]
-            sources, numbers = samples.dataset_index, samples.dataset_sample_index
-            if is_ours and sources is not None and numbers is not None:
-                yield Path(f"{stem}dataset_index.npy"), sources
-                yield Path(f"{stem}dataset_sample_index.npy"), numbers
+            if is_ours and samples.dataset_index is not None:
+                for name in ("dataset_index", "dataset_sample_index"):
+                    yield Path(f"{stem}{name}.npy"), getattr(samples, name)
             continue
         for prefix, corpus in zip(dataset.prefixes, samples.corpora, strict=True):
             # A corpus without samples is not read, whatever its index contains.
             is_ours = len(corpus) > 0 and index.get("num_samples") == corpus.num_samples
             if is_ours and _name(prefix) == _name(index.get("dataset_path", "")) and _has_cut(index, dataset):
-                yield Path(f"{stem}document_index.npy"), corpus.document_index
-                yield Path(f"{stem}sample_index.npy"), corpus.sample_index
-                yield Path(f"{stem}shuffle_index.npy"), corpus.shuffle_index
+                for name in ("document_index", "sample_index", "shuffle_index"):
+                    yield Path(f"{stem}{name}.npy"), getattr(corpus, name)
 
 
 def _has_cut(index: dict[str, Any], dataset: MegatronDataset) -> bool:
@@ -325,11 +327,8 @@ def _has_cut(index: dict[str, Any], dataset: MegatronDataset) -> bool:
     if (index.get("sequence_length"), index.get("random_seed")) != expected:
         return False
     # Without a split, the corpora belong to one part and are read as a whole.
-    return "split" not in index or _share(index["split"], dataset) == _share(dataset.split, dataset)
-
-
-def _share(split: str | None, dataset: MegatronDataset) -> Extent | None:
-    return (0.0, 1.0) if split is None else shares_of(split)[PARTS.index(dataset.part)]
+    part = dataset.part
+    return "split" not in index or share_of(index["split"], part) == share_of(dataset.split, part)
 
 
 def _name(path: str) -> str:

@@ -114,12 +114,8 @@ def micro_batches(
             if len(step) == micro * ranks or not drop_last:
                 yield list(step[rank * micro : (rank + 1) * micro])
         return
-    # As in Megatron, the generator is seeded with the epoch only.
-    if kind == "cyclic":
-        own = permuted_by_torch(total_samples // micro * micro, epoch)[position:][rank::ranks]
-    else:
-        bucket = total_samples // (micro * ranks) * micro
-        own = rank * bucket + permuted_by_torch(bucket, epoch)[position // ranks :]
+    sampler = MegatronPretrainingRandomSampler(micro, ranks, kind == "cyclic sharded")
+    own = sampler.order(total_samples, epoch)[position + rank :: ranks]
     for begin in range(0, own.size // micro * micro, micro):
         yield own[begin : begin + micro].tolist()
 
@@ -153,8 +149,31 @@ def place(kind: Kind, total_samples: Any, consumed_samples: Any, global_batch: i
     return epoch, position
 
 
+class ReplayedSampler(Sampler):
+    """Base class of Megatron's samplers: their arguments, and where a `Loader` begins."""
+
+    _kind: Kind
+
+    def __init__(self, micro_batch_size: int, data_parallel_size: int, consumed_samples: int = 0) -> None:
+        super().__init__()
+        self.micro_batch_size: Final = arguments.positive("micro_batch_size", micro_batch_size)
+        self.data_parallel_size: Final = arguments.positive("data_parallel_size", data_parallel_size)
+        self._step: Final = self.micro_batch_size * self.data_parallel_size
+        self._consumed: Final = arguments.at_least("consumed_samples", consumed_samples, 0)
+        self.consumed_samples: Final = self._consumed % self._step
+
+    def run_beginning(self, num_samples: int) -> tuple[int, int]:
+        """Returns the epoch and the position at which a loader over so many samples begins."""
+        return place(self._kind, num_samples, self._consumed, self._step)
+
+    def _require_no_child(self, context: Context) -> None:
+        if context.child is not None:
+            problem = "replays an order over a whole dataset, and has a child that yields another one"
+            raise CompositionError(type(self).__name__, problem, hint="leave the child out")
+
+
 @final
-class MegatronPretrainingSampler(Sampler):
+class MegatronPretrainingSampler(ReplayedSampler):
     """Reads samples in sequence, a contiguous micro-batch per rank: `--dataloader-type single`.
 
     The order is the same on any number of ranks. On `data_parallel_size` ranks with a batch size of
@@ -180,36 +199,26 @@ class MegatronPretrainingSampler(Sampler):
     """
 
     is_fixed: ClassVar[bool] = True
-
-    def __init__(self, micro_batch_size: int, data_parallel_size: int, consumed_samples: int = 0) -> None:
-        super().__init__()
-        self.micro_batch_size: Final = arguments.positive("micro_batch_size", micro_batch_size)
-        self.data_parallel_size: Final = arguments.positive("data_parallel_size", data_parallel_size)
-        self._consumed: Final = arguments.at_least("consumed_samples", consumed_samples, 0)
-        self.consumed_samples: Final = self._consumed % (self.micro_batch_size * self.data_parallel_size)
-
-    def run_beginning(self, num_samples: int) -> tuple[int, int]:
-        """Returns the epoch and the position at which a loader over so many samples begins."""
-        step = self.micro_batch_size * self.data_parallel_size
-        return place("single", num_samples, self._consumed, step)
+    _kind = "single"
 
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout."""
-        _require_no_child(self, context)
+        self._require_no_child(context)
         return MicroBatches(
             len(layout), self.micro_batch_size, self.data_parallel_size, self.consumed_samples
         )
 
 
 @final
-class MegatronPretrainingRandomSampler(Sampler):
+class MegatronPretrainingRandomSampler(ReplayedSampler):
     """Shuffles samples in each epoch, within a bucket per rank or all together: `--dataloader-type cyclic`.
 
     Args:
         micro_batch_size: the samples of a rank in a step in Megatron.
         data_parallel_size: the number of data-parallel ranks in Megatron.
         data_sharding: whether each rank has its own bucket; False is `--no-data-sharding`.
-        consumed_samples: the samples that the run of Megatron has consumed, where a `Loader` begins.
+        consumed_samples: the samples that the run of Megatron has consumed, where a `Loader` begins; the
+            attribute is its remainder modulo a step.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
@@ -231,38 +240,19 @@ class MegatronPretrainingRandomSampler(Sampler):
         data_sharding: bool = True,
         consumed_samples: int = 0,
     ) -> None:
-        super().__init__()
-        self.micro_batch_size: Final = arguments.positive("micro_batch_size", micro_batch_size)
-        self.data_parallel_size: Final = arguments.positive("data_parallel_size", data_parallel_size)
+        super().__init__(micro_batch_size, data_parallel_size, consumed_samples)
         self.data_sharding: Final = arguments.boolean("data_sharding", data_sharding)
-        self.consumed_samples: Final = arguments.at_least("consumed_samples", consumed_samples, 0)
-
-    def arguments(self) -> dict[str, Any]:
-        """Returns the arguments that the order depends on, without the position, which is in the state."""
-        given = super().arguments()
-        return {name: value for name, value in given.items() if name != "consumed_samples"}
-
-    def run_beginning(self, num_samples: int) -> tuple[int, int]:
-        """Returns the epoch and the position at which a loader over so many samples begins."""
-        step = self.micro_batch_size * self.data_parallel_size
-        kind: Kind = "cyclic sharded" if self.data_sharding else "cyclic"
-        return place(kind, num_samples, self.consumed_samples, step)
+        self._kind = "cyclic sharded" if self.data_sharding else "cyclic"
 
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout."""
-        _require_no_child(self, context)
+        self._require_no_child(context)
         ranks = self.data_parallel_size if self.data_sharding else 1
         bucket = len(layout) // (self.micro_batch_size * ranks) * self.micro_batch_size
         # One contiguous bucket per rank, all shuffled by the same permutation; positions alternate between
         # buckets. As in Megatron, the generator is seeded with the epoch only.
         shuffled = permuted_by_torch(bucket, context.epoch)[:, None] + np.arange(ranks) * bucket
         return Table(arguments.read_only(shuffled.reshape(-1)))
-
-
-def _require_no_child(sampler: Sampler, context: Context) -> None:
-    if context.child is not None:
-        problem = "replays an order over a whole dataset, and has a child that yields another one"
-        raise CompositionError(type(sampler).__name__, problem, hint="leave the child out")
 
 
 DataloaderType = Literal["single", "cyclic"]

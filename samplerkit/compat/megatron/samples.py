@@ -10,12 +10,12 @@ from typing import Any, Final, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
-from samplerkit.compat.megatron.blend import MAX_SOURCES, blended, read_counts
+from samplerkit.compat.megatron.blend import blended, read_counts
 from samplerkit.errors import ArgumentValueError, DatasetError, OutOfDatasetError
 from samplerkit.order.caching import cached_property
-from samplerkit.order.intervals import groups, numbers_in
+from samplerkit.order.intervals import edges_of, groups, interval_of, numbers_in
 from samplerkit.order.typing import Ids
-from samplerkit.storage.tokens.arguments import PARTS, range_of, shares_of
+from samplerkit.storage.tokens.arguments import range_of, share_of
 
 _MAX_IN_32_BITS = 2**32 - 2
 """The number of samples from which on Megatron shuffles their numbers in 64 bits."""
@@ -88,7 +88,7 @@ class ShuffledCorpus:
         if not tokens and num_samples is not None and num_samples * size + extra:
             raise DatasetError(
                 "split",
-                "gives this part no token, and samples are asked of it, for which Megatron looks for ever",
+                "gives this part no token, but samples are requested: Megatron would search forever",
                 f"sequences {begin} to {end} of {lengths.size}",
                 hint="leave the part out, or give it a larger share",
             )
@@ -116,8 +116,7 @@ class ShuffledCorpus:
         self.shuffle_index: Final = np.arange(count, dtype=kind)
         for part in np.split(self.shuffle_index, [earlier] if is_separate else []):
             generator.shuffle(part)
-        self._ends = np.cumsum(lengths[self.document_index], dtype=np.int64)
-        self._total = epochs * tokens
+        self._starts = edges_of(lengths[self.document_index])  # of documents; last, the number of tokens
         self._cut = cut
 
     def __len__(self) -> int:
@@ -132,14 +131,14 @@ class ShuffledCorpus:
         """
         size = self._cut.seq_length
         begins = self.shuffle_index[samples].astype(np.int64) * size
-        ends = np.minimum(begins + size + self._cut.extra, self._total)
-        first = np.searchsorted(self._ends, begins, side="right")
-        counts = np.maximum(0, np.searchsorted(self._ends, ends - 1, side="right") + 1 - first)
+        ends = np.minimum(begins + size + self._cut.extra, self._starts[-1])
+        first = interval_of(self._starts, begins)
+        counts = np.maximum(0, interval_of(self._starts, ends - 1) + 1 - first)
         places = numbers_in(first, counts)
         rows = np.repeat(np.arange(samples.size), counts)
-        starts = self._starts(places)
+        starts = self._starts[places]
         offsets = np.maximum(begins[rows] - starts, 0)
-        lengths = np.minimum(ends[rows], self._ends[places]) - starts - offsets
+        lengths = np.minimum(ends[rows], self._starts[places + 1]) - starts - offsets
         has_tokens = lengths > 0  # some documents have no tokens
         documents = self.document_index[places].astype(np.int64)
         corpora = np.full(rows.size, corpus)
@@ -151,17 +150,13 @@ class ShuffledCorpus:
         extra = self._cut.extra
         tokens = np.arange(len(self) + 1, dtype=np.int64) * self._cut.seq_length - (1 - extra)
         tokens[0] = 0
-        is_cut_short = tokens[-1] >= self._total
-        places = np.minimum(np.searchsorted(self._ends, tokens, side="right"), self._ends.size - 1)
-        offsets = tokens - self._starts(places) + (1 - extra)
-        if is_cut_short:
-            offsets[-1] = self._total - self._starts(places[-1:])[0] - extra
+        total = self._starts[-1]
+        places = np.minimum(interval_of(self._starts, tokens), self._starts.size - 2)
+        offsets = tokens - self._starts[places] + (1 - extra)
+        if tokens[-1] >= total:
+            offsets[-1] = total - self._starts[places[-1]] - extra
         places[0] = offsets[0] = 0
         return np.stack([places, offsets], axis=1)
-
-    def _starts(self, places: Ids) -> Ids:
-        """Returns the first tokens of the documents at some places."""
-        return np.where(places > 0, self._ends[places - 1], 0)
 
 
 @final
@@ -194,27 +189,28 @@ class BlendedSamples:
         part: str,
         surplus: float,
     ) -> None:
-        shares = None if weights is None else _normalised(_checked(weights, len(lengths)))
-        if shares is not None and num_samples is None:
-            raise ArgumentValueError("num_samples", "must be given with weights", hint="or leave both out")
-        requested: list[int | None] = [num_samples if len(lengths) == 1 else None] * len(lengths)
-        needed: list[int] = []
-        if shares is not None and num_samples is not None:
+        requested: Sequence[int | None] = [num_samples if len(lengths) == 1 else None] * len(lengths)
+        if weights is not None:
+            if num_samples is None:
+                raise ArgumentValueError(
+                    "num_samples", "must be given with weights", hint="or leave both out"
+                )
+            shares = _normalised(np.array(weights, dtype=np.float64))
             needed = [math.ceil(num_samples * share) for share in shares]
-            requested = [math.ceil(math.ceil(num_samples * share) * (1 + surplus)) for share in shares]
+            requested = [math.ceil(count * (1 + surplus)) for count in needed]
         self.corpora: Final = [
             ShuffledCorpus(corpus_lengths, _bounds(split, part, corpus_lengths.size), count, cut)
             for corpus_lengths, count in zip(lengths, requested, strict=True)
         ]
         self.dataset_index: npt.NDArray[np.int16] | None = None
         self.dataset_sample_index: Ids | None = None
-        if len(lengths) == 1 and shares is None:
+        if len(lengths) == 1 and weights is None:
             return
         sizes = np.array([len(corpus) for corpus in self.corpora], dtype=np.int64)
-        if shares is None and not sizes.all():
+        if weights is None and not sizes.all():
             source = int(np.flatnonzero(sizes == 0)[0])
             raise DatasetError("blend", "has a source that is shorter than one sample", f"source {source}")
-        if shares is not None:
+        if weights is not None:
             self.dataset_index = blended(_normalised(shares), sum(needed))
         elif num_samples is None:
             self.dataset_index = blended(_normalised(sizes), int(sizes.sum()), sizes)
@@ -253,19 +249,10 @@ class BlendedSamples:
 
 
 def _bounds(split: str | None, part: str, num_sequences: int) -> tuple[int, int]:
-    share = (0.0, 1.0) if split is None else shares_of(split)[PARTS.index(part)]
+    share = share_of(split, part)
     if share is None:
         raise ArgumentValueError("split", f"gives nothing to the part {part}", split)
     return range_of(share, num_sequences)
-
-
-def _checked(weights: Sequence[float], sources: int) -> npt.NDArray[np.float64]:
-    given = np.array(weights, dtype=np.float64)
-    if given.shape != (sources,) or not (given > 0).all():
-        raise ArgumentValueError("weights", f"must be {sources} positive numbers, one a corpus", weights)
-    if sources > MAX_SOURCES:
-        raise ArgumentValueError("weights", f"must be at most {MAX_SOURCES}", sources)
-    return given
 
 
 def _normalised(weights: npt.NDArray[Any]) -> npt.NDArray[np.float64]:

@@ -21,6 +21,7 @@ from samplerkit.compat.mindspore.record_files import random_concat
 from samplerkit.compat.mindspore.shuffle import rearranged, weighted_distinct, weighted_draws
 from samplerkit.compat.mindspore.shuffle import shuffle as shuffled
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, NotSupportedError, ShuffleModeError
+from samplerkit.order import arguments
 from samplerkit.order.algebra import compose, limited
 from samplerkit.order.deal import Deal, World
 from samplerkit.order.layout import Layout
@@ -77,7 +78,7 @@ class MindSporeChain(Chain):
     """Orders samples by a chain of samplers as MindSpore 2.10 does.
 
     Attributes:
-        quirks: whether to reproduce MindSpore's bugs too. `docs/migration.md` lists them.
+        quirks: whether to reproduce MindSpore's bugs. `docs/migration.md` lists them.
     """
 
     quirks: ClassVar[bool] = False
@@ -85,8 +86,7 @@ class MindSporeChain(Chain):
     @classmethod
     def check(cls, sampler: Any) -> None:
         mode: Mode | None = getattr(sampler, "mode", None)
-        if sampler.seed >= _SEEDS:
-            raise ArgumentValueError("seed", "must be in [0, 2^32), as MindSpore's", sampler.seed)
+        arguments.below("seed", sampler.seed, _SEEDS, "must be in [0, 2^32), as MindSpore's")
         if mode is not None and (mode.lanes is not None or mode.pools != 1):
             raise NotSupportedError("lanes and pools", "are not MindSpore's", (mode.lanes, mode.pools))
         if mode is not None and mode.shuffle in (Shuffle.FILES, Shuffle.INFILE) and sampler.num_samples:
@@ -149,29 +149,25 @@ class MindSporeChain(Chain):
         return Table(random_concat(layout.sizes, sampler.seed, context.epoch))
 
     def _random_over_files(self, sampler: RandomSampler, layout: Layout, context: Context) -> Order:
-        size, num_samples, seed = len(layout), sampler.num_samples or None, sampler.seed
-        shuffle = sampler.mode.resolve(layout)
-        if sampler.replacement and not size:
+        size, num_samples, first = len(layout), sampler.num_samples or None, sampler.seed + 1
+        shuffle, replacement = sampler.mode.resolve(layout), sampler.replacement
+        if replacement and not size:
             return Range(0, 0)
-        if sampler.replacement:
-            count = num_samples or size
-
-            def draw(epoch: int, before: int) -> Ids:
-                # Each epoch draws from the draws of the epoch before.
-                return drawn_rows(before or size, count, seed + 1 + epoch)
-
-            return rearranged(("draws", size, count, seed), context.epoch, draw)
-        if shuffle is Shuffle.PARTIAL:
+        if shuffle is Shuffle.PARTIAL and not replacement:
             block = sampler.mode.partial_size
-            return Table(record_files.partial_order(layout, seed + 1 + context.epoch, block, 1, num_samples))
+            return Table(record_files.partial_order(layout, first + context.epoch, block, 1, num_samples))
 
         def arrange(epoch: int, before: int) -> Ids:
+            if replacement:
+                # Each epoch draws from the draws of the epoch before.
+                return drawn_rows(before or size, num_samples or size, first + epoch)
             if shuffle is not Shuffle.GLOBAL:
-                return _rows(shuffle, layout, seed + 1 + epoch)
+                return _rows(shuffle, layout, first + epoch)
             # The first epoch selects `num_samples`, and later epochs only rearrange these.
-            return record_files.global_order(before or size, seed + 1 + epoch)[:num_samples]
+            return record_files.global_order(before or size, first + epoch)[:num_samples]
 
-        return rearranged(("files", shuffle, layout, num_samples, seed), context.epoch, arrange)
+        name = ("files", replacement, shuffle, layout, num_samples, sampler.seed)
+        return rearranged(name, context.epoch, arrange)
 
     def _distributed(self, sampler: DistributedSampler, layout: Layout, context: Context) -> Order:
         size, seed = len(layout), sampler.seed

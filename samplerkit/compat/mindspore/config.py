@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from samplerkit.errors import ArgumentValueError
 from samplerkit.order import arguments
 
 DEFAULT_SEED = 5489
@@ -12,7 +11,7 @@ _seed = DEFAULT_SEED
 
 
 def set_seed(seed: int) -> None:
-    """Sets the seed of all samplers of this module that are made from now on.
+    """Sets the seed of all samplers of `samplerkit.compat.mindspore` that are made from now on.
 
     Args:
         seed: an integer in [0, 2^32).
@@ -29,10 +28,7 @@ def set_seed(seed: int) -> None:
         1000
     """
     global _seed  # noqa: PLW0603  # MindSpore's interface is a seed of the process
-    number = arguments.seed(seed)
-    if number >= 2**32:
-        raise ArgumentValueError("seed", "must be in [0, 2^32)", seed)
-    _seed = number
+    _seed = arguments.below("seed", seed, 2**32, "must be in [0, 2^32)")
 
 
 def get_seed() -> int:

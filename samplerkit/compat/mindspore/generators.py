@@ -6,6 +6,7 @@ from typing import Any, final
 
 import numpy as np
 
+from samplerkit.order import arguments
 from samplerkit.order.typing import Ids
 
 _MERSENNE_MIDDLE = 397
@@ -99,8 +100,7 @@ def _powers_of_the_multiplier() -> Ids:
     powers = np.array([_MINSTD_MULTIPLIER], dtype=np.int64)
     for _ in range(_MINSTD_DOUBLINGS):
         powers = np.concatenate([powers, powers * powers[-1] % _MINSTD_MODULUS])
-    powers.flags.writeable = False
-    return powers
+    return arguments.read_only(powers)
 
 
 _MINSTD_POWERS = _powers_of_the_multiplier()

@@ -38,11 +38,11 @@ def RandomSampler(  # noqa: N802  # MindSpore's name
     """Reads samples in MindSpore's random order.
 
     Args:
-        replacement: as in `samplerkit.RandomSampler`, like all further arguments but `seed` and `quirks`.
+        replacement: as in `samplerkit.RandomSampler`; so are all other arguments but `seed` and `quirks`.
         num_samples: how many samples.
         shuffle: the shuffle mode.
         seed: the seed in [0, 2^32); None for the seed that `set_seed` set.
-        quirks: whether to reproduce MindSpore's bugs too.
+        quirks: whether to reproduce MindSpore's bugs.
         partial_size: samples in a block of PARTIAL; a million in MindSpore.
         adaptive_threshold: the largest number of samples that ADAPTIVE shuffles GLOBAL.
 
@@ -70,14 +70,14 @@ def DistributedSampler(  # noqa: N802  # MindSpore's name
     """Deals samples to shards as MindSpore does.
 
     Args:
-        num_shards: as in `samplerkit.DistributedSampler`, like all further arguments but `seed` and `quirks`.
+        num_shards: as in `samplerkit.DistributedSampler`; so are all others but `seed` and `quirks`.
         shard_id: the shard of this process.
         shuffle: the shuffle mode. True means GLOBAL; for more than 10^8 samples in files, MindSpore then uses
             ADAPTIVE, so give ADAPTIVE for such datasets.
         num_samples: how many samples a shard reads at most.
         offset: -1 pads; over a ConcatDataset it is always 0.
         seed: the seed in [0, 2^32); None for the seed that `set_seed` set.
-        quirks: whether to reproduce MindSpore's bugs too.
+        quirks: whether to reproduce MindSpore's bugs.
         partial_size: samples in a block of PARTIAL; a million in MindSpore.
         adaptive_threshold: the largest number of samples that ADAPTIVE shuffles GLOBAL.
 
@@ -195,7 +195,7 @@ def dataset_sampler(
         num_shards: the number of shards; None for no shards.
         shard_id: the shard; required with `num_shards`, and only then.
         seed: the seed in [0, 2^32); None for the seed that `set_seed` set.
-        quirks: whether to reproduce MindSpore's bugs too.
+        quirks: whether to reproduce MindSpore's bugs.
 
     Raises:
         ArgumentValueError: only one of `num_shards` and `shard_id` is given, or `num_samples` with FILES or

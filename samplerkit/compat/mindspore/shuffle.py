@@ -10,6 +10,7 @@ import numpy as np
 
 from samplerkit.compat.mindspore.generators import Engine, canonical, uniform_integers
 from samplerkit.errors import NotSupportedError
+from samplerkit.order import arguments
 from samplerkit.order.sequences import Table
 from samplerkit.order.typing import Ids
 
@@ -188,9 +189,10 @@ def rearranged(name: Hashable, epoch: int, arrange: Callable[[int, int], Ids]) -
     Returns:
         The ids of the epoch.
     """
-    start, table = _latest_cached(name, epoch) or (0, _table(arrange(0, 0)))
+    # Read-only arrays are kept without a copy.
+    start, table = _latest_cached(name, epoch) or (0, Table(arguments.read_only(arrange(0, 0))))
     for number in range(start + 1, epoch + 1):
-        table = _table(table.ids_at(arrange(number, len(table))))
+        table = Table(arguments.read_only(table.ids_at(arrange(number, len(table)))))
     _tables[name, epoch] = table
     return table
 
@@ -201,9 +203,3 @@ def _latest_cached(name: Hashable, epoch: int) -> tuple[int, Table] | None:
         if table is not None:
             return number, table
     return None
-
-
-def _table(ids: Ids) -> Table:
-    # A read-only array is kept without a copy.
-    ids.flags.writeable = False
-    return Table(ids)

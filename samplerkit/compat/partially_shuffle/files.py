@@ -18,7 +18,7 @@ from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.chunked import ChunkCache, ChunkedDataset, ChunkLimits, Chunks
 from samplerkit.storage.files.content import ContentPart, FileContent
-from samplerkit.storage.files.file_reader import FileReader, has_get_data, read_file
+from samplerkit.storage.files.file_reader import FileReader, read_file
 from samplerkit.storage.files.paths import distinct_names
 from samplerkit.storage.files.readers import file_reader
 from samplerkit.storage.per_process import PerProcess
@@ -42,7 +42,7 @@ class DatasetFiles(ChunkedDataset):
     are prefetched.
 
     Args:
-        dataset: an object with `files`, and optionally `reset()`.
+        dataset: an object with `files`.
         reader: the user's reader.
         lengths: samples by file; files that are not in it are counted.
         total: the number of samples that the user gave; None if none was given.
@@ -74,20 +74,16 @@ class DatasetFiles(ChunkedDataset):
         limits = ChunkLimits(file_buffer + 1, None, read_ahead=1, threads=1)
         super().__init__(limits, partial(_item, {}), storage)
         self._dataset = dataset
+        # A wrapper with **kwargs passes get_data on: the original always gives it.
+        any_reader = file_reader(reader, or_any=not isinstance(reader, str))
         # Also if URLs are not fetched: errors name a URL without its query and credentials.
-        self._reader = replace(_reader_of(reader), storage=storage)
+        self._reader = replace(any_reader, storage=storage)
         self._lengths = _given_lengths(lengths)
         self._total = total
         self._file_buffer = file_buffer
         self._is_logged = is_logged
         self._problem_of = problem_of
         self._listed: tuple[Any, ...] = ()
-
-    def reset(self) -> None:
-        """Calls the dataset's `reset`, if it has one."""
-        reset = getattr(self._dataset, "reset", None)
-        if callable(reset):
-            reset()
 
     def updated(self) -> DatasetFiles:
         """Returns the files that the dataset lists now; iterations over the former list are not affected."""
@@ -145,18 +141,6 @@ def paths_of(files: Any) -> tuple[str, ...]:
     return tuple(paths)
 
 
-def _reader_of(reader: Callable[..., Any] | str) -> FileReader:
-    """Checks the user's reader: `reader(path, get_data=False)`, or any reader that `FileDataset` accepts.
-
-    Raises:
-        ArgumentTypeError: `reader` is not a function.
-    """
-    # A wrapper with **kwargs passes get_data on: the original always gives it.
-    if callable(reader) and not isinstance(reader, type) and has_get_data(reader, or_any=True):
-        return FileReader(reader, gives_length=True)
-    return file_reader(reader)
-
-
 def _given_lengths(files_len: Any) -> dict[str, int]:
     if files_len is None:
         return {}
@@ -176,7 +160,7 @@ def _read(
     hint = "correct files_len, or leave it out to have them counted"
     content = read_file(reader, paths, sizes, number, hint)
     if not isinstance(content.data, dict):
-        raise DatasetError(content.path, "must be read as a dict of arrays", hint="let the reader give one")
+        raise DatasetError(content.path, "must be read as a dict of arrays", hint="let the reader return one")
     return content
 
 

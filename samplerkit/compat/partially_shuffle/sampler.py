@@ -8,8 +8,7 @@ from typing import Any, Final
 from samplerkit.closing import Closing
 from samplerkit.compat.partially_shuffle.files import DatasetFiles, Item
 from samplerkit.compat.torch.epoch_sampler import GivenRank, ResumableSampler, part_of_order
-from samplerkit.errors import ArgumentRangeError, DatasetError
-from samplerkit.loading.agreement import agree
+from samplerkit.errors import DatasetError
 from samplerkit.loading.cursor import FunctionCursor, Iteration
 from samplerkit.loading.state.state import Place, State
 from samplerkit.loading.torch_sampler import in_batches
@@ -40,8 +39,8 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
 
     The files are shuffled, and their rows are cut into one contiguous run per rank, all of the same length.
     If the samples do not divide evenly, the last run continues with the first rows: every sample is read
-    once, and fewer than `num_replicas` samples twice. A rank shuffles every `shuffle_buffer` rows of its run.
-    The last batch of a rank has the remaining rows.
+    once, and fewer than `num_replicas` samples twice. A rank shuffles its run in blocks of `shuffle_buffer`
+    rows. The last batch of a rank has the remaining rows.
 
     After a whole epoch, the next iteration reads the next epoch; `set_epoch` sets it. The order depends on
     the seed, the epoch, the files, their lengths, `shuffle_buffer` and `pools`, and on the number of ranks at
@@ -53,8 +52,8 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         reader: `reader(file, get_data=True)` returns a dict of arrays and their length, and with
             `get_data=False` the length alone; or any other reader that `FileDataset` accepts. It is called
             from several threads.
-        num_replicas: the number of ranks; None asks the running job at first use.
-        rank: this process's rank; None asks the running job.
+        num_replicas: the number of ranks; None takes it from the running job at first use.
+        rank: this process's rank; None takes it from the running job.
         shuffle: whether to shuffle files and samples.
         shuffle_buffer: how many samples are shuffled together; None for as many as `file_buffer` allows
             without reading a file twice.
@@ -119,20 +118,16 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         self.dataset: Any = dataset
         self.reader = reader
         self.shuffle = bool(shuffle)
-        self.shuffle_buffer = (
-            None if shuffle_buffer is None else arguments.positive("shuffle_buffer", shuffle_buffer)
-        )
+        self.shuffle_buffer = arguments.limit("shuffle_buffer", shuffle_buffer)
         self.batch_size = arguments.positive("batch_size", batch_size)
         self.file_buffer = arguments.positive("file_buffer", file_buffer)
         self.debug = bool(debug)
-        self.pools = arguments.integer("pools", self._default_pools if pools is None else pools)
-        if self.pools not in {1, 2}:
-            raise ArgumentRangeError("pools", "must be 1 or 2", self.pools)
-        self.seed = arguments.seed(seed)
+        # Checks both arguments.
+        recipe = Recipe(1, 0, seed=seed, pools=self._default_pools if pools is None else pools)
+        self.pools = recipe.pools
+        self.seed = recipe.seed
         self._cursor = FunctionCursor(self._reached)
         self._set_rank(num_replicas, rank)
-        if not self._given.needs_job:
-            self._given.world(None)
         # As in the original, `files_len` comes before `total_size`.
         total = arguments.optional_integer("total_size", total_size) if files_len is None else None
         self._source = DatasetFiles(
@@ -160,8 +155,9 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         return len(self._part_of(self._size(0)))
 
     def __iter__(self) -> Iterator[Item]:
-        if not self._is_positioned:
-            self._source.reset()
+        reset = getattr(self.dataset, "reset", None)
+        if callable(reset):
+            reset()
         self._is_positioned = False
         # An iteration reads the epoch that is set when it is made.
         return self._read(self._cursor.upcoming)
@@ -169,7 +165,7 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
     def _read(self, upcoming: Iteration) -> Iterator[Item]:
         self._require_still()
         files, epoch, start = self._files, upcoming.epoch, self._start_of(upcoming)
-        self._require_agreement(Place(epoch, start))
+        self._require_agreement(Place(epoch, start), AGREEMENT_SECONDS)
         part = self._part_of(self._size(epoch), start)
         order = part_of_order(part, self._undealt_order(files.layout, epoch))
         iteration = self._cursor.begin(upcoming)
@@ -215,7 +211,6 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
             ArgumentRangeError: `step` is negative.
         """
         steps = arguments.at_least("step", step, 0)
-        self._source.reset()
         self._cursor.go_to(self.epoch, steps * self.batch_size * self.num_replicas)
         self._is_positioned = True
 
@@ -241,7 +236,7 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         spread = self._block_size(layout) * self._blocks_at_once
         needed = -(-spread // max(1, len(layout) // max(1, layout.num_files))) + 1
         return (
-            f"{self._settings(layout)} goes back and forth between more of them than "
+            f"{self._settings(layout)} alternates between more files than "
             f"file_buffer={self.file_buffer} holds; file_buffer={needed} is about enough"
         )
 
@@ -290,18 +285,6 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         files = self._files
         names = {"dataset": files.description, "sampler": f"{_NAME}({self._settings(files.layout)})"}
         return {"algorithm": ALGORITHM, "lanes": self._lane_count(), **names}
-
-    def _require_agreement(self, place: Place) -> None:
-        """Compares, through the process group's store, the orders that the ranks of the job begin to read.
-
-        If ranks listed their files in different orders, some samples would be read twice and others never; if
-        a shard had no rank, its samples would never be read. A rank with one shard is not compared.
-
-        Raises:
-            DisagreementError: another rank begins another order, or no rank reads some shard.
-        """
-        place_fields = {"seed": self.seed, "epoch": place.epoch, "position": place.position}
-        agree(self.world, AGREEMENT_SECONDS, lambda: {**place_fields, **self._identity(place.epoch)})
 
 
 class DistributedSamplerViaLocallyShuffleV2(DistributedSamplerViaLocallyShuffle):

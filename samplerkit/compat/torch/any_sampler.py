@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from typing import Any, Final, final
 
@@ -13,8 +12,7 @@ import torch.utils.data
 
 from samplerkit.compat.torch.epoch_sampler import EpochSampler, GivenRank, ItemLists, part_of_array
 from samplerkit.errors import ArgumentTypeError, CompositionError, DatasetError
-from samplerkit.loading.agreement import agree
-from samplerkit.loading.state.state import digest
+from samplerkit.loading.state.state import Place, digest
 from samplerkit.order import arguments
 from samplerkit.order.permutation import CHUNK
 from samplerkit.order.typing import Ids
@@ -135,14 +133,14 @@ class ShardedSampler(GivenRank, EpochSampler[Any]):  # type: ignore[override]  #
     whole, and the result is a `batch_sampler` for a DataLoader.
 
     The draws of a sampler must depend only on its arguments, its `set_epoch` and these generators. In a job
-    with a process group, when an epoch begins, the ranks compare their draws and shares through the group's
-    store, without a collective; a rank with `num_replicas=1` is not compared.
+    with a process group, when an epoch begins, the ranks compare their draws, positions and shares through
+    the group's store, without a collective; a rank with `num_replicas=1` is not compared.
 
     Args:
         sampler: a torch sampler, or another iterable that can be iterated more than once. If it, or
             the sampler in it, has `set_epoch`, that is called before it draws.
-        num_replicas: the number of ranks; None asks the running job at first use, as `TorchSampler` does.
-        rank: this process's rank; None asks the running job.
+        num_replicas: the number of ranks; None takes it from the running job at first use.
+        rank: this process's rank; None takes it from the running job.
         seed: the seed of the draws, the same on all ranks, in [0, 2^64).
         drop_last: whether the remainder, if the draws do not divide evenly by the ranks, is dropped; if
             False, the first draws are repeated to fill it up.
@@ -151,7 +149,7 @@ class ShardedSampler(GivenRank, EpochSampler[Any]):  # type: ignore[override]  #
     Raises:
         ArgumentTypeError: an argument has the wrong type, or the sampler can be iterated only once.
         ArgumentValueError: `seed` is out of range.
-        ArgumentRangeError: at first use: `rank` does not fit `num_replicas`.
+        ArgumentRangeError: `rank` does not fit `num_replicas`.
         CompositionError: the sampler is already sharded over ranks.
         DatasetError: when it is read: the sampler does not end.
         DisagreementError: when it is read: another rank drew other items, or no rank reads some share.
@@ -199,13 +197,13 @@ class ShardedSampler(GivenRank, EpochSampler[Any]):  # type: ignore[override]  #
     def _size(self, epoch: int) -> int:
         return self._draw_info(epoch).size
 
-    def _open(self, start: int) -> Callable[[], ItemLists]:
-        return partial(self._read_part, self.epoch, start)
-
-    def _read_part(self, epoch: int, start: int) -> ItemLists:
+    def _items(self, epoch: int, start: int) -> ItemLists:
         self._require_still()
-        drawn = self._draw(epoch)
-        self._require_agreement(epoch)
+        drawn, seconds = self._draw(epoch), self._agreement_seconds
+        # The kind alone: ranks that differ in all fields would be taken for ranks of different samplers.
+        self._require_agreement(
+            Place(epoch, start), seconds, sampler=self._kind, draws=self._draw_info(epoch).digest
+        )
         part = self._part_of(len(drawn), start)
         if isinstance(drawn, list):
             return iter([[drawn[position % len(drawn)] for position in part]])
@@ -235,18 +233,6 @@ class ShardedSampler(GivenRank, EpochSampler[Any]):  # type: ignore[override]  #
         drawn = self._draw_info(epoch)
         names = {"dataset": f"{drawn.size} drawn", "sampler": f"{self._kind}, drew {drawn.digest}"}
         return {"algorithm": ALGORITHM, "lanes": 1, **names}
-
-    def _require_agreement(self, epoch: int) -> None:
-        drawn = self._draw_info(epoch)
-        identity = {
-            "dataset": f"{drawn.size} drawn",
-            "sampler": self._kind,
-            "seed": self.seed,
-            "drop_last": self.drop_last,
-            "epoch": epoch,
-            "draws": drawn.digest,
-        }
-        agree(self.world, self._agreement_seconds, lambda: identity)
 
     def __len__(self) -> int:
         """Returns the number of items that this rank reads; needs a sampler with a length."""

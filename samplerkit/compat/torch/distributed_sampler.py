@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -50,8 +49,8 @@ class DistributedSampler(EpochSampler[int]):
 
     Args:
         dataset: anything with a length.
-        num_replicas: the number of ranks; None asks the process group.
-        rank: this process's rank; None asks the process group.
+        num_replicas: the number of ranks; None takes it from the process group.
+        rank: this process's rank; None takes it from the process group.
         shuffle: whether to shuffle.
         seed: the seed, the same on all ranks; in [-2^63, 2^64) for `torch`, in [0, 2^64) for `samplerkit-1`.
         drop_last: whether the remainder, if the samples do not divide evenly by the ranks, is dropped; if
@@ -111,18 +110,17 @@ class DistributedSampler(EpochSampler[int]):
 
         With torch's algorithm, each access draws the whole permutation, and keeps this rank's share.
         """
-        return self._draw(self._start_of(self._cursor.upcoming))()
+        upcoming = self._cursor.upcoming
+        return self._order_from(upcoming.epoch, self._start_of(upcoming))
 
-    def _draw(self, start: int) -> Callable[[], Order]:
-        """Returns a function that draws, for the epoch, seed and part of now."""
+    def _order_from(self, epoch: int, start: int) -> Order:
         size, part = len(self.dataset), self._part(start)
         if not self.shuffle:
-            return partial(part_of_order, part, Range(0, size))
+            return part_of_order(part, Range(0, size))
         if self.algorithm == REPLAY:
-            seed = _checked_seed("seed and epoch", self.seed + self.epoch)
-            return lambda: part_of_array(part, permuted_by_torch(size, seed))
-        recipe = Recipe(1, 0, seed=self.seed)
-        return partial(part_of_order, part, recipe.undealt_order(size, self.epoch))
+            seed = _checked_seed("seed and epoch", self.seed + epoch)
+            return part_of_array(part, permuted_by_torch(size, seed))
+        return part_of_order(part, Recipe(1, 0, seed=self.seed).undealt_order(size, epoch))
 
     def _part(self, start: int) -> range:
         size = len(self.dataset)
@@ -151,9 +149,8 @@ class DistributedSampler(EpochSampler[int]):
         # As in torch, the total size of whole epochs is the one when the sampler was made.
         return super()._end(epoch, start) if start else self.total_size
 
-    def _open(self, start: int) -> Callable[[], ItemLists]:
-        draw = self._draw(start)
-        return lambda: (chunk.tolist() for chunk in draw().chunks(CHUNK))
+    def _items(self, epoch: int, start: int) -> ItemLists:
+        return (chunk.tolist() for chunk in self._order_from(epoch, start).chunks(CHUNK))
 
     def _identity(self, epoch: int) -> dict[str, Any]:
         # Computed once per length, since a state may be saved with each batch.

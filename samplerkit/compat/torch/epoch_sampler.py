@@ -1,16 +1,17 @@
-"""Base classes of the drop-ins for torch's samplers: rank's share, an epoch that is set, and a state."""
+"""Base classes of the drop-ins for torch's samplers: the share of a rank, the epoch and the state."""
 
 from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
 import torch.utils.data
 
 from samplerkit.errors import StateError
+from samplerkit.loading.agreement import agree
 from samplerkit.loading.cursor import FunctionCursor, Iteration
 from samplerkit.loading.state.state import Place, State
 from samplerkit.loading.torch_sampler import EpochByCursor, TorchNames
@@ -59,6 +60,8 @@ class GivenRank(TorchNames):
         self._given = Deal(
             arguments.optional_integer("num_replicas", num_replicas), arguments.optional_integer("rank", rank)
         )
+        if not self._given.needs_job:
+            self._given.world(None)
 
     @cached_property
     def world(self) -> World:
@@ -116,6 +119,23 @@ class ResumableSampler(EpochByCursor, torch.utils.data.DistributedSampler[Item_c
         run: dict[str, Any] = {"seed": (self.seed,), "limit": None, "tail": tail, "num_shards": None}
         return State(**place._asdict(), **run, **self._identity(place.epoch))
 
+    def _require_agreement(self, place: Place, seconds: float, **others: Any) -> None:
+        """Compares, through the process group's store, the orders that the ranks of the job begin to read.
+
+        If ranks list or draw samples differently, some would be read twice and others never; if a shard has
+        no rank, its samples would never be read. A rank with one shard is not compared.
+
+        Args:
+            place: where this rank begins.
+            seconds: how long to wait for the other ranks.
+            others: further values that must be equal on all ranks.
+
+        Raises:
+            DisagreementError: another rank begins another order, or no rank reads some shard.
+        """
+        begins = {"seed": self.seed, "drop_last": self.drop_last, **place._asdict()}
+        agree(self.world, seconds, lambda: {**begins, **self._identity(place.epoch), **others})
+
     def _reached(self, epoch: int, start: int, items: int) -> tuple[int, bool]:
         position = start + items * self.world.num_shards
         # At the beginning the size is not needed; computing it may require a draw.
@@ -158,7 +178,7 @@ class ResumableSampler(EpochByCursor, torch.utils.data.DistributedSampler[Item_c
 
 
 class EpochSampler(ResumableSampler[Item_co]):
-    """A sampler that reads the same epoch until `set_epoch` is called; subclasses implement `_open`."""
+    """A sampler that reads the same epoch until `set_epoch` is called; subclasses implement `_items`."""
 
     _has_warned = False
 
@@ -166,8 +186,8 @@ class EpochSampler(ResumableSampler[Item_co]):
         return FunctionCursor(self._reached, advances=False)
 
     @abstractmethod
-    def _open(self, start: int) -> Callable[[], ItemLists]:
-        """Returns a function that reads the current epoch from a position on; the epoch is fixed now."""
+    def _items(self, epoch: int, start: int) -> ItemLists:
+        """Returns the items of this rank in an epoch, from a position on."""
 
     @property
     def yielded(self) -> int:
@@ -182,12 +202,11 @@ class EpochSampler(ResumableSampler[Item_co]):
 
     def __iter__(self) -> Iterator[Item_co]:
         # As in torch, an iteration belongs to the epoch that is set when it is made, not when it is read.
-        upcoming = self._cursor.upcoming
-        return self._read(upcoming, self._open(self._start_of(upcoming)))
+        return self._read(self._cursor.upcoming)
 
-    def _read(self, upcoming: Iteration, read: Callable[[], ItemLists]) -> Iterator[Item_co]:
+    def _read(self, upcoming: Iteration) -> Iterator[Item_co]:
         self._warn_if_repeated(upcoming)
-        chunks = read()
+        chunks = self._items(upcoming.epoch, self._start_of(upcoming))
         iteration = self._cursor.begin(upcoming)
         for chunk in chunks:
             for item in chunk:
@@ -202,7 +221,7 @@ class EpochSampler(ResumableSampler[Item_co]):
         self._has_warned = True
         warnings.warn(
             f"{type(self).__name__} reads epoch {upcoming.epoch} again, in the same order as before, since "
-            "nobody called set_epoch; call sampler.set_epoch(epoch) before each epoch",
+            "set_epoch was not called; call sampler.set_epoch(epoch) before each epoch",
             UserWarning,
             stacklevel=3,
         )

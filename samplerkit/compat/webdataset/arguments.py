@@ -33,7 +33,7 @@ METHODS: Mapping[str, str] = {
     "log_keys": "use map",
     "mcached": "the files stay in the page cache",
     "lmdb_cached": "the files stay in the page cache",
-    "append": "use compose, which gives a new dataset",
+    "append": "use compose, which returns a new dataset",
     "stage": "the stages are values of their own",
 }
 """webdataset's methods that are not supported, and what to use instead."""
@@ -95,11 +95,9 @@ def shards(
         )
     if len(commands) < len(names):
         hint = "make two datasets"
-        raise ArgumentValueError(
-            "urls", "mixes commands with shards that can be read at any place", hint=hint
-        )
+        raise ArgumentValueError("urls", "mixes commands with shards that have random access", hint=hint)
     if options:
-        problem = "do not go with commands, whose shards have no index"
+        problem = "are not supported with commands, whose shards have no index"
         raise ArgumentTypeError("options", problem, sorted(options))
     timeout = arguments.seconds("command_timeout", command_timeout, may_be_zero=False)
     expanded = [url for command in commands for url in expand_braces(command)]
@@ -129,7 +127,7 @@ def reads_everything(nodesplitter: Any, workersplitter: Any, *, resampled: bool)
     ):
         if value is not DEFAULT and value is not None and value is not False and _name(value) not in allowed:
             hint = "leave it out: samples are split by rank and worker; or use world=World(num_shards, rank)"
-            raise NotSupportedError(name, "of your own is not known here", value, hint=hint)
+            raise NotSupportedError(name, "must be one of webdataset's own functions", value, hint=hint)
     if workersplitter in {None, False} and not resampled:
         problem = "None would read each sample once in every worker"
         raise NotSupportedError("workersplitter", problem, hint="leave it out")

@@ -24,10 +24,8 @@ from samplerkit.compat.webdataset.handlers import Handler, continues, of_shard
 from samplerkit.compat.webdataset.reading import SamplePipeline, WorkerSlot
 from samplerkit.compat.webdataset.stages import in_buffer
 from samplerkit.errors import ArgumentValueError, DatasetError
-from samplerkit.order.deal import World
 from samplerkit.order.modes import Shuffle
-from samplerkit.samplers.shuffled import RandomSampler
-from samplerkit.samplers.subset import SequentialSampler
+from samplerkit.samplers.shuffled import DistributedSampler
 from samplerkit.storage.inflate import GzipError, TooLargeError, inflated
 from samplerkit.storage.tar.format.flaws import Flaw, Reason
 from samplerkit.storage.tar.format.headers import BLOCK, padded
@@ -335,8 +333,8 @@ class Piped:
 
     def _in_order(self, pipeline: SamplePipeline, slot: WorkerSlot, epoch: int) -> Generator[Any, None, None]:
         is_shuffled = pipeline.mode is not Shuffle.FALSE
-        sampler = RandomSampler(seed=pipeline.seed) if is_shuffled else SequentialSampler()
-        shards = list(sampler.order(len(self.commands), epoch, world=World()))
+        sampler = DistributedSampler(1, 0, shuffle=is_shuffled, seed=pipeline.seed)
+        shards = list(sampler.order(len(self.commands), epoch))
         # Slots own, own + shards, ... share a shard; if there are at least as many shards, a slot is alone.
         turn, own = divmod(slot.number, len(shards))
         sharing = len(range(own, slot.count, len(shards)))

@@ -103,7 +103,7 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         empty_check: whether a dataset without samples is an error.
         verbose: not needed.
         seed: the seed of the shuffles, the same on all ranks; None for 0.
-        world: the rank and the number of ranks; None asks the running job when an iteration begins.
+        world: the rank and the number of ranks; None for those of the running job, when an iteration begins.
         equal_steps: `pad`: every rank reads the same number of samples, some of the first ones twice. `drop`:
             some samples are left out instead. If all ranks have the same number of workers, the numbers of
             batches are equal as well. None: each sample is read once, and ranks differ by at most one sample.
@@ -196,7 +196,7 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
             equal_steps=None
             if equal_steps is None
             else arguments.choice("equal_steps", equal_steps, get_args(EqualSteps)),
-            batch_size=None if batch_size is None else arguments.positive("batch_size", batch_size),
+            batch_size=arguments.limit("batch_size", batch_size),
             passes=FOREVER if is_resampled or arguments.boolean("repeat", repeat) else 1,
             handler=checked,
             may_be_empty=not arguments.boolean("empty_check", empty_check),

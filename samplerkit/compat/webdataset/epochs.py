@@ -32,7 +32,7 @@ SET = -2
 UNSET = -1
 """The epoch of a note whose epoch follows from the notes before."""
 
-_HINT = "let this process have more open files"
+_HINT = "raise the limit of open files of this process"
 
 _MAX_CONCURRENT = 8
 """How many iterations with the same seed are searched for the siblings of a worker."""

@@ -20,7 +20,7 @@ from samplerkit.compat.webdataset.tensors import tensors
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, CompositionError
 from samplerkit.order import arguments
 from samplerkit.storage.tar.codecs import Decode
-from samplerkit.storage.tar.steps import MapDict, Rename, Step, ToTuple, alternatives, checked_function
+from samplerkit.storage.tar.steps import MapDict, Rename, Step, ToTuple, checked_function
 
 
 class Fluent:
@@ -45,7 +45,7 @@ class Fluent:
         """
         if rng is not None:
             raise ArgumentTypeError(
-                "rng", "must be None: an order is by seed and epoch", rng, hint="use seed="
+                "rng", "must be None: an order depends only on seed and epoch", rng, hint="use seed="
             )
         number = arguments.integer("shuffle", size)
         if number < 1:
@@ -78,7 +78,7 @@ class Fluent:
             handler: called if a sample cannot be decoded.
         """
         if post is not None:
-            hint = "give the functions as arguments: the first that gives something else than None wins"
+            hint = "give the functions as arguments: the first result other than None is used"
             raise ArgumentTypeError("post", "is not supported", post, hint=hint)
         return self._with_step("decode", Decode.of((*(pre or ()), *handlers, tensors), only), handler)
 
@@ -90,8 +90,8 @@ class Fluent:
             keep: whether other fields are kept.
             fields: the old names for each new name.
         """
-        names = tuple((new, alternatives(new, old)) for new, old in fields.items())
-        step: Step = Rename(names) if arguments.boolean("keep", keep) else bound(stages.only, names)
+        renamed = Rename.of(fields)
+        step: Step = renamed if arguments.boolean("keep", keep) else bound(stages.only, renamed.fields)
         return self._with_step("rename", step, handler)
 
     def map_dict(self, handler: Handler | None = None, **functions: Callable[[Any], Any]) -> Self:
@@ -193,7 +193,7 @@ class Fluent:
         try:
             islice((), *bounds)
         except (TypeError, ValueError) as error:
-            raise ArgumentValueError("slice", f"is none of itertools.islice ({error})", bounds) from None
+            raise ArgumentValueError("slice", f"is invalid for itertools.islice ({error})", bounds) from None
         return self._with(stages.Uncounted("slice", bound(stages.in_slice, bounds)))
 
     def compose(self, *functions: Callable[[Iterator[Any]], Any]) -> Self:

@@ -16,6 +16,7 @@ from samplerkit.errors import DatasetError, SamplerkitError, note_once
 from samplerkit.loading.world import detect_world
 from samplerkit.storage.opening import AbsentError
 from samplerkit.storage.tar.format.flaws import REASONS
+from samplerkit.storage.threads import this_worker
 
 Handler = Callable[[Exception], bool]
 """Receives an error: raises it, or returns True to continue without the sample, or False to stop."""
@@ -56,8 +57,8 @@ def split_by_node(source: Iterator[Any], group: Any = None) -> Iterator[Any]:  #
 
 def split_by_worker(source: Iterator[Any]) -> Iterator[Any]:
     """Keeps the part of this worker; as `workersplitter=`, the same as the default."""
-    worker = get_worker_info()
-    return source if worker is None else islice(source, worker.id, None, worker.num_workers)
+    worker, workers = this_worker()
+    return islice(source, worker, None, workers)
 
 
 def single_node_only(source: Iterator[Any], group: Any = None) -> Iterator[Any]:  # noqa: ARG001  # likewise

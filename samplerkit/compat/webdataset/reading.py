@@ -73,8 +73,8 @@ PASS_STRIDE: Final = 1 << 32
 iteration begins the same epoch on all ranks, even if ranks need different numbers of passes."""
 
 EMPTY_PASSES: Final = 8
-"""A worker stops with an error after this number of passes without an item, times the number of workers: if
-the pipeline keeps one sample of the whole dataset, one of 3000 workers stops too early."""
+"""A worker raises an error after this number of passes without an item, times the number of workers. If the
+pipeline keeps a single sample of the dataset, one of 3000 workers raises the error by mistake."""
 
 
 @dataclass

@@ -234,8 +234,8 @@ def _run_steps(items: Iterator[Any], group: tuple[ItemStep, ...], *, may_drop: b
                     value = Dropped
                 if value is Dropped:
                     if not may_drop:
-                        problem = "the sample is left out, and equal_steps counts on it"
-                        hint = "use with_epoch(n) in place of equal_steps"
+                        problem = "the sample is dropped, which equal_steps does not allow"
+                        hint = "use with_epoch(n) instead of equal_steps"
                         raise step_error(item, stage.name, DatasetError("sample", problem, hint=hint))[0]
                     break
             else:
@@ -267,12 +267,12 @@ def default_collation_fn(samples: list[Any]) -> Any:
     first = samples[0]
     if isinstance(first, dict):
         if any(sample.keys() != first.keys() for sample in samples):
-            raise DatasetError("batched", "the samples of a batch have other fields than one another")
+            raise DatasetError("batched", "the samples of a batch have different fields")
         return {name: _combined([sample[name] for sample in samples]) for name in first}
     if not isinstance(first, list | tuple):
         return _combined(samples)
     if any(len(sample) != len(first) for sample in samples):
-        raise DatasetError("batched", "the samples of a batch have more fields than one another")
+        raise DatasetError("batched", "the samples of a batch have different numbers of fields")
     return tuple(_combined(list(column)) for column in zip(*samples, strict=True))
 
 

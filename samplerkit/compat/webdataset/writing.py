@@ -17,7 +17,7 @@ IGNORED = frozenset({"user", "group", "mode", "mtime", "format"})
 """Arguments that do not change samples: owners and times are the same in all shards."""
 
 REFUSED = {
-    "compress": "random access wants plain tar; a field may be packed: txt.gz",
+    "compress": "random access needs an uncompressed tar; compress a field instead, as in txt.gz",
     "keep_meta": "give fields names without an underscore at the beginning",
     "opener": "give a path, and take the shard from there in post=",
 }
@@ -159,5 +159,5 @@ def _by_extension(functions: Mapping[str, Callable[[Any], Any]], name: str, valu
 def _as_bytes(sample: Mapping[str, Any]) -> Mapping[str, Any]:
     for name, value in sample.items():
         if name[:1] != "_" and not isinstance(value, bytes | bytearray | memoryview):
-            raise ArgumentValueError(name, "is not bytes, and no encoder makes it so", type(value).__name__)
+            raise ArgumentValueError(name, "is not bytes, and has no encoder", type(value).__name__)
     return sample

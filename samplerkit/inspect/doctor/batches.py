@@ -11,10 +11,11 @@ from samplerkit.batches.bucket_batches import BucketBatches
 from samplerkit.batches.class_batches import ClassBatches
 from samplerkit.batches.packs.pack_batches import PackBatches
 from samplerkit.errors import SamplerkitError
-from samplerkit.inspect.doctor.findings import Fault, Faults, Finding, PlannedRun, batches, kind, order, rule
-from samplerkit.inspect.doctor.inspection import InspectedRun
+from samplerkit.inspect.doctor.findings import Fault, Faults, Finding, kind, rule
+from samplerkit.inspect.doctor.inspection import InspectedRun, Inspection, PlannedRun
 from samplerkit.inspect.doctor.probe import module_codes
 from samplerkit.order.dataset_protocol import has_segments
+from samplerkit.order.typing import Ids
 
 MIN_EFFICIENCY = 0.7
 """Below it, more than 30 % of the padded tokens are padding."""
@@ -43,7 +44,7 @@ def refused(error: SamplerkitError) -> Finding:
     return finding_kind.finding(f"{error.place}: {error.problem}", hint)
 
 
-@rule("warning", batches)
+@rule("warning", Inspection.run_with_plan)
 def boundaries_unreached(setup: PlannedRun) -> Faults:
     """Between two boundaries there is no sample.
 
@@ -64,7 +65,7 @@ def boundaries_unreached(setup: PlannedRun) -> Faults:
         )
 
 
-@rule("warning", order)
+@rule("warning", Inspection.run_with_order)
 def padding_wasted(setup: InspectedRun) -> Faults:
     """More than 30 % of the padded tokens are padding."""
     figures = setup.figures.batches
@@ -78,7 +79,7 @@ def padding_wasted(setup: InspectedRun) -> Faults:
     )
 
 
-@rule("warning", batches)
+@rule("warning", Inspection.run_with_plan)
 def abreast_does_not_fit(setup: PlannedRun) -> Faults:
     """The number of ranks does not divide `abreast`, so that the batches of a step differ in cost."""
     ranks, abreast = setup.run.view.num_ranks, setup.plan.abreast
@@ -93,7 +94,7 @@ def abreast_does_not_fit(setup: PlannedRun) -> Faults:
         )
 
 
-@rule("warning", batches)
+@rule("warning", Inspection.run_with_plan)
 def samples_left_out(setup: PlannedRun) -> Faults:
     """`long` and `short` leave out more than one sample in a hundred."""
     size, dropped = setup.run.view.layout.num_samples, setup.plan.dropped
@@ -107,7 +108,7 @@ def samples_left_out(setup: PlannedRun) -> Faults:
         )
 
 
-@rule("warning", batches)
+@rule("warning", Inspection.run_with_plan)
 def fewer_batches_than_ranks(setup: PlannedRun) -> Faults:
     """An epoch has fewer batches than ranks.
 
@@ -123,7 +124,7 @@ def fewer_batches_than_ranks(setup: PlannedRun) -> Faults:
         )
 
 
-@rule("warning", batches)
+@rule("warning", Inspection.run_with_plan)
 def loss_ignores_tokens(setup: PlannedRun) -> Faults:
     """A loop trains on batches of different lengths without using `loader.tokens`.
 
@@ -144,39 +145,41 @@ def ignores_tokens(make: Callable[[], Any]) -> bool:
     return "backward" in names and "tokens" not in names
 
 
-@rule("warning", batches)
+@rule("warning", Inspection.run_with_plan)
 def tokens_cut_off(setup: PlannedRun) -> Faults:
     """Packs keep the beginning of long documents, and lose more than one token in a hundred.
 
     Hint:
         use long="split", or a larger seq_len
     """
-    lengths = setup.plan.measure.lengths
-    if not isinstance(setup.recipe, PackBatches) or lengths is None or setup.recipe.long != "truncate":
-        return
-    values, counts = lengths.histogram.values, lengths.histogram.counts
-    lost = int((np.maximum(values - setup.recipe.seq_len, 0) * counts).sum())
-    total = int((values * counts).sum())
-    if lost > MAX_LEFT_OUT * total:
-        yield Fault(
-            f"{100 * lost / total:.0f} % of the tokens are cut off: documents end at {setup.recipe.seq_len}"
-        )
+    lost = _part_of_tokens(setup, "truncate", lambda lengths, seq_len: np.maximum(lengths - seq_len, 0))
+    if lost > MAX_LEFT_OUT:
+        end = setup.plan.measure.pack
+        yield Fault(f"{100 * lost:.0f} % of the tokens are cut off: documents end at {end}")
 
 
-@rule("warning", batches)
+@rule("warning", Inspection.run_with_plan)
 def documents_read_again(setup: PlannedRun) -> Faults:
     """Whole documents are read for each of their parts, which reads more than twice the tokens.
 
     Hint:
         write __getsegments__(segments) in the dataset: rows of id, start and length
     """
-    lengths = setup.plan.measure.lengths
-    if not isinstance(setup.recipe, PackBatches) or lengths is None or setup.recipe.long != "split":
-        return
-    if has_segments(setup.run.dataset):
-        return
-    values, counts = lengths.histogram.values, lengths.histogram.counts
-    parts = np.maximum(-(-values // setup.recipe.seq_len), 1)
-    times = float((values * parts * counts).sum()) / max(1, int((values * counts).sum()))
-    if times > MAX_READ_AGAIN:
+    times = _part_of_tokens(setup, "split", lambda lengths, seq_len: lengths * -(-lengths // seq_len))
+    if times > MAX_READ_AGAIN and not has_segments(setup.run.dataset):
         yield Fault(f"whole documents are read for parts of them, {times:.1f} times the tokens of an epoch")
+
+
+def _part_of_tokens(setup: PlannedRun, long: str, count: Callable[[Ids, int], Ids]) -> float:
+    """Counts some tokens of each document of a set of packs, relative to all tokens of the set.
+
+    Args:
+        setup: the run.
+        long: the value of `long` to which this applies; for others, and other batches, the result is 0.
+        count: returns the counted tokens of documents, from their lengths and that of a pack.
+    """
+    lengths, recipe = setup.plan.measure.lengths, setup.recipe
+    if not isinstance(recipe, PackBatches) or recipe.long != long or lengths is None:
+        return 0.0
+    values, counts = lengths.histogram.values, lengths.histogram.counts
+    return float((count(values, recipe.seq_len) * counts).sum() / max(1, (values * counts).sum()))

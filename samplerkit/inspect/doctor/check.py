@@ -14,7 +14,7 @@ from samplerkit.inspect.doctor import batches, datasets, epochs, samplers, worke
 from samplerkit.inspect.doctor.findings import RULES, Finding, kind
 from samplerkit.inspect.doctor.inspection import Inspection
 from samplerkit.inspect.doctor.probe import digests_of, saves_sampler_state, seeded
-from samplerkit.inspect.view import HINT, is_counted, loader_of
+from samplerkit.inspect.view import HINT, is_counted
 from samplerkit.order import arguments
 from samplerkit.order.deal import World
 
@@ -69,24 +69,18 @@ count them twice
         raise ArgumentTypeError("world", "must be a World or None", world)
     epoch = None if epoch is None else arguments.epoch(epoch)
     findings: list[Finding] = []
-    ignores_tokens = False
+    options: dict[str, Any] = {"epoch": epoch, "saves_state": saves_state}
     try:
         if callable(loader) and not isinstance(loader, torch.utils.data.DataLoader):
-            make, loader = loader, loader_of(loader(), None)
+            make, loader = loader, loader()
             # With another process-wide random state, as on another rank.
             with seeded(random.SystemRandom().getrandbits(32)):
-                second = loader_of(make(), None)
+                second = make()
             where = "when the function is called a second time"
             findings += samplers.disagreement(digests_of(loader, world), digests_of(second, world), where)
-            saves_state = saves_state or saves_sampler_state(make)
-            ignores_tokens = batches.ignores_tokens(make)
-        setup = Inspection.of(
-            loader_of(loader, world),
-            world,
-            epoch=epoch,
-            saves_state=saves_state,
-            ignores_tokens=ignores_tokens,
-        )
+            options["saves_state"] = saves_state or saves_sampler_state(make)
+            options["ignores_tokens"] = batches.ignores_tokens(make)
+        setup = Inspection.of(loader, world, **options)
         # All other rules need the number of samples, and the batches.
         if not is_counted(setup.dataset):
             return (_LENGTHS_UNKNOWN.finding(_NOT_COUNTED, HINT),)

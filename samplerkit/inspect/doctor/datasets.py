@@ -8,18 +8,10 @@ import numpy as np
 from torch.utils.data import ConcatDataset
 
 from samplerkit.inspect.costs import files_needed_at_once
-from samplerkit.inspect.doctor.findings import (
-    Fault,
-    Faults,
-    PlannedRun,
-    any_loader,
-    batches,
-    order,
-    rule,
-    run,
-)
-from samplerkit.inspect.doctor.inspection import InspectedRun, Inspection
+from samplerkit.inspect.doctor.findings import Fault, Faults, rule
+from samplerkit.inspect.doctor.inspection import InspectedRun, Inspection, PlannedRun
 from samplerkit.inspect.download_costs import Downloads, dataset_at
+from samplerkit.loading.run.token_windows import TokenWindowUnit
 from samplerkit.order.layout import Layout
 from samplerkit.order.modes import FILE_AWARE, Shuffle
 from samplerkit.order.sequences import LaneWeave
@@ -38,7 +30,7 @@ _DROPPED_METHODS = ("__getitems__", "expect", "set_epoch")
 """Methods that a `ConcatDataset` does not call on its parts."""
 
 
-@rule("warning", run)
+@rule("warning", Inspection.run)
 def empty_part(setup: InspectedRun) -> Faults:
     """The dataset, or a part of a tree, has no samples.
 
@@ -53,7 +45,7 @@ def empty_part(setup: InspectedRun) -> Faults:
         yield Fault(f"{_list_parts(empty)} of the tree {'holds' if len(empty) == 1 else 'hold'} no sample")
 
 
-@rule("warning", any_loader)
+@rule("warning", Inspection.any_loader)
 def same_part(setup: Inspection) -> Faults:
     """Parts of a tree are the same dataset, whose samples are read more often than intended.
 
@@ -72,7 +64,7 @@ def same_part(setup: Inspection) -> Faults:
             yield Fault(f"{_list_parts(names)} of the tree are one dataset: its samples have an id in each")
 
 
-@rule("warning", any_loader)
+@rule("warning", Inspection.any_loader)
 def parts_hidden(setup: Inspection) -> Faults:
     """A ConcatDataset reads samples one by one, and passes on neither `expect` nor `set_epoch`.
 
@@ -92,7 +84,7 @@ def parts_hidden(setup: Inspection) -> Faults:
         )
 
 
-@rule("warning", order)
+@rule("warning", Inspection.run_with_order)
 def read_too_often(setup: InspectedRun) -> Faults:
     """A source of a mixture is read more than four times by the end of this epoch."""
     for name, usage in setup.figures.sources.items():
@@ -104,7 +96,7 @@ def read_too_often(setup: InspectedRun) -> Faults:
             )
 
 
-@rule("warning", batches)
+@rule("warning", Inspection.run_with_plan)
 def weights_of_documents(setup: PlannedRun) -> Faults:
     """A mixture is weighted by documents, and its shares of tokens differ by more than a third.
 
@@ -124,40 +116,42 @@ def weights_of_documents(setup: PlannedRun) -> Faults:
             return
 
 
-@rule("warning", order)
+@rule("warning", Inspection.run_with_order)
 def seq_len_fixed(setup: InspectedRun) -> Faults:
     """`block_len` lets `seq_len` change, but the order is one of windows, not of blocks.
 
     Hint:
         read by sk.BlockSampler, or leave block_len out
     """
-    tokens = setup.figures.windows
-    if tokens is None or tokens.pool is not None or setup.is_evaluation:
+    windows = setup.view.run.unit
+    if not isinstance(windows, TokenWindowUnit) or windows.pool is not None or setup.is_evaluation:
         return
-    if tokens.windows_per_block > 1:
+    if windows.windows_per_block > 1:
         yield Fault(
-            f"blocks of {tokens.block_len} tokens let seq_len change, but the order is one of windows, which "
-            "such a change breaks"
+            f"blocks of {windows.block_len} tokens let seq_len change, but the order is one of windows, "
+            "which such a change breaks"
         )
 
 
-@rule("warning", order)
+@rule("warning", Inspection.run_with_order)
 def pools_missed(setup: InspectedRun) -> Faults:
     """No step ends with a pool of a `BlockSampler`, but `seq_len` may change only there.
 
     Hint:
         make pool * block_len a multiple of the tokens a step
     """
-    pool = None if setup.figures.windows is None else setup.figures.windows.pool
-    figures = None if pool is None else setup.figures.tokens
+    windows = setup.view.run.unit
+    if not isinstance(windows, TokenWindowUnit) or windows.pool is None:
+        return
+    figures = setup.figures.tokens
     if figures is not None and figures.steps_to_a_change is None:
         yield Fault(
-            f"steps of {figures.tokens_a_step} tokens never end with a pool of {pool} blocks of "
+            f"steps of {figures.tokens_a_step} tokens never end with a pool of {windows.pool} blocks of "
             f"{figures.block_len} tokens within an epoch: seq_len may change only at the end of one"
         )
 
 
-@rule("warning", any_loader)
+@rule("warning", Inspection.any_loader)
 def evaluation_with_phase(setup: Inspection) -> Faults:
     """Windows of tokens are read in order, and begin at another token in each epoch.
 
@@ -173,7 +167,7 @@ def evaluation_with_phase(setup: Inspection) -> Faults:
         )
 
 
-@rule("error", any_loader)
+@rule("error", Inspection.any_loader)
 def vocabulary_beyond_dtype(setup: Inspection) -> Faults:
     """`vocab_size` of the tokenizer is larger than the dtype of the files can hold.
 
@@ -191,7 +185,7 @@ def vocabulary_beyond_dtype(setup: Inspection) -> Faults:
         )
 
 
-@rule("warning", any_loader)
+@rule("warning", Inspection.any_loader)
 def short_files(setup: Inspection) -> Faults:
     """More than one token in a hundred is in files shorter than a block.
 
@@ -219,11 +213,12 @@ _SAME_SIZE_SHARE = 0.9
 """If at least this share of samples is in files of one size, all files count as equally large."""
 
 
-@rule("error", run)
+@rule("error", Inspection.run)
 def partial_size_in_file(setup: InspectedRun) -> Faults:
     """Each block of PARTIAL lies inside one file, so that no files are mixed."""
     mode, layout = setup.view.mode, setup.view.layout
-    if mode is None or mode.resolve(layout) is not Shuffle.PARTIAL or mode.pools != 1 or layout.num_files < 2:
+    is_partial = setup.view.shuffle is Shuffle.PARTIAL and layout.num_files > 1
+    if mode is None or mode.pools != 1 or not is_partial:
         return
     sizes, counts = np.unique(layout.sizes, return_counts=True)
     most = int(np.argmax(sizes * counts))
@@ -239,20 +234,19 @@ def partial_size_in_file(setup: InspectedRun) -> Faults:
         )
 
 
-@rule("warning", run)
+@rule("warning", Inspection.run)
 def few_files(setup: InspectedRun) -> Faults:
     """There are fewer files than ranks x workers, so that several workers open the same one."""
-    mode, layout = setup.view.mode, setup.view.layout
-    ranks, workers = setup.view.num_ranks, max(1, setup.view.num_workers)
-    keeps_files = mode is not None and mode.resolve(layout) in FILE_AWARE
-    if keeps_files and 0 < layout.num_files < ranks * workers:
+    files, ranks = setup.view.layout.num_files, setup.view.num_ranks
+    workers = max(1, setup.view.num_workers)
+    if setup.view.shuffle in FILE_AWARE and 0 < files < ranks * workers:
         yield Fault(
-            f"{layout.num_files} files for {ranks} ranks x {workers} workers: several read the same file",
+            f"{files} files for {ranks} ranks x {workers} workers: several read the same file",
             f"write at least {ranks * workers} files, or use fewer workers",
         )
 
 
-@rule("warning", run)
+@rule("warning", Inspection.run)
 def lanes_do_not_divide(setup: InspectedRun) -> Faults:
     """Neither the number of lanes nor that of ranks divides the other, so that a rank reads more files."""
     lanes, ranks = setup.view.lanes, setup.view.num_ranks
@@ -265,7 +259,7 @@ def lanes_do_not_divide(setup: InspectedRun) -> Faults:
         )
 
 
-@rule("warning", order)
+@rule("warning", Inspection.run_with_order)
 def files_read_again(setup: InspectedRun) -> Faults:
     """`max_files`, `max_chunks` or `max_shards` is too small for the order, so that files are read again."""
     # Recognized by its attributes: this package does not import that of files.
@@ -294,7 +288,7 @@ def files_read_again(setup: InspectedRun) -> Faults:
     )
 
 
-@rule("warning", order)
+@rule("warning", Inspection.run_with_order)
 def costly_remote(setup: InspectedRun) -> Faults:
     """The order takes far more from remote storage than fetching each file once would."""
     for path, part in setup.figures.downloads.items():

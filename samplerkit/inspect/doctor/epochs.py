@@ -8,24 +8,15 @@ from typing import Any
 import torch
 import torch.utils.data
 
-from samplerkit.inspect.doctor.findings import (
-    Fault,
-    Faults,
-    PlannedRun,
-    any_loader,
-    batches,
-    loader_with_length,
-    order,
-    rule,
-)
-from samplerkit.inspect.doctor.inspection import InspectedRun, Inspection, length_of
+from samplerkit.inspect.doctor.findings import Fault, Faults, rule
+from samplerkit.inspect.doctor.inspection import InspectedRun, Inspection, PlannedRun, length_of
 from samplerkit.loading.torch_sampler import EpochByCursor
 
 _EPOCH_NAMES = ("epoch", "_epoch", "current_epoch", "shared_epoch")
 _EPOCHS_COUNTED = 4
 
 
-@rule("warning", any_loader)
+@rule("warning", Inspection.any_loader)
 def epoch_frozen(setup: Inspection) -> Faults:
     """`set_epoch` was not called, so that each epoch has the order of the first one.
 
@@ -58,7 +49,7 @@ def _advances_by_itself(setup: Inspection, sampler: Any) -> bool:
     return stores or "set_epoch" in code.co_names
 
 
-@rule("error", any_loader)
+@rule("error", Inspection.any_loader)
 def epoch_in_workers(setup: Inspection) -> Faults:
     """Persistent workers keep their copy of the dataset, and never see its `set_epoch`.
 
@@ -83,7 +74,7 @@ def _is_shared(epoch: Any) -> bool:
     return hasattr(epoch, "get_lock") or type(epoch).__module__.startswith("multiprocessing.")
 
 
-@rule("warning", loader_with_length)
+@rule("warning", Inspection.loader_with_length)
 def padded_evaluation(setup: Inspection) -> Faults:
     """An evaluation reads some samples twice, and counts them twice."""
     pads, units, source, hint = 0, ("sample", "samples"), "", ""
@@ -110,7 +101,7 @@ def padded_evaluation(setup: Inspection) -> Faults:
         )
 
 
-@rule("warning", order)
+@rule("warning", Inspection.run_with_order)
 def concat_padded(setup: InspectedRun) -> Faults:
     """A ConcatDataset is dealt with repeats, where MindSpore reads each sample once.
 
@@ -128,7 +119,7 @@ def concat_padded(setup: InspectedRun) -> Faults:
         )
 
 
-@rule("warning", order)
+@rule("warning", Inspection.run_with_order)
 def uneven_steps(setup: InspectedRun) -> Faults:
     """Ranks have different numbers of steps, so that a collective of the last step hangs."""
     view = setup.view
@@ -143,7 +134,7 @@ def uneven_steps(setup: InspectedRun) -> Faults:
         )
 
 
-@rule("error", loader_with_length)
+@rule("error", Inspection.loader_with_length)
 def drops_everything(setup: Inspection) -> Faults:
     """The last, incomplete batch is dropped, and it is the only one.
 
@@ -160,7 +151,7 @@ def drops_everything(setup: Inspection) -> Faults:
         )
 
 
-@rule("warning", loader_with_length)
+@rule("warning", Inspection.loader_with_length)
 def batch_larger_than_shard(setup: Inspection) -> Faults:
     """A batch is larger than all that a rank reads in an epoch.
 
@@ -182,7 +173,7 @@ def _batch_of_a_rank(setup: Inspection) -> tuple[int | None, int | None]:
     return size if isinstance(size, int) else None, length_of(getattr(batch_sampler, "sampler", None))
 
 
-@rule("error", any_loader)
+@rule("error", Inspection.any_loader)
 def skipped_twice(setup: Inspection) -> Faults:
     """On a resume, a trainer skips batches that the state of the loader has skipped already."""
     trainer = setup.trainer
@@ -194,7 +185,7 @@ def skipped_twice(setup: Inspection) -> Faults:
         )
 
 
-@rule("error", batches)
+@rule("error", Inspection.run_with_plan)
 def batches_counted(setup: PlannedRun) -> Faults:
     """A trainer counts the batches of the first epoch, and other epochs have more or fewer.
 

@@ -1,4 +1,4 @@
-"""The table of rules, the subjects that rules examine, and the findings that they yield."""
+"""The table of rules, and the findings that they yield."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeVar, final
 
-from samplerkit.batches.plan import BatchPlan
-from samplerkit.batches.recipe import BatchRecipe
-from samplerkit.inspect.doctor.inspection import InspectedRun, Inspection
+from samplerkit.inspect.doctor.inspection import Inspection
 
 Severity = Literal["error", "warning"]
 """An error means wrong data, a hang or a failure; a warning means lost quality, time or memory."""
@@ -89,8 +87,8 @@ def rule(
 
     Args:
         severity: the severity of the findings.
-        subject: returns what the predicate examines, from a loader: one of the functions below. It returns
-            None if the rule does not apply to the loader.
+        subject: returns what the predicate examines: a method of `Inspection`. It returns None if the rule
+            does not apply to the loader.
     """
 
     def register(predicate: Callable[[_Subject], Faults]) -> Callable[[_Subject], Faults]:
@@ -107,50 +105,3 @@ def rule(
         return predicate
 
     return register
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class PlannedRun:
-    """A run whose batches come from a plan."""
-
-    run: InspectedRun
-    recipe: BatchRecipe
-    plan: BatchPlan
-
-
-def any_loader(setup: Inspection) -> Inspection:
-    """A loader with any sampler."""
-    return setup
-
-
-def stream(setup: Inspection) -> Inspection | None:
-    """A torch DataLoader of an iterable dataset."""
-    return setup if setup.is_iterable else None
-
-
-def loader_with_length(setup: Inspection) -> Inspection | None:
-    """A loader whose batches can be counted.
-
-    Orders that take minutes and gigabytes to build are excluded.
-    """
-    return None if setup.view is not None and setup.large_list is not None else setup
-
-
-def run(setup: Inspection) -> InspectedRun | None:
-    """A loader whose order is samplerkit's; the order is not built."""
-    return setup if isinstance(setup, InspectedRun) else None
-
-
-def order(setup: Inspection) -> InspectedRun | None:
-    """A loader whose order is samplerkit's, and can be built in short time and memory."""
-    return None if loader_with_length(setup) is None else run(setup)
-
-
-def batches(setup: Inspection) -> PlannedRun | None:
-    """A run whose batches come from a plan."""
-    inspected = order(setup)
-    plan = None if inspected is None else inspected.view.run.plan(inspected.view.epoch)
-    if inspected is None or plan is None or inspected.view.recipe is None:
-        return None
-    return PlannedRun(inspected, inspected.view.recipe, plan)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import torch.utils.data
 
+from samplerkit.batches.plan import BatchPlan
+from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.errors import ArgumentTypeError
 from samplerkit.inspect.costs import LISTED_BYTES
 from samplerkit.inspect.plan import RunFigures
-from samplerkit.inspect.view import RunView
-from samplerkit.loading.device.loader import DeviceLoader
+from samplerkit.inspect.view import RunView, loader_of
 from samplerkit.loading.loader import Loader
 from samplerkit.loading.torch_sampler import EpochByCursor, TorchSampler
 from samplerkit.loading.world import detect_world
@@ -25,7 +26,6 @@ from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.fold import FoldSampler
 from samplerkit.samplers.pk import PKSampler
 from samplerkit.samplers.shuffled import WeightedRandomSampler
-from samplerkit.samplers.subset import IterSampler
 
 GIB = 1 << 30
 
@@ -48,9 +48,7 @@ SHUFFLING = (
 """torch's samplers that draw from the process-wide random state if they have no generator."""
 
 
-@final
-@dataclass(frozen=True)
-class Dealer:
+class Dealer(NamedTuple):
     """A sampler, loader or dataset that deals samples to ranks."""
 
     name: str
@@ -122,36 +120,36 @@ class Inspection:
     ignores_tokens: bool = False
 
     @classmethod
-    def of(cls, loader: Any, world: World | None = None, **options: Any) -> Inspection:
+    def of(cls, source: Any, world: World | None = None, **options: Any) -> Inspection:
         """Makes the inspection of a loader; no sample is read.
 
         Args:
-            loader: a loader of any kind, or a trainer that has one.
+            source: a loader of any kind, a config, or a trainer that has a loader.
             world: the world of the job, if it is not the running one.
             options: `epoch`, `saves_state` and `ignores_tokens`.
 
         Raises:
-            ArgumentTypeError: `loader` is not a loader.
+            ArgumentTypeError: `source` has no loader.
         """
-        if isinstance(loader, DeviceLoader):
-            return cls.of(loader.loader, world, **options)
+        loader = loader_of(source, world)
         if (trainer := Trainer.of(loader)) is not None:
             return cls.of(trainer.loader, world, trainer=trainer, **options)
-        if isinstance(loader, Loader):
-            job = (world or detect_world()) if _has_given_world(loader) else None
-            return InspectedRun(loader, loader.world, RunView.of(loader), job, **options)
-        if not isinstance(loader, torch.utils.data.DataLoader):
+        if not isinstance(loader, Loader | torch.utils.data.DataLoader):
             raise ArgumentTypeError(
                 "loader",
                 "must be a samplerkit Loader, a torch DataLoader, a config, a trainer, or a function "
                 "that makes one",
                 loader,
             )
+        job = world or detect_world()
+        if isinstance(loader, Loader):
+            running = job if _has_given_world(loader) else None
+            return InspectedRun(loader, loader.world, RunView.of(loader), running, **options)
         try:
             view = RunView.of(loader)
         except (TypeError, RuntimeError):
-            return Inspection(loader, world or detect_world(), **options)
-        return InspectedRun(loader, world or detect_world(), view, **options)
+            return Inspection(loader, job, **options)
+        return InspectedRun(loader, job, view, **options)
 
     @property
     def is_ours(self) -> bool:
@@ -211,7 +209,7 @@ class Inspection:
     def is_evaluation(self) -> bool:
         """Whether samplerkit's chain reads in the order of the dataset."""
         names = {type(link).__name__ for link in self.chain}
-        builtin = all(type(link).__module__.startswith("samplerkit.") for link in self.chain)
+        builtin = not any(link.is_foreign for link in self.chain)
         in_order = all(link.get_shuffle_mode() is Shuffle.FALSE for link in self.chain)
         return builtin and in_order and names <= {"SequentialSampler", "SubsetSampler", "DistributedSampler"}
 
@@ -254,6 +252,37 @@ class Inspection:
         needed = ((sampler, bytes_of_list(sampler, self.size or 0)) for sampler in self.samplers)
         return next(((sampler, size) for sampler, size in needed if size >= GIB), None)
 
+    def any_loader(self) -> Inspection:
+        """Returns any loader, as the subject of a rule."""
+        return self
+
+    def stream(self) -> Inspection | None:
+        """Returns a torch DataLoader of an iterable dataset; None for other loaders."""
+        return self if self.is_iterable else None
+
+    def loader_with_length(self) -> Inspection | None:
+        """Returns a loader whose batches can be counted.
+
+        Orders that take minutes and gigabytes to build are excluded.
+        """
+        return None if self.view is not None and self.large_list is not None else self
+
+    def run(self) -> InspectedRun | None:
+        """Returns a loader whose order is samplerkit's; the order is not built."""
+        return self if isinstance(self, InspectedRun) else None
+
+    def run_with_order(self) -> InspectedRun | None:
+        """Returns a loader whose order is samplerkit's, and can be built in short time and memory."""
+        return None if self.loader_with_length() is None else self.run()
+
+    def run_with_plan(self) -> PlannedRun | None:
+        """Returns a run whose batches come from a plan."""
+        run = self.run_with_order()
+        plan = None if run is None else run.view.run.plan(run.view.epoch)
+        if run is None or plan is None or run.view.recipe is None:
+            return None
+        return PlannedRun(run, run.view.recipe, plan)
+
 
 @final
 class InspectedRun(Inspection):
@@ -265,6 +294,14 @@ class InspectedRun(Inspection):
     def figures(self) -> RunFigures:
         """The figures of the run's current epoch."""
         return RunFigures(self.view, self.view.epoch)
+
+
+class PlannedRun(NamedTuple):
+    """A run whose batches come from a plan."""
+
+    run: InspectedRun
+    recipe: BatchRecipe
+    plan: BatchPlan
 
 
 def _has_given_world(loader: Loader) -> bool:
@@ -335,10 +372,10 @@ def bytes_of_list(sampler: Any, size: int) -> int:
         return _BYTES_OF_AN_ID * size if is_other else 0
     if isinstance(sampler, Sampler):
         is_table = (
-            isinstance(sampler, IterSampler | PKSampler)
+            isinstance(sampler, PKSampler)
             or (isinstance(sampler, WeightedRandomSampler) and not sampler.replacement)
             or (isinstance(sampler, FoldSampler) and sampler.groups is not None)
-            or not type(sampler).__module__.startswith("samplerkit.")
+            or sampler.is_foreign
             # Shuffles of other packages are tables of all samples.
             or (is_other and sampler.get_shuffle_mode() is not Shuffle.FALSE)
         )

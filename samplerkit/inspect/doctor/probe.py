@@ -23,7 +23,6 @@ import torch
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError
 from samplerkit.inspect.doctor.inspection import Inspection
-from samplerkit.inspect.view import loader_of
 from samplerkit.loading.generators import preserved_generators
 from samplerkit.loading.state.identity import seeds_of
 from samplerkit.loading.state.state import digest
@@ -72,20 +71,16 @@ def seeds(setup: Inspection) -> list[int]:
     return values
 
 
-def digests_of(loader: Any, world: Any = None) -> dict[str, str]:
+def digests_of(source: Any, world: Any = None) -> dict[str, str]:
     """Returns digests that must be the same in all processes: of seeds, first ids and the dataset's order.
 
     Returns:
         Digests by name. The first ids are taken under a fixed random state: if they depend on it, that is
         another finding.
     """
-    setup = Inspection.of(loader, world)
-    items = setup.dataset if isinstance(setup.dataset, list | tuple) else None
-    entries = [repr(entry) for entry in (items or [])[:_FIRST]]
-    for name in _ORDERED_NAMES:
-        value = getattr(setup.dataset, name, None)
-        if isinstance(value, list | tuple):
-            entries += [name, *map(repr, value[:_FIRST])]
+    setup = Inspection.of(source, world)
+    lists = (setup.dataset, *(getattr(setup.dataset, name, None) for name in _ORDERED_NAMES))
+    entries = [value[:_FIRST] if isinstance(value, list | tuple) else None for value in lists]
     return {
         "the seed": digest(repr(seeds(setup))),
         "the first samples": digest(repr(ids_with_seed(setup, 0))),
@@ -183,5 +178,5 @@ def digests_in_subprocess(name: str) -> dict[str, str] | None:
 
 def print_digests(name: str) -> None:
     """Prints the digests of a function's result, for the parent process."""
-    loader = loader_of(function_named(name)(), None)
-    sys.stdout.write(f"\n{_MARK}{json.dumps(digests_of(loader))}\n")
+    digests = digests_of(function_named(name)())
+    sys.stdout.write(f"\n{_MARK}{json.dumps(digests)}\n")

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch.utils.data
 
-from samplerkit.inspect.doctor.findings import Fault, Faults, Finding, any_loader, kind, order, rule, run
+from samplerkit.inspect.doctor.findings import Fault, Faults, Finding, kind, rule
 from samplerkit.inspect.doctor.inspection import GIB, SHUFFLING, InspectedRun, Inspection, length_of
 from samplerkit.inspect.doctor.probe import ids_with_seed, seeds
 from samplerkit.loading.torch_sampler import TorchSampler
@@ -29,7 +29,7 @@ _UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanosecon
 _RANKS_DISAGREE = kind("ranks-disagree", "error", "The same function makes another order in another process.")
 
 
-@rule("error", any_loader)
+@rule("error", Inspection.any_loader)
 def double_sharding(setup: Inspection) -> Faults:
     """The samples are dealt to the ranks twice, so that most are never read.
 
@@ -45,7 +45,7 @@ def double_sharding(setup: Inspection) -> Faults:
     )
 
 
-@rule("error", any_loader)
+@rule("error", Inspection.any_loader)
 def not_sharded(setup: Inspection) -> Faults:
     """Every rank reads all samples, each in a random order of its own.
 
@@ -59,10 +59,9 @@ def not_sharded(setup: Inspection) -> Faults:
             yield Fault(
                 f"{type(sampler).__name__} reads all samples on each of {setup.world.num_shards} ranks"
             )
-            return
 
 
-@rule("warning", any_loader)
+@rule("warning", Inspection.any_loader)
 def reads_everything(setup: Inspection) -> Faults:
     """A Loader reads all samples on every rank of a job of several, since it was given a world of one rank.
 
@@ -76,7 +75,7 @@ def reads_everything(setup: Inspection) -> Faults:
         )
 
 
-@rule("error", any_loader)
+@rule("error", Inspection.any_loader)
 def other_world(setup: Inspection) -> Faults:
     """Samples are dealt to another rank, or to another number of ranks, than the job has.
 
@@ -94,7 +93,7 @@ def other_world(setup: Inspection) -> Faults:
             yield Fault(f"{deal.name} reads shard {deal.shard} on rank {job.shard_id}")
 
 
-@rule("warning", any_loader)
+@rule("warning", Inspection.any_loader)
 def seed_from_clock(setup: Inspection) -> Faults:
     """The seed looks like the time of day, so that it differs from rank to rank.
 
@@ -114,7 +113,7 @@ def seed_from_clock(setup: Inspection) -> Faults:
             return
 
 
-@rule("error", any_loader)
+@rule("error", Inspection.any_loader)
 def random_from_process(setup: Inspection) -> Faults:
     """The order comes from the process-wide random state, which differs between ranks.
 
@@ -145,10 +144,10 @@ def _drawing_from_process(setup: Inspection) -> Any:
 
 
 def _is_foreign(sampler: Any) -> bool:
-    module = type(sampler).__module__
     if isinstance(sampler, Sampler):
-        return not module.startswith("samplerkit.") or type(sampler).__name__ == "IterSampler"
-    return not isinstance(sampler, TorchSampler) and not module.startswith(("torch.", "samplerkit."))
+        return sampler.is_foreign
+    is_known = type(sampler).__module__.startswith(("torch.", "samplerkit."))
+    return not is_known and not isinstance(sampler, TorchSampler)
 
 
 def disagreement(first: dict[str, str], other: dict[str, str], where: str) -> list[Finding]:
@@ -169,7 +168,7 @@ _FIRST_BATCHES = 64
 _Link = TypeVar("_Link", bound=Sampler)
 
 
-@rule("warning", any_loader)
+@rule("warning", Inspection.any_loader)
 def materialises(setup: Inspection) -> Faults:
     """The sampler builds a list of all samples in the memory of every rank.
 
@@ -189,7 +188,7 @@ def materialises(setup: Inspection) -> Faults:
     )
 
 
-@rule("error", any_loader)
+@rule("error", Inspection.any_loader)
 def too_many_weights(setup: Inspection) -> Faults:
     """torch refuses to draw from more than 2^24 weights.
 
@@ -202,7 +201,7 @@ def too_many_weights(setup: Inspection) -> Faults:
             yield Fault(f"{len(sampler.weights)} weights, and torch.multinomial takes at most {MAX_WEIGHTS}")
 
 
-@rule("warning", run)
+@rule("warning", Inspection.run)
 def repeats_break_lanes(setup: InspectedRun) -> Faults:
     """Copies are dealt above an order that keeps files together, so that each rank reads the files of all.
 
@@ -223,7 +222,7 @@ def repeats_break_lanes(setup: InspectedRun) -> Faults:
             )
 
 
-@rule("warning", run)
+@rule("warning", Inspection.run)
 def draws_limited(setup: InspectedRun) -> Faults:
     """`num_samples` of `RandomSampler` is more than the samples that it draws from, and is not reached."""
     for sampler, _, _ in _links(setup, RandomSampler):
@@ -237,7 +236,7 @@ def draws_limited(setup: InspectedRun) -> Faults:
             )
 
 
-@rule("warning", any_loader)
+@rule("warning", Inspection.any_loader)
 def copies_together(setup: Inspection) -> Faults:
     """`RepeatFactorSampler` yields copies next to one another, and nothing shuffles them.
 
@@ -252,7 +251,7 @@ def copies_together(setup: Inspection) -> Faults:
             )
 
 
-@rule("warning", any_loader)
+@rule("warning", Inspection.any_loader)
 def held_out_shuffled(setup: Inspection) -> Faults:
     """The held-out part of a `FoldSampler` is shuffled, as one does for training.
 
@@ -266,7 +265,7 @@ def held_out_shuffled(setup: Inspection) -> Faults:
             )
 
 
-@rule("error", any_loader)
+@rule("error", Inspection.any_loader)
 def folds_overlap(setup: Inspection) -> Faults:
     """Windows that share samples are split into folds one by one, so that folds share samples.
 
@@ -282,7 +281,7 @@ def folds_overlap(setup: Inspection) -> Faults:
                 )
 
 
-@rule("warning", order)
+@rule("warning", Inspection.run_with_order)
 def one_class_batches(setup: InspectedRun) -> Faults:
     """Batches hold samples of one class, since `PKSampler` draws class after class.
 

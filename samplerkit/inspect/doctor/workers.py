@@ -17,7 +17,7 @@ import numpy as np
 import torch
 import torch.utils.data
 
-from samplerkit.inspect.doctor.findings import Fault, Faults, any_loader, rule, stream
+from samplerkit.inspect.doctor.findings import Fault, Faults, rule
 from samplerkit.inspect.doctor.inspection import GIB, Inspection
 from samplerkit.inspect.doctor.probe import codes_in
 
@@ -56,7 +56,7 @@ _MAX_ENTRIES = 64
 _BYTES_OF_AN_OBJECT = 64
 
 
-@rule("error", stream)
+@rule("error", Inspection.stream)
 def workers_repeat(setup: Inspection) -> Faults:
     """Each worker reads the whole stream, so that each sample is read once per worker.
 
@@ -70,7 +70,7 @@ def workers_repeat(setup: Inspection) -> Faults:
         )
 
 
-@rule("error", stream)
+@rule("error", Inspection.stream)
 def ranks_repeat(setup: Inspection) -> Faults:
     """Each rank reads the whole stream.
 
@@ -85,7 +85,7 @@ def ranks_repeat(setup: Inspection) -> Faults:
         )
 
 
-@rule("error", stream)
+@rule("error", Inspection.stream)
 def idle_workers(setup: Inspection) -> Faults:
     """The stream has fewer shards than ranks x workers, so that some workers read nothing."""
     ranks, workers = setup.world.num_shards, max(1, setup.num_workers)
@@ -98,7 +98,7 @@ def idle_workers(setup: Inspection) -> Faults:
         )
 
 
-@rule("error", any_loader)
+@rule("error", Inspection.any_loader)
 def not_thread_safe(setup: Inspection) -> Faults:
     """Threads share an object that is not thread-safe, such as an open file.
 
@@ -114,7 +114,7 @@ def not_thread_safe(setup: Inspection) -> Faults:
             return
 
 
-@rule("warning", any_loader)
+@rule("warning", Inspection.any_loader)
 def generator_shared(setup: Inspection) -> Faults:
     """Threads draw from one generator, so that draws cannot be reproduced.
 
@@ -131,7 +131,7 @@ def generator_shared(setup: Inspection) -> Faults:
             return
 
 
-@rule("warning", any_loader)
+@rule("warning", Inspection.any_loader)
 def python_lists(setup: Inspection) -> Faults:
     """Each worker gets its own copy of the dataset's long Python lists, since reference counts are written.
 
@@ -149,7 +149,7 @@ def python_lists(setup: Inspection) -> Faults:
             )
 
 
-@rule("error", any_loader)
+@rule("error", Inspection.any_loader)
 def resume_inexact(setup: Inspection) -> Faults:
     """The saved state is ahead of what the loop received, so that a resume skips samples.
 

@@ -1,23 +1,23 @@
-// Controls, and the pictures that follow them. Pictures are drawn when something changes, and not otherwise.
+// Controls; pictures are drawn only when a setting changes.
 "use strict";
 
 const MEANINGS = {
-  global: "One permutation of all samples: the best mix there is, and a batch needs nearly every file.",
-  partial: "The files are shuffled, and then blocks of samples. A rank holds the files of its block, and reads files of its own.",
-  files: "The files come in a random order, the samples of each as they stand.",
-  infile: "The files stand in their order, and each is shuffled for itself.",
+  global: "One permutation of all samples: the best mixing, but a batch needs nearly every file.",
+  partial: "The files are shuffled, then the samples in blocks. Each rank reads its own files, and holds those of one block at a time.",
+  files: "The files in random order, the samples of each in storage order.",
+  infile: "The files in storage order, the samples of each shuffled.",
   adaptive: "GLOBAL up to a number of samples, PARTIAL above it.",
-  false: "As they stand: for an evaluation.",
+  false: "Storage order, without a shuffle: for evaluation.",
 };
 const LARGEST = 2 ** 31 - 1;
-// Name, label, smallest and largest number, and the end of the slider; no end for what is only typed.
+// Name, label, smallest and largest number, and the end of the slider; null for numbers without a slider.
 const NUMBERS = [
   ["ranks", "Ranks", 1, 1024, 16],
   ["files", "Files", 1, 10000, 64],
   ["samples", "Samples", 4, LARGEST, 12000],
-  ["partial_size", "Block, samples", 1, LARGEST, 0],
-  ["adaptive_threshold", "Threshold, samples", 0, LARGEST, 0],
-  ["batch", "Batch of a rank", 1, 4096, 32],
+  ["partial_size", "Block size", 1, LARGEST, 0],
+  ["adaptive_threshold", "Adaptive threshold", 0, LARGEST, 0],
+  ["batch", "Batch size per rank", 1, 4096, 32],
   ["seed", "Seed", 0, null, null],
   ["epoch", "Epoch", 0, LARGEST, 20],
 ];
@@ -30,7 +30,7 @@ const cursor = { step: 0, rank: 0 };
 const controls = {};
 let shown = null;
 
-// The first files hold one sample more, where they do not come out even.
+// If the samples do not divide evenly, the first files have one more.
 function equalSizes(samples, files) {
   return Array.from({ length: files }, (_, file) => Math.floor(samples / files) + (file < samples % files ? 1 : 0));
 }
@@ -70,7 +70,7 @@ function makeControls() {
       controls[name].output.textContent = value === null ? `${grouped(least)} to ${most === null ? "2^64 \u2212 1" : grouped(most)}` : "";
       if (value !== null) change(name, value, typed);
     });
-    // What was no number gives way to the number that the pictures show.
+    // An invalid number is replaced by the one that the pictures show.
     typed.addEventListener("blur", () => showControls());
     if (slid) slid.addEventListener("input", () => change(name, Number(slid.value), slid));
   }
@@ -102,7 +102,7 @@ function showControls(by) {
     for (const input of [control.typed, control.slid]) if (input) input.disabled = isIdle;
   }
   const held = chosen.partial_size / (chosen.samples / chosen.files);
-  controls.partial_size.output.textContent = `${held.toFixed(held < 10 ? 1 : 0)} files at once`;
+  controls.partial_size.output.textContent = `${held.toFixed(held < 10 ? 1 : 0)} files per block`;
   byId("meaning").textContent = MEANINGS[chosen.mode] + (chosen.mode === "adaptive" ? ` Here it is ${mode.toUpperCase()}.` : "");
 }
 
@@ -132,8 +132,8 @@ function showFigures(mixing) {
   byId("of-a-batch").innerHTML = `${ofABatch.toFixed(1)} <small>of ${grouped(files)}</small>`;
   byId("of-a-rank").innerHTML = `${about}${grouped(most)} <small>of ${grouped(files)}</small>`;
   byId("shared").innerHTML = `${about}${grouped(shared)} <small>of ${grouped(files)}</small>`;
-  byId("told").textContent = `${shown.order.mode}: mixing ${mixing.toFixed(2)}, ${ofABatch.toFixed(1)} files in a batch, ` +
-    `${most} files of a rank, ${shared} files read by several ranks.`;
+  byId("summary").textContent = `${shown.order.mode}: mixing ${mixing.toFixed(2)}, ${ofABatch.toFixed(1)} files per batch, ` +
+    `${most} files per rank, ${shared} files read by several ranks.`;
 }
 
 makeControls();

@@ -1,23 +1,23 @@
-// What an order comes to: how well it mixes, and how many files are opened. Counted, in the epoch that is shown.
+// Figures of an order in the epoch that is shown: its mixing, and the number of files that ranks open.
 "use strict";
 
-const COUNTED = 32768; // up to so many samples all of them are read, above some windows and steps
+const COUNTED = 32768; // for longer orders, only some windows and steps are read
 const MAX_STEPS = 256;
 
-// Numbers evenly apart in [0, count), at most so many.
+// Evenly spaced numbers in [0, count), at most `most`.
 function evenly(count, most) {
   const chosen = Math.min(count, most);
   return Array.from({ length: chosen }, (_, at) => Math.floor((at * count) / chosen));
 }
 
-// The same order, whose ids are worked out once where there are few.
+// The same order; the ids of a short one are computed once.
 function remembered(order) {
   if (order.length > COUNTED) return order;
   const ids = Float64Array.from({ length: order.length }, (_, position) => order.at(position));
   return { ...order, at: (position) => ids[position] };
 }
 
-// Mixing: the smaller of file mixing and spread, each a mean over windows of one batch, two, up to sixty-four.
+// Mixing: the smaller of file mixing and spread, each a mean over windows of 1, 2, 4, up to 64 batches.
 function mixingOf(order, batch) {
   const half = Math.floor(order.length / 2);
   let sizes = [];
@@ -34,7 +34,7 @@ function mixingOf(order, batch) {
   const meanDistance = (order.length + 1) / 3;
   let files = 0, spread = 0;
   for (const size of sizes) {
-    // At any place, over the ends too, so that each pair of samples counts as often as windows see it.
+    // At any place, also across the ends, so that each pair of samples counts once for each window that holds it.
     const places = evenly(order.length + size - 3, Math.max(2, Math.min(most, Math.floor((4 * COUNTED) / size))));
     let same = 0, distance = 0, seen = 0;
     for (const place of places) {
@@ -55,7 +55,7 @@ function mixingOf(order, batch) {
   return sharing < 1 ? Math.min(files, spread) : spread;
 }
 
-// For each rank how many samples of which file it reads; and how many files meet in a batch, in the mean.
+// For each rank the number of samples that it reads of each file; and the mean number of files in a batch.
 function filesOf(order, ranks, batch) {
   const steps = Math.ceil(order.rows / batch);
   const sampled = evenly(steps, order.length <= COUNTED ? steps : MAX_STEPS);
@@ -75,7 +75,7 @@ function filesOf(order, ranks, batch) {
   return { read, ofABatch: met / (sampled.length * ranks), isCounted: sampled.length === steps };
 }
 
-// The same order in Python, for a reader to copy.
+// The same order as Python code.
 function pythonOf(settings) {
   const groups = [];
   for (const size of settings.sizes) {

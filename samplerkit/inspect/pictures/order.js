@@ -1,5 +1,5 @@
 // The orders of the algorithm samplerkit-1, as samplerkit/order/ makes them, for layouts of fewer than 2^31 samples.
-// tests/inspect/test_explorer.py holds its ids against Python's.
+// tests/inspect/test_explorer.py compares the ids with Python's.
 "use strict";
 
 const TABLE_LIMIT = 4096;
@@ -58,7 +58,7 @@ function blake2b(six, role) {
   return h.map((part, at) => part ^ v[at] ^ v[at + 8]);
 }
 
-// A key gives words by their number, for the block that two indices name.
+// A key yields a number of words for a block, which two indices name.
 function keyOf(seed, epoch, role) {
   return (count, index = 0, subIndex = 0) => {
     const words = [];
@@ -71,7 +71,7 @@ function keyOf(seed, epoch, role) {
 
 // --- Permutations: a sorted table of hashes up to 4,096, a Feistel network above ---
 
-// The low 64 bits of a product, in halves: BigInt would take ten times as long for each row of a table.
+// The low 64 bits of a product, in halves: BigInt takes ten times as long for each row of a table.
 function product(high, low, otherHigh, otherLow) {
   const a0 = low & 0xffff, a1 = low >>> 16, b0 = otherLow & 0xffff, b1 = otherLow >>> 16;
   const first = a0 * b0;
@@ -138,7 +138,7 @@ function permutationOf(size, key, index, subIndex) {
 
 // --- Orders: functions from a position to an id ---
 
-// The number of the interval in which a value lies; empty ones hold nothing.
+// The number of the interval that contains a value, never an empty one.
 function intervalOf(starts, value) {
   let low = 0, high = starts.length;
   while (low < high) {
@@ -191,7 +191,7 @@ function modeOf({ mode, sizes, adaptive_threshold: threshold }) {
   return sizes.reduce((sum, size) => sum + size, 0) <= threshold ? "global" : "partial";
 }
 
-// The settings have the names of Python's arguments; `lanes` may be null, for as many as there are ranks.
+// The settings have the names of Python's arguments; `lanes` may be null, for the number of ranks.
 function orderOf(settings) {
   const { sizes, ranks, partial_size: block, pools, seed, epoch } = settings;
   const starts = startsOf(sizes);

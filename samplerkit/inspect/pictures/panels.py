@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 
+from samplerkit.inspect.costs import spread_over
 from samplerkit.inspect.pictures.plot_data import EPOCHS, MAX_PARTS, WINDOW_BATCHES, Counts, PlotData
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.packages import extra
@@ -105,11 +106,12 @@ def draw_orders(figure: Any, runs: list[PlotData]) -> str:
     are read one after another.
     """
     for axes, run in zip(_columns(figure, len(runs)), runs, strict=True):
-        layout = run.view.layout
-        _draw_points(axes, run.view.num_ranks, *run.points, layout.starts[1:-1])
-        axes.set(title=f"{run.name}: {_mode(run)}", xlabel="step", ylabel="sample id")
+        layout, shuffle = run.view.layout, run.view.shuffle
+        _draw_points(axes, run.view.num_ranks, layout.starts[1:-1], *run.points)
+        mode = "no shuffle mode" if shuffle is None else shuffle.value.upper()
+        axes.set(title=f"{run.name}: {mode}", xlabel="step", ylabel="sample id")
         axes.set_ylim(-0.01 * layout.num_samples, 1.01 * max(1, layout.num_samples))
-    return f"Which samples are read when (epoch {runs[0].epoch}; lines: borders of files)"
+    return f"Samples read in each step (epoch {runs[0].epoch}; lines: borders of files)"
 
 
 @panel(4.6, lambda run: run.documents_read is not None)
@@ -128,17 +130,17 @@ def draw_documents(figure: Any, runs: list[PlotData]) -> str:
         np.maximum.at(sizes, file_index, read.places + 1)
         begins = np.cumsum(sizes) - sizes
         places = begins[file_index] + read.places
-        _draw_points(axes, run.view.num_ranks, read.steps, places, read.ranks, begins[1:])
+        _draw_points(axes, run.view.num_ranks, begins[1:], read.steps, places, read.ranks)
         unit = "document" if read.are_known else "token"
         axes.set(title=run.name, xlabel="step", ylabel=unit if files.size == 1 else f"{unit}, file by file")
         if files.size > 1:
             names = layout.names or tuple(map(str, range(layout.num_files)))
-            shown = np.unique(np.linspace(0, files.size - 1, _MAX_NAMES).astype(np.int64))
+            shown = spread_over(files.size, _MAX_NAMES)
             labels = [names[file] for file in files[shown]]
             if max(map(len, labels)) > _LONGEST_NAME:
                 labels = [f"file {file}" for file in files[shown]]
             axes.set_yticks((begins + sizes / 2)[shown], labels)
-    return f"Which documents are read when (epoch {runs[0].epoch}; lines: borders of files)"
+    return f"Documents read in each step (epoch {runs[0].epoch}; lines: borders of files)"
 
 
 @panel(3.9, lambda run: run.has_lengths)
@@ -160,10 +162,8 @@ def draw_batches(figure: Any, runs: list[PlotData]) -> str:
         axes.yaxis.set_major_formatter(_THOUSANDS)
         axes.grid(axis="y")
         batches = run.figures.batches
-        efficiency = (
-            "" if batches is None else f"{batches.efficiency or 0:.3f} of the padded tokens are tokens"
-        )
-        axes.set(title=f"{run.name}: {efficiency}", xlabel="step", ylabel="length, shortest to longest")
+        text = "" if batches is None else f"{batches.efficiency or 0:.3f} of the padded tokens are tokens"
+        axes.set(title=f"{run.name}: {text}", xlabel="step", ylabel="length, shortest to longest")
     return f"Batches by length (epoch {runs[0].epoch}; dots: what samples are padded to; colours: ranks)"
 
 
@@ -197,7 +197,7 @@ def draw_together(figure: Any, runs: list[PlotData]) -> str:
         axes.yaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
     bar = place.colorbar(image, ax=columns, shrink=0.85, ticks=range(-_LARGEST_RATIO, _LARGEST_RATIO + 1))
     bar.ax.set_yticklabels(["1/8 or less", "1/4", "1/2", "as often", "2x", "4x", "8x or more"])
-    return f"How often files meet within {WINDOW_BATCHES} steps, against a full shuffle ({EPOCHS} epochs)"
+    return f"Files read together within {WINDOW_BATCHES} steps, relative to a full shuffle ({EPOCHS} epochs)"
 
 
 @panel(3.6, lambda run: run.figures.mixing is not None, by_column=False)
@@ -213,17 +213,17 @@ def draw_mixing(figure: Any, runs: list[PlotData]) -> str:
         mixing = run.figures.mixing
         if mixing is None:
             continue
-        points = mixing.curve
+        windows, values, errors = np.array([astuple(point) for point in mixing.curve]).T
         axes.errorbar(
-            [point.window for point in points],
-            [point.value for point in points],
-            yerr=[2 * point.standard_error for point in points],
+            windows,
+            values,
+            yerr=2 * errors,
             color=f"C{run.number}",
             marker="o",
             markersize=4,
             linewidth=1.6,
             capsize=2,
-            label=f"{run.name}: {mixing.value:.2f} in the mean",
+            label=f"{run.name}: {mixing.value:.2f} on average",
         )
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter(_THOUSANDS)
@@ -248,7 +248,7 @@ def draw_files_of_batches(figure: Any, runs: list[PlotData]) -> str:
         run_names = "" if len(shuffled) == 1 else f" of {', '.join(names)}"
         levels[f"a full shuffle{run_names}: {count}"] = count
     _draw_counts(figure, [(run, run.files_of_batches) for run in runs], "files", levels)
-    return "How many files a batch is read from (mean over ranks)"
+    return "Files per batch (mean over ranks)"
 
 
 @panel(3.0, lambda run: bool(run.documents_of_batches[1].any()), by_column=False)
@@ -258,7 +258,7 @@ def draw_documents_of_batches(figure: Any, runs: list[PlotData]) -> str:
     Documents in a batch, whole or in part: few where windows of one document are read together.
     """
     _draw_counts(figure, [(run, run.documents_of_batches) for run in runs], "documents", {})
-    return "Of how many documents the windows of a batch are made (mean over ranks)"
+    return "Documents per batch of windows (mean over ranks)"
 
 
 def _draw_counts(
@@ -267,7 +267,7 @@ def _draw_counts(
     """Draws counts of batches against the step, and levels to compare them with."""
     axes = _columns(figure, 1)[0]
     for run, (steps, counts) in curves:
-        label = f"{run.name}: {counts.mean():.1f} in the mean"
+        label = f"{run.name}: {counts.mean():.1f} on average"
         axes.plot(steps, counts, color=f"C{run.number}", linewidth=1.6, label=label)
     for label, count in levels.items():
         axes.axhline(count, color=TEXT, linewidth=1, linestyle="--", zorder=0, label=label)
@@ -278,7 +278,7 @@ def _draw_counts(
     axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0))
 
 
-def _draw_points(axes: Any, num_ranks: int, steps: Ids, places: Ids, ranks: Ids, borders: Ids) -> None:
+def _draw_points(axes: Any, num_ranks: int, borders: Ids, steps: Ids, places: Ids, ranks: Ids) -> None:
     """Draws a point for each read, coloured by rank, and the borders of files."""
     for colour, mask, label in _by_colour(num_ranks, ranks):
         axes.scatter(steps[mask], places[mask], s=2, color=colour, linewidths=0, label=label, alpha=0.8)
@@ -310,8 +310,3 @@ def _by_colour(num_ranks: int, ranks: Ids) -> Iterator[tuple[str, Any, str]]:
 
 def _columns(figure: Any, count: int) -> list[Any]:
     return list(figure.subplots(1, count, squeeze=False)[0])
-
-
-def _mode(run: PlotData) -> str:
-    mode = run.view.mode
-    return "no shuffle mode" if mode is None else mode.resolve(run.view.layout).value.upper()

@@ -62,55 +62,43 @@ def _draw_stacked(runs: list[PlotData], path: Path) -> None:
 
 
 def _page(runs: list[PlotData]) -> str:
-    sections = [_section(panel, drawn) for panel, drawn in _panels_of(runs)]
-    parts = {
-        "names": ", ".join(html.escape(run.name) for run in runs),
-        "rows": "".join(_row(run) for run in runs),
-        "sections": "\n".join(sections),
-    }
     page = (files(__package__) / "page.html").read_text(encoding="utf-8")
+    head, section, end = page.split("<!-- section -->\n")
+    names = ", ".join(html.escape(run.name) for run in runs)
+    sections = [_filled(section, _parts(panel, drawn)) for panel, drawn in _panels_of(runs)]
+    return _filled(head, {"names": names, "rows": "".join(map(_row, runs))}) + "".join(sections) + end
+
+
+def _filled(template: str, parts: dict[str, str]) -> str:
     for name, part in parts.items():
-        page = page.replace(f"<!-- {name} -->", part)
-    return page
+        template = template.replace(f"<!-- {name} -->", part)
+    return template
 
 
-def _section(panel: Panel, runs: list[PlotData]) -> str:
-    sources, heading = [], ""
+def _parts(panel: Panel, runs: list[PlotData]) -> dict[str, str]:
+    """Returns the parts of a section of the page: a picture for each kind of screen, and its texts."""
+    parts = {"caption": html.escape(panel.caption)}
     for theme in ("dark", "light"):
         file = io.BytesIO()
         with png_figure(file, _width(runs) if panel.by_column else 8.0, panel.height, theme) as figure:
             # The heading is outside of the picture, so that it stays when a narrow screen scrolls sideways.
-            heading = panel.draw(figure, runs)
-        sources.append(f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}")
-    return _SECTION.format(
-        heading=html.escape(heading), dark=sources[0], light=sources[1], caption=html.escape(panel.caption)
-    )
+            parts["heading"] = html.escape(panel.draw(figure, runs))
+        parts[theme] = base64.b64encode(file.getvalue()).decode()
+    return parts
 
 
 def _row(run: PlotData) -> str:
-    layout, reading, mode = run.view.layout, run.view.reading(run.epoch), run.view.mode
+    layout, shuffle = run.view.layout, run.view.shuffle
     batches, mixing = run.figures.batches, run.figures.mixing
     cells = (
         run.name,
         run.view.fingerprint,
-        "" if mode is None else mode.resolve(layout).value.upper(),
+        "" if shuffle is None else shuffle.value.upper(),
         f"{layout.num_samples:,}",
         f"{layout.num_files:,}",
         f"{run.view.num_ranks:,}",
         f"{run.view.batch_size:,}" if batches is None else f"{batches.mean:,.1f}",
-        f"{run.view.steps(reading):,}",
+        f"{run.figures.steps[1]:,}",
         "" if mixing is None else f"{mixing.value:.3f}",
     )
     return "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>\n"
-
-
-_SECTION = """<figure>
-<h2>{heading}</h2>
-<div class="wide">
-<picture>
-<source media="(prefers-color-scheme: dark)" srcset="{dark}">
-<img alt="{caption}" src="{light}">
-</picture>
-</div>
-<figcaption>{caption}</figcaption>
-</figure>"""

@@ -1,9 +1,9 @@
-// The three pictures: ribbons of samples for each rank, the map of steps and samples, and the files of each rank.
+// The three pictures: a ribbon of samples for each rank, a map of steps and samples, and the files of each rank.
 "use strict";
 
 const MAX_POINTS = 20000;
 
-// Colours run from dark blue over green to amber, ever brighter: apart for every eye, and in grey too.
+// From dark blue over green to amber with increasing lightness, so that colours differ for colour-blind readers and in grey.
 function colourOf(file, files) {
   const style = getComputedStyle(document.documentElement);
   const low = Number(style.getPropertyValue("--low")), high = Number(style.getPropertyValue("--high"));
@@ -87,7 +87,7 @@ function showPointed() {
   ribbons.setAttribute("aria-valuemax", steps - 1);
   ribbons.setAttribute("aria-valuenow", cursor.step);
   ribbons.setAttribute("aria-valuetext", text);
-  byId("map").setAttribute("aria-label", `Steps against samples as they are stored: ${MEANINGS[current.mode]}`);
+  byId("map").setAttribute("aria-label", `Steps against samples in storage order: ${MEANINGS[current.mode]}`);
 }
 
 function paintMap() {
@@ -172,7 +172,7 @@ function fitFrame() {
   try {
     if (window.frameElement) window.frameElement.style.height = `${document.documentElement.scrollHeight}px`;
   } catch {
-    // A page in a frame of another origin scrolls in it.
+    // In a frame of another origin the page scrolls.
   }
 }
 

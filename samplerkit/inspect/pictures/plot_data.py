@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
 
-from samplerkit.inspect.costs import files_of_step
+from samplerkit.inspect.costs import files_of_step, spread_over
 from samplerkit.inspect.plan import RunFigures
 from samplerkit.inspect.tokens import spans_of
 from samplerkit.inspect.view import RunView
@@ -45,9 +45,7 @@ Counts = tuple[Ids, npt.NDArray[np.float64]]
 """Steps, and a count for each."""
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class DocumentsRead:
+class DocumentsRead(NamedTuple):
     """The documents that are read: a mark for each part of one in a window; int64 of shape (marks,) each.
 
     Args:
@@ -92,24 +90,26 @@ class PlotData:
 
     def _readers(self, most: int) -> list[Reading]:
         """Returns the readings of some evenly spaced ranks."""
-        ranks = _spread_over(self.view.num_ranks, most).tolist()
+        ranks = spread_over(self.view.num_ranks, most).tolist()
         return [self.view.reading(self.epoch, rank) for rank in ranks]
 
+    def _steps(self, ranks: int, most: int) -> Iterator[tuple[Reading, int, int]]:
+        """Yields evenly spaced steps of some ranks: the reading, the step, and about how many there are."""
+        readings = self._readers(ranks)
+        for reading in readings:
+            steps = spread_over(reading.steps, most)
+            yield from ((reading, step, steps.size * len(readings)) for step in steps.tolist())
+
     @cached_property
-    def points(self) -> tuple[Ids, Ids, Ids]:
-        """Steps, sample ids and ranks of evenly spaced samples: three int64 arrays of one length."""
-        readers = self._readers(MAX_POINTS // 4)
-        per_reader = max(1, MAX_POINTS // len(readers))
-        marks: list[tuple[Ids, Ids, Ids]] = [(np.zeros(0, dtype=np.int64),) * 3]
-        for reading in readers:
-            steps = _spread_over(reading.steps, per_reader)
-            per_step = max(1, per_reader // max(1, steps.size))
-            for step in steps.tolist():
-                ids = reading.ids(step)
-                chosen = ids[_spread_over(ids.size, per_step)]
-                marks.append((np.full(chosen.size, step), chosen, np.full(chosen.size, reading.shard)))
-        steps_, ids_, ranks_ = (np.concatenate(column) for column in zip(*marks, strict=True))
-        return steps_, ids_, ranks_
+    def points(self) -> Ids:
+        """Steps, sample ids and ranks of evenly spaced samples: int64 of shape (3, samples)."""
+        ranks = min(self.view.num_ranks, MAX_POINTS // 4)
+        marks: list[Ids] = [np.zeros((3, 0), dtype=np.int64)]
+        for reading, step, count in self._steps(ranks, MAX_POINTS // ranks):
+            ids = reading.ids(step)
+            chosen = ids[spread_over(ids.size, max(1, MAX_POINTS // count))]
+            marks.append(np.stack(np.broadcast_arrays(step, chosen, reading.shard)))
+        return np.concatenate(marks, axis=1)
 
     @cached_property
     def together(self) -> npt.NDArray[np.float64]:
@@ -144,7 +144,7 @@ class PlotData:
     def _mean_counts(self, ranks: int, most: int, count: Callable[[Reading, int], int]) -> Counts:
         """Returns some steps that all these ranks have, and for each the mean of a count over the ranks."""
         readings = self._readers(ranks)
-        steps = _spread_over(min(reading.steps for reading in readings), most)
+        steps = spread_over(min(reading.steps for reading in readings), most)
         counts = [[count(reading, step) for step in steps.tolist()] for reading in readings]
         return steps, np.mean(counts, axis=0)
 
@@ -166,25 +166,22 @@ class PlotData:
     @cached_property
     def documents_read(self) -> DocumentsRead | None:
         """The documents of evenly spaced windows of tokens; None for other datasets."""
-        readings, selected = self._readers(_MAX_RANKS), []
-        for reading in readings:
-            steps = _spread_over(reading.steps, _STEPS)
-            windows, most = (
-                max(1, limit // max(1, steps.size * len(readings))) for limit in (_MAX_WINDOWS, MAX_POINTS)
-            )
-            for step in steps.tolist():
-                ids = reading.ids(step)
-                spans = spans_of(self.view, reading, step, ids, _spread_over(ids.size, windows))
-                if spans is None:
-                    return None
-                marks = [(step, reading.shard, *span[:3]) for window in spans for span in window]
-                selected += [marks[place] for place in _spread_over(len(marks), most).tolist()]
+        selected = []
+        for reading, step, count in self._steps(_MAX_RANKS, _STEPS):
+            ids = reading.ids(step)
+            windows = spread_over(ids.size, max(1, _MAX_WINDOWS // count))
+            spans = spans_of(self.view, reading, step, ids, windows)
+            if spans is None:
+                return None
+            marks = [(step, reading.shard, *span[:3]) for window in spans for span in window]
+            places = spread_over(len(marks), max(1, MAX_POINTS // count))
+            selected += [marks[place] for place in places.tolist()]
         if not selected:
             return None
         are_known = all(document is not None for _, _, _, document, _ in selected)
         chosen = [(*mark[:3], mark[3 if are_known else 4]) for mark in selected]
-        steps, readers, files, places = np.array(chosen, dtype=np.int64).T
-        return DocumentsRead(steps, readers, files, places, are_known)
+        steps, ranks, files, numbers = np.array(chosen, dtype=np.int64).T
+        return DocumentsRead(steps, ranks, files, numbers, are_known)
 
     @property
     def has_lengths(self) -> bool:
@@ -199,7 +196,7 @@ class PlotData:
         ranks = self.view.num_ranks
         if plan is None or not self.has_lengths or len(plan) < ranks:
             return (np.zeros(0, dtype=np.int64),) * 4
-        steps = _spread_over(len(plan) // ranks, max(1, min(_MAX_STEPS, _MAX_BATCHES // ranks)))
+        steps = spread_over(len(plan) // ranks, max(1, min(_MAX_STEPS, _MAX_BATCHES // ranks)))
         numbers = (steps[:, None] * ranks + np.arange(ranks)).reshape(-1)
         samples = plan.samples(numbers)
         parts = samples.segments
@@ -212,10 +209,3 @@ class PlotData:
 def plot_data(runs: dict[str, Any], epoch: int = 0) -> list[PlotData]:
     """Returns the data of loaders, configs or views, which are given by their names in the pictures."""
     return [PlotData(name, RunView.of(run), epoch, number) for number, (name, run) in enumerate(runs.items())]
-
-
-def _spread_over(count: int, most: int) -> Ids:
-    """Returns at most `most` evenly spaced numbers of [0, count), including the first and the last."""
-    if count <= most:
-        return np.arange(count)
-    return np.arange(most) * (count - 1) // max(1, most - 1)

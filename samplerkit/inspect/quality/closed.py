@@ -20,6 +20,7 @@ from samplerkit.inspect.quality.pairs import (
     pair_distance,
     pair_weight,
     random_distance,
+    runs_of,
 )
 from samplerkit.order.caching import cached_property
 from samplerkit.order.intervals import edges_of, interval_of
@@ -91,9 +92,8 @@ class Blocks:
         """The distinct pairs of cell size and block size, and the number of cells with each pair."""
         order = np.lexsort((self._blocks, self._sizes))
         sizes, blocks = self._sizes[order], self._blocks[order]
-        begins = np.append(True, (sizes[1:] != sizes[:-1]) | (blocks[1:] != blocks[:-1]))
-        cells = np.diff(np.append(np.flatnonzero(begins), sizes.size)).astype(np.float64)
-        return sizes[begins], blocks[begins], cells
+        first, cells = runs_of(sizes, blocks)
+        return sizes[first], blocks[first], cells
 
     @cached_property
     def _neighbours(self) -> tuple[Ids, Ids, Numbers]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, final
 
 import numpy as np
@@ -132,20 +133,13 @@ class OrderSource:
             ArgumentTypeError: `order` is neither.
         """
         if isinstance(order, Order):
-            only = order
-            return cls(Layout.of(dataset), len(only), lambda _: only)
+            return cls(Layout.of(dataset), len(order), lambda _: order)
         if not isinstance(order, Sampler):
             raise ArgumentTypeError("order", "must be a sampler or an order", order)
-        if world is not None and not isinstance(world, World):
-            raise ArgumentTypeError("world", "must be a World or None", world)
-        sampler, layout = order, Layout.of(dataset)
-        constants = sampler.chain.constants(world)
-        reader = _reader(sampler)
+        layout, constants = Layout.of(dataset), order.chain.constants(world)
+        reader = _reader(order)
         plain = None if reader is None else _plain(reader, layout, constants)
-
-        def undealt(epoch: int) -> Order:
-            return sampler.undealt_order(dataset, epoch, constants=constants)
-
+        undealt = partial(order.undealt_order, dataset, constants=constants)
         # Built once here, so that errors show before figures are computed.
         length = len(undealt(0))
         is_shuffled = reader is not None and _is_shuffled(reader, layout)

@@ -11,10 +11,13 @@ samples depends only on the number of files and blocks.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from samplerkit.order.typing import Ids
 
 Numbers = npt.NDArray[np.float64]
 """Lengths, weights and sums: float64, since they pass 2^63."""
@@ -62,6 +65,19 @@ def pair_distance(run: Any, window: float, lanes: int = 1) -> Numbers:
         [0.0, 2.0, 14.0]
     """
     return _weighted_sum(1, run, window, lanes)
+
+
+def runs_of(*columns: Any) -> tuple[Ids, Numbers]:
+    """Returns where the runs of equal rows of sorted columns begin, and their lengths.
+
+    Example:
+        >>> first, lengths = runs_of(np.array([0, 0, 1]), np.array([5, 5, 5]))
+        >>> first.tolist(), lengths.tolist()
+        ([0, 2], [2.0, 1.0])
+    """
+    differs = reduce(np.logical_or, (column[1:] != column[:-1] for column in columns))
+    first = np.flatnonzero(np.append(True, differs))
+    return first, np.diff(first, append=columns[0].size).astype(np.float64)
 
 
 def across(

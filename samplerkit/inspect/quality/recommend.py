@@ -92,7 +92,7 @@ def block_sizes(layout: Layout, batch_size: int, lanes: int) -> list[int]:
         >>> block_sizes(Layout([100] * 8), 32, lanes=1)
         [10, 25, 50, 75, 100, 125, 150, 200, 300, 400]
     """
-    files = int(np.count_nonzero(layout.sizes)) if layout.has_files else 0
+    files = int(np.count_nonzero(layout.sizes))
     unit, factors = (len(layout) / files, FACTORS) if files > 1 else (float(batch_size), BATCHES)
     sizes = {round(unit * factor) for factor in factors}
     return sorted(size for size in sizes if 2 <= size <= len(layout) // lanes // 2)
@@ -105,7 +105,7 @@ def held_at_once(plain: PlainMode) -> tuple[int, int]:
     dataset.
     """
     layout = plain.layout
-    files = int(np.count_nonzero(layout.sizes)) if layout.has_files else 1
+    files = int(np.count_nonzero(layout.sizes))
     if plain.shuffle is Shuffle.GLOBAL:
         return files, len(layout)
     if plain.shuffle is Shuffle.INFILE:
@@ -237,9 +237,8 @@ def _why_none(
         if limit is not None
     ]
     meeting = next(candidate for candidate in scored if candidate.meets)
-    fitting = [candidate for candidate in scored if candidate.fits]
     # FALSE holds one file and one sample: it fits any budget.
-    best = max(fitting, key=lambda candidate: candidate.mixing)
+    best = max((candidate for candidate in scored if candidate.fits), key=lambda candidate: candidate.mixing)
     return (
         f"nothing mixes {shown(required)} within {' and '.join(limits)}; "
         f"the best that fits is {best}; the cheapest that meets it is {meeting}"

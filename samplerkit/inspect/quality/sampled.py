@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from samplerkit.inspect.quality.figure import Estimate
 from samplerkit.inspect.quality.order_source import OrderSource
-from samplerkit.inspect.quality.pairs import Numbers
+from samplerkit.inspect.quality.pairs import Numbers, runs_of
 from samplerkit.order.keys import Key
 from samplerkit.order.order import Order
 from samplerkit.order.sequences import Table
@@ -85,7 +85,8 @@ class WindowSamples:
             chosen.append(_choose(0, length, _uniform(key, 1, READ_OF_AN_EPOCH)))
         segment = np.repeat(np.arange(len(chosen)), [part.size for part in chosen])
         size = (end - first).astype(np.float64)
-        return *_sorted_within(segment, order.ids_at(np.concatenate(chosen))), size * (size - 1) / 2
+        ids = _sorted_within(segment, order.ids_at(np.concatenate(chosen)))
+        return segment, ids, size * (size - 1) / 2
 
     def mean(self, statistic: Statistic) -> tuple[Estimate, Estimate | None]:
         """Estimates the mean of a statistic over the pairs of samples in a window.
@@ -118,20 +119,17 @@ def _choose(first: int, end: int, uniform: Any) -> Ids:
     return np.unique(chosen) + first
 
 
-def _sorted_within(segment: Ids, values: Any) -> tuple[Ids, Any]:
+def _sorted_within(segment: Ids, values: Any) -> Any:
     """Sorts the values of each segment."""
-    order = np.lexsort((values, segment))
-    return segment, values[order]
+    return values[np.lexsort((values, segment))]
 
 
 def differing(group_of: Callable[[Ids], npt.NDArray[Any]]) -> Statistic:
     """Returns the statistic that is 0 for two samples of one group, and 1 for samples of different groups."""
 
     def mean(segment: Ids, ids: Ids, count: int) -> Numbers:
-        _, group = _sorted_within(segment, group_of(ids))
-        begins = np.append(True, (group[1:] != group[:-1]) | (segment[1:] != segment[:-1]))
-        first = np.flatnonzero(begins)
-        sizes = np.diff(np.append(first, segment.size)).astype(np.float64)
+        group = _sorted_within(segment, group_of(ids))
+        first, sizes = runs_of(group, segment)
         shared = np.bincount(segment[first], sizes * (sizes - 1), minlength=count)
         return 1 - shared / _ordered_pairs(segment, count)
 

@@ -25,7 +25,7 @@ from samplerkit.storage.inflate import max_unpacked
 from samplerkit.storage.opening import open_regular
 
 
-def file_reader(reader: Any) -> FileReader:
+def file_reader(reader: Any, *, or_any: bool = False) -> FileReader:
     """Makes a `FileReader` from any form of a reader.
 
     Args:
@@ -33,6 +33,7 @@ def file_reader(reader: Any) -> FileReader:
             a registered one; or a callable from a path to a mapping of arrays or a sequence, which may have
             a method `count(path)`; or a callable with an argument `get_data` that returns `(data, length)`
             if it is True, and the length alone otherwise.
+        or_any: whether a callable with `**kwargs` has the argument `get_data`.
 
     Raises:
         ArgumentTypeError: `reader` is none of these.
@@ -48,7 +49,7 @@ def file_reader(reader: Any) -> FileReader:
         raise ArgumentTypeError(
             "reader", "must be a function of a path or a reader's name", reader, hint=hint
         )
-    return FileReader(reader, gives_length=has_get_data(reader))
+    return FileReader(reader, gives_length=has_get_data(reader, or_any=or_any))
 
 
 def register_reader(name: str, reader: Callable[..., Any]) -> None:

@@ -66,6 +66,11 @@ def shares_of(split: Any) -> tuple[Extent | None, Extent | None, Extent | None]:
     return train, valid, test
 
 
+def share_of(split: str | None, part: str) -> Extent | None:
+    """Returns the extent of a part: of the whole if there is no split; None if the split has no such part."""
+    return (0.0, 1.0) if split is None else shares_of(split)[PARTS.index(part)]
+
+
 def range_of(share: Extent | None, count: int) -> tuple[int, int]:
     """Returns the range [first, end) of `count` sequences or tokens that a share holds.
 

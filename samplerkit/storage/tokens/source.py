@@ -17,14 +17,13 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.files.stored import BytesRequest
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tokens.arguments import (
-    PARTS,
     Corpus,
     Documents,
     Dtype,
     WindowSpec,
     layout_of,
     range_of,
-    shares_of,
+    share_of,
 )
 from samplerkit.storage.tokens.rings import RULE, Rings
 from samplerkit.storage.tokens.token_files import OpenedFiles, TokenFile
@@ -318,7 +317,7 @@ def _part(file: TokenFile, spec: WindowSpec) -> TokenFile:
     pointers = file.pointers
     if spec.split is None:
         return file
-    share = shares_of(spec.split)[PARTS.index(spec.part)]
+    share = share_of(spec.split, spec.part)
     if pointers is None:
         return file.part(*range_of(share, file.tokens))
     first, last = range_of(share, pointers.count)

@@ -185,7 +185,7 @@ BUGS = [
         "Entry.part",
         'f"samplerkit-{self.key}.part"',
         'f"samplerkit-{self.key}.file"',
-        "tests/storage/remote/test_damaged_copies.py::test_a_copy_gets_its_name_while_nobody_counts",
+        "tests/storage/remote/test_damaged_copies.py::test_a_copy_is_renamed_while_no_process_lists_the_cache",
     ),
     Bug(
         "a copy is believed by its size",
@@ -234,7 +234,7 @@ BUGS = [
         "evict",
         "try_lock(entry.lock, is_exclusive=True, may_create=False)",
         "try_lock(entry.lock, is_exclusive=False, may_create=False)",
-        f"{CACHE}_processes.py::test_a_file_in_use_is_never_evicted_by_whichever_process",
+        f"{CACHE}_processes.py::test_a_file_in_use_is_evicted_by_no_process",
     ),
     Bug(
         "all versions of a URL share a place",
@@ -276,13 +276,13 @@ BUGS = [
         "CacheEntries.victim",
         "file not in self.in_use",
         "True",
-        f"{THREADS}::test_threads_that_share_a_dataset_hold_no_more_files_than_they_may",
+        f"{THREADS}::test_threads_that_share_a_dataset_keep_its_limit_of_files",
     ),
     Bug(
         "threads that wait for room are not woken",
         "ReadAheadCache.using",
         "self._stop_waiting()",
         "pass",
-        f"{THREADS}::test_the_end_of_a_use_lets_who_waits_for_room_look_again",
+        f"{THREADS}::test_releasing_a_file_wakes_threads_that_wait_for_room",
     ),
 ]

@@ -1,4 +1,4 @@
-"""Folders of npz files, a dataset, and a reader, as users of PartiallyShuffle have them."""
+"""Folders of npz files, a dataset and a reader, as users of PartiallyShuffle have them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ UNEQUAL = [1 + 7 * number % 41 for number in range(64)]
 class Dataset:
     """A dataset whose items the sampler has read: it only joins the arrays of the files.
 
-    `file_reader` gives a reader of the form that the original's README describes, which here also writes
-    down what it read, and in which process.
+    `file_reader` returns a reader as in the original's README, which here also records the files that it
+    read or counted, and its processes.
     """
 
     def __init__(self, files):
@@ -59,7 +59,7 @@ class Dataset:
         return {key: np.concatenate([part[key] for part in arrays]) for key in arrays[0]}
 
     def collate(self, items):
-        """For a DataLoader with a batch size of one, as there must be a collate function then."""
+        """Returns the one item of a batch: a DataLoader with a batch size of 1 needs a collate function."""
         return items[0]
 
 
@@ -88,7 +88,7 @@ def flat(items):
 
 
 def all_ranks(dataset, ranks, epoch=0, **named):
-    """What each rank reads in an epoch, as items of ids."""
+    """Returns the items of ids that each rank reads in an epoch."""
     read = []
     for rank in range(ranks):
         sampler = make_sampler(dataset, ranks, rank, **named)
@@ -98,7 +98,7 @@ def all_ranks(dataset, ranks, epoch=0, **named):
 
 
 def repeats(read, size):
-    """How many samples come twice, after it is clear that each comes, and none three times."""
+    """Returns how many samples were read twice; checks that each was read once or twice."""
     counts = Counter(id for items in read for id in flat(items))
     assert set(counts) == set(range(size))
     assert set(counts.values()) <= {1, 2}

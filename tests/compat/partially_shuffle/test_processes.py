@@ -1,4 +1,4 @@
-"""The drop-in for PartiallyShuffle in other processes and in workers; and how its threads end."""
+"""The drop-in for PartiallyShuffle in other processes and in workers, and the end of its threads."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def test_workers_get_what_was_read_in_the_main_process(dataset):
     assert reading_threads() == []
 
 
-def raised(sampler):
+def fail(sampler):
     with pytest.raises(KeyError):
         for item in sampler:
             item[0][0]["no such array"]
 
 
-def closed(sampler):
+def close(sampler):
     iterator = iter(sampler)
     next(iterator)
     sampler.close()
@@ -61,13 +61,13 @@ def closed(sampler):
         next(iterator)
 
 
-def forgotten(sampler):
+def drop(sampler):
     iterator = iter(sampler)
     next(iterator)
     del iterator
 
 
-@pytest.mark.parametrize("leave", [raised, closed, forgotten])
+@pytest.mark.parametrize("leave", [fail, close, drop])
 def test_no_thread_is_left(dataset, leave):
     sampler = make_sampler(dataset, batch_size=4)
     iterator = iter(sampler)
@@ -97,7 +97,7 @@ def pickled(sampler):
 
 
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, pickled])
-def test_a_copy_continues_alone(dataset, duplicate):
+def test_a_copy_is_independent(dataset, duplicate):
     sampler = make_sampler(dataset, reader="npz")
     iterator = iter(sampler)
     next(iterator)

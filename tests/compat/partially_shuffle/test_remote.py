@@ -1,4 +1,4 @@
-"""The drop-in for PartiallyShuffle over files that lie elsewhere: fetched for the reader, or left to it."""
+"""The drop-in for PartiallyShuffle over remote files: fetched for the reader, or by it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.compat.partially_shuffle.folders import Dataset, all_ranks, items_of,
 from tests.storage.remote.server import served
 
 SIZES = [20, 31, 7, 16] * 3
-SECRET = "?X-Signature=5ec4e7"  # noqa: S105  # no secret of anyone's
+SECRET = "?X-Signature=5ec4e7"  # noqa: S105  # not a real one
 
 
 @pytest.fixture(name="local")
@@ -26,13 +26,13 @@ def fixture_remote(tmp_path):
     return RemoteOptions(cache=tmp_path / "cache", retry_seconds=2)
 
 
-def at_urls(local, url, query=""):
+def remote_dataset(local, url, query=""):
     return Dataset(f"{url}/data/{file.rsplit('/', 1)[1]}{query}" for file in local.files)
 
 
 def test_urls_are_fetched_once_for_all_ranks_and_epochs(local, remote, tmp_path):
     with served(tmp_path) as web:
-        dataset = at_urls(local, web.url, SECRET)
+        dataset = remote_dataset(local, web.url, SECRET)
         for epoch in range(2):
             read = all_ranks(dataset, 2, epoch, reader="npz", remote=remote)
             assert read == all_ranks(local, 2, epoch)
@@ -44,13 +44,13 @@ def test_urls_are_fetched_once_for_all_ranks_and_epochs(local, remote, tmp_path)
             assert sampler.stats.downloads == 0
 
 
-def test_an_error_names_the_url_without_its_query_also_where_the_reader_fetches(local, caplog):
+def test_an_error_names_the_url_without_its_query_also_if_the_reader_fetches(local, caplog):
     def reader(filename):
         raise OSError(f"no route to {filename}")
 
-    dataset = at_urls(local, "http://127.0.0.1:9", SECRET)
-    told = dict(zip(dataset.files, SIZES, strict=True))
-    sampler = make_sampler(dataset, reader=reader, files_len=told, shuffle=False, debug=True)
+    dataset = remote_dataset(local, "http://127.0.0.1:9", SECRET)
+    lengths = dict(zip(dataset.files, SIZES, strict=True))
+    sampler = make_sampler(dataset, reader=reader, files_len=lengths, shuffle=False, debug=True)
     with pytest.raises(sk.DatasetError) as caught, caplog.at_level(logging.INFO, "samplerkit"):
         items_of(sampler)
     text = "".join(traceback.format_exception(caught.value)) + caplog.text

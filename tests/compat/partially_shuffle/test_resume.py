@@ -1,4 +1,4 @@
-"""The drop-in for PartiallyShuffle goes on where it was: by a step, or by a state."""
+"""The drop-in for PartiallyShuffle resumes at a step, or from a state."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ def fixture_dataset(tmp_path_factory):
 
 
 @pytest.mark.parametrize(("version", "ranks", "rank"), [(1, 1, 0), (2, 4, 3)])
-def test_from_every_step_on_it_reads_what_was_left_and_no_more_files(dataset, version, ranks, rank):
-    def begun():
+def test_any_step_resumes_with_the_remaining_items_and_reads_only_their_files(dataset, version, ranks, rank):
+    def make():
         sampler = make_sampler(dataset, ranks, rank, version=version, shuffle_buffer=40, file_buffer=20)
         sampler.set_epoch(3)
         return sampler
 
-    whole = [(ids_of(item), item[2]) for item in begun()]
+    whole = [(ids_of(item), item[2]) for item in make()]
     for step in range(len(whole) + 1):
-        sampler = begun()
+        sampler = make()
         dataset.read.clear()
         sampler.find_ckpt_position(step)
         assert dataset.read == []
@@ -42,7 +42,7 @@ def test_from_every_step_on_it_reads_what_was_left_and_no_more_files(dataset, ve
 
 
 @pytest.mark.parametrize("calls", ["epoch, step", "step, epoch"])
-def test_the_step_holds_for_the_epoch_that_is_set_before_or_after_it(dataset, calls):
+def test_a_step_applies_to_an_epoch_that_is_set_before_or_after_it(dataset, calls):
     whole, sampler = make_sampler(dataset), make_sampler(dataset)
     whole.set_epoch(2)
     for call in calls.split(", "):
@@ -59,20 +59,20 @@ def test_on_other_ranks_each_step_has_the_same_samples(dataset, ranks):
         rows = zip(*(items_of(sampler) for sampler in samplers), strict=True)
         return [sorted(flat(items)) for items in rows]
 
-    def group(ranks, state=None):
+    def samplers_of(ranks, state=None):
         samplers = [make_sampler(dataset, ranks, rank, batch_size=24 // ranks) for rank in range(ranks)]
         for sampler in samplers:
             if state is not None:
                 sampler.load_state_dict(state)
         return samplers
 
-    whole, first = steps(group(4)), make_sampler(dataset, 4, 2, batch_size=6)
+    whole, first = steps(samplers_of(4)), make_sampler(dataset, 4, 2, batch_size=6)
     iterator = iter(first)
     for _ in range(5):
         next(iterator)
-    rest = steps(group(ranks, first.state_dict()))
+    rest = steps(samplers_of(ranks, first.state_dict()))
     assert rest[:-1] == whole[5:-1]
-    # In the last step some come again, so that all ranks read as many.
+    # In the last step some samples are repeated, so that all ranks read as many.
     assert set(whole[-1]) <= set(rest[-1])
     assert len(rest[-1]) - len(whole[-1]) < ranks
 

@@ -1,4 +1,4 @@
-"""The drop-in for PartiallyShuffle: what it reads, in which order, which files for it; and its arguments."""
+"""The drop-in for PartiallyShuffle: its order, items, files and arguments."""
 
 from __future__ import annotations
 
@@ -44,9 +44,7 @@ def fixture_dataset(datasets):
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("ranks", [1, 4])
 @pytest.mark.parametrize("name", SIZES)
-def test_each_sample_comes_once_over_all_ranks_and_fewer_than_ranks_come_twice(
-    datasets, name, ranks, version
-):
+def test_ranks_read_each_sample_once_and_fewer_samples_than_ranks_twice(datasets, name, ranks, version):
     size = sum(SIZES[name])
     for epoch in (0, 5):
         read = all_ranks(datasets[name], ranks, epoch, version=version)
@@ -61,24 +59,24 @@ def test_each_rank_reads_each_of_its_files_once(datasets, name, version):
     dataset = datasets[name]
     for epoch in range(3):
         dataset.read.clear()
-        room = 8 * version  # see docs/files.md: two pools go back and forth between four times as many
-        samplers = [make_sampler(dataset, 4, rank, version=version, file_buffer=room) for rank in range(4)]
+        buffer = 8 * version  # see docs/files.md: two pools go back and forth between four times as many
+        samplers = [make_sampler(dataset, 4, rank, version=version, file_buffer=buffer) for rank in range(4)]
         for sampler in samplers:
             sampler.set_epoch(epoch)
             assert len(items_of(sampler)) > 0
         assert len(set(dataset.read)) == 64
         assert len(dataset.read) <= 64 + 4
         assert len(dataset.read) == sum(sampler.stats.files_read for sampler in samplers)
-        assert max(sampler.stats.peak_files for sampler in samplers) <= room + 1
+        assert max(sampler.stats.peak_files for sampler in samplers) <= buffer + 1
 
 
 def test_with_too_small_a_buffer_files_are_read_again_with_a_warning(dataset, caplog):
     sampler = make_sampler(dataset, shuffle_buffer=300, file_buffer=2)
     assert sorted(flat(items_of(sampler))) == list(range(sum(UNEQUAL)))
     assert sampler.stats.files_read > 3 * 64
-    (told,) = (record.getMessage() for record in caplog.records)
-    assert "files are read again and again" in told
-    enough = int(told.split("; file_buffer=")[1].split()[0])
+    (message,) = (record.getMessage() for record in caplog.records)
+    assert "files are read again and again" in message
+    enough = int(message.split("; file_buffer=")[1].split()[0])
     dataset.read.clear()
     items_of(make_sampler(dataset, shuffle_buffer=300, file_buffer=enough + 3))
     assert len(dataset.read) <= 66
@@ -87,7 +85,7 @@ def test_with_too_small_a_buffer_files_are_read_again_with_a_warning(dataset, ca
 def test_an_item_is_a_list_of_arrays_by_file_none_and_the_files(dataset):
     sampler = make_sampler(dataset, batch_size=32)
     assert isinstance(sampler, Sampler)
-    seen = set()
+    files_read = set()
     for item in sampler:
         arrays, labels, files = item
         assert isinstance(item, list)
@@ -99,11 +97,11 @@ def test_an_item_is_a_list_of_arrays_by_file_none_and_the_files(dataset):
                 for key in part:
                     assert isinstance(part[key], np.ndarray)
                     assert np.array_equal(part[key], loaded[key][part["row"]])
-            seen.add(file)
-    assert seen == set(dataset.files)
+            files_read.add(file)
+    assert files_read == set(dataset.files)
 
 
-def test_without_shuffling_each_rank_reads_its_rows_and_the_last_wraps_to_the_beginning(datasets):
+def test_without_shuffle_each_rank_reads_its_rows_and_the_last_one_wraps_around(datasets):
     size = sum(UNEQUAL)
     for ranks in (1, 3, 5):
         share = -(-size // ranks)
@@ -112,16 +110,16 @@ def test_without_shuffling_each_rank_reads_its_rows_and_the_last_wraps_to_the_be
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_where_ranks_divide_the_samples_the_order_is_that_of_our_own_sampler(datasets, version):
+def test_if_ranks_divide_the_samples_the_order_is_that_of_distributed_sampler(datasets, version):
     layout = sk.Layout(EQUAL)
     for rank in range(4):
         recipe = sk.DistributedSampler(4, rank, "partial", seed=9, partial_size=60, pools=version)
-        ours = recipe.order(layout, epoch=3)
+        order = recipe.order(layout, epoch=3)
         sampler = make_sampler(datasets["equal"], 4, rank, version=version, seed=9)
         sampler.set_epoch(3)
-        # Within a batch, the samples of a file stand together.
+        # Within a batch, the samples of a file are together.
         read = items_of(sampler)
-        assert [sorted(ids) for ids in read] == [sorted(ours[k : k + 8].tolist()) for k in range(0, 400, 8)]
+        assert [sorted(ids) for ids in read] == [sorted(order[k : k + 8].tolist()) for k in range(0, 400, 8)]
 
 
 def test_the_dataset_is_reset_before_each_epoch_and_may_list_other_files_then(tmp_path):
@@ -138,7 +136,7 @@ def test_the_dataset_is_reset_before_each_epoch_and_may_list_other_files_then(tm
     assert sorted(dataset.counted) == everything
 
 
-def test_an_iteration_that_has_begun_reads_its_files_whatever_the_dataset_lists_meanwhile(tmp_path):
+def test_a_started_iteration_keeps_its_files_if_the_dataset_lists_others(tmp_path):
     dataset = make_dataset(tmp_path, [5, 6, 7])
     everything = dataset.files
     sampler = make_sampler(dataset, batch_size=2)
@@ -162,15 +160,15 @@ def test_the_total_size_need_not_be_right(dataset, caplog, total_size):
     assert [str(total_size) in record.getMessage() for record in caplog.records] == [True] * is_wrong
 
 
-def test_given_lengths_are_not_counted_and_others_are_ignored(dataset):
-    known = dict(zip(dataset.files, UNEQUAL, strict=True))
-    sampler = make_sampler(dataset, files_len={**known, "another.npz": 5})
+def test_files_with_given_lengths_are_not_counted_and_unlisted_files_are_ignored(dataset):
+    lengths = dict(zip(dataset.files, UNEQUAL, strict=True))
+    sampler = make_sampler(dataset, files_len={**lengths, "another.npz": 5})
     assert len(sampler) == sum(UNEQUAL)
     assert dataset.counted == []
-    some = make_sampler(dataset, files_len=dict(list(known.items())[:60]))
-    assert items_of(some) == items_of(sampler)
+    partly = make_sampler(dataset, files_len=dict(list(lengths.items())[:60]))
+    assert items_of(partly) == items_of(sampler)
     assert sorted(dataset.counted) == dataset.files[60:]
-    assert some.stats.files_counted == 4
+    assert partly.stats.files_counted == 4
 
 
 def with_kwargs(inner):
@@ -193,7 +191,7 @@ def test_readers_may_be_wrapped_named_or_give_tensors(dataset):
     assert {type(array) for array in arrays.values()} == {torch.Tensor}
 
 
-def test_without_a_shuffle_buffer_it_is_as_large_as_the_files_in_memory_allow(tmp_path):
+def test_the_default_shuffle_buffer_is_as_large_as_the_files_in_memory_allow(tmp_path):
     dataset = make_dataset(tmp_path, EQUAL)
     for version in VERSIONS:
         dataset.read.clear()
@@ -215,15 +213,15 @@ WRONG = {
         RuntimeError,
         "files",
     ),
-    "a rank too high": (lambda: some(num_replicas=2, rank=2), RuntimeError, "shard_id"),
-    "a float for a size": (lambda: some(batch_size=2.0), TypeError, "batch_size"),
-    "no file in memory": (lambda: some(file_buffer=0), RuntimeError, "file_buffer"),
-    "a list of lengths": (lambda: some(files_len=[3]), TypeError, "files_len"),
-    "no reader": (lambda: some(reader=None), TypeError, "reader"),
+    "a rank too high": (lambda: make(num_replicas=2, rank=2), RuntimeError, "shard_id"),
+    "a float for a size": (lambda: make(batch_size=2.0), TypeError, "batch_size"),
+    "no file in memory": (lambda: make(file_buffer=0), RuntimeError, "file_buffer"),
+    "a list of lengths": (lambda: make(files_len=[3]), TypeError, "files_len"),
+    "no reader": (lambda: make(reader=None), TypeError, "reader"),
 }
 
 
-def some(**named):
+def make(**named):
     named = {"reader": "npz", "num_replicas": 1, "rank": 0, **named}
     return DistributedSamplerViaLocallyShuffle(SimpleNamespace(files=["a"]), **named)
 

@@ -1,4 +1,4 @@
-"""What all tests of the drop-in for webdataset have in common."""
+"""Fixtures of all tests of the drop-in for webdataset."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def left_workers_end_soon(monkeypatch):
+def leftover_workers_end_soon(monkeypatch):
     """torch waits 5 s for a worker that does not end by itself, such as one that waits for a command."""
     monkeypatch.setattr("torch.utils.data._utils.MP_STATUS_CHECK_INTERVAL", 0.5)

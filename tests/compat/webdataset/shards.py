@@ -1,4 +1,4 @@
-"""Shards for the tests of the drop-in for webdataset, and what is done to their samples."""
+"""Shards for the tests of the drop-in for webdataset, and functions of their samples."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from samplerkit.storage.tar.writer import TarWriter
 
 
 def write(folder: Path, shards: int, samples: int) -> str:
-    """Writes small samples, shard after shard; gives the pattern of the shards."""
+    """Writes small samples, shard after shard, and returns the pattern of the shards."""
     with TarWriter(f"{folder}/many-%03d.tar", samples_per_shard=-(-samples // shards)) as writer:
         for number in range(samples):
             writer.write({"__key__": f"{number:05}", "txt": str(number), "cls": number % 10})
@@ -45,10 +45,10 @@ def loader(dataset: WebDataset, batch_size: int = 4, **options: Any) -> DataLoad
 
 
 def received(batches: Iterable[list]) -> list:
-    """What came in all batches, in order."""
+    """Returns the items of all batches, in order."""
     return [item for batch in batches for item in batch]
 
 
 def once_each(count: int) -> Counter:
-    """What a complete epoch of so many samples is."""
+    """Returns the counts of a complete epoch of so many samples."""
     return Counter(range(count))

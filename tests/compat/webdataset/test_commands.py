@@ -18,12 +18,12 @@ import samplerkit as sk
 from samplerkit.compat.webdataset import WebDataset
 from samplerkit.compat.webdataset.commands import parse_command
 from tests.cli.processes import pids_of
-from tests.compat.webdataset.shards import as_list, number_of, once_each, write
+from tests.compat.webdataset.shards import loader, number_of, once_each, received, write
 from tests.programs import Program
 from tests.storage.remote.server import served
 from tests.waiting import wait_until
 
-CURL = pytest.mark.skipif(shutil.which("curl") is None, reason="the program curl is not there")
+CURL = pytest.mark.skipif(shutil.which("curl") is None, reason="the program curl is not installed")
 
 
 def piped(urls, **options):
@@ -36,11 +36,11 @@ def cat(path):
 
 def children():
     """The processes that this one has started and has not waited for."""
-    found = set()
+    pids = set()
     for task in Path("/proc/self/task").iterdir():
         with contextlib.suppress(OSError):
-            found |= set((task / "children").read_text().split())
-    return found
+            pids |= set((task / "children").read_text().split())
+    return pids
 
 
 def test_a_command_is_not_run_unless_it_is_allowed(tmp_path):
@@ -54,7 +54,7 @@ def test_a_command_is_not_run_unless_it_is_allowed(tmp_path):
 
 
 @CURL
-def test_a_command_that_fails_is_an_error_without_what_is_private(tmp_path):
+def test_a_command_that_fails_is_an_error_without_secrets(tmp_path):
     text = r"curl \.\.\. http://127.*no\.tar: the command failed after 0 bytes \(exit"
     with served(tmp_path) as web:
         url = f"pipe:curl -s -f -H 'Authorization: 5f3a' '{web.url}/no.tar?token=5f3a'"
@@ -78,8 +78,7 @@ def test_each_sample_is_read_once_over_ranks_and_workers(tmp_path, shards, worke
         for rank in range(ranks):
             dataset = piped(urls, world=sk.World(ranks, rank)).shuffle(window).decode().map(number_of)
             dataset.set_epoch(len(epochs))
-            batches = DataLoader(dataset, batch_size=4, num_workers=workers, collate_fn=as_list)
-            read += [number for batch in batches for number in batch]
+            read += received(loader(dataset, num_workers=workers))
         assert Counter(read) == once_each(30)
         epochs.append(read)
     assert (epochs[0] != epochs[1]) == (window > 0)
@@ -120,7 +119,7 @@ PROGRAMS = {
         "truncated at byte 2048: the archive ends in '00001.txt'",
     ),
     "it writes two archives": ("pipe:cat {shard} {shard}", "data after the end at byte"),
-    "it says nothing any more": (
+    "it sends nothing any more": (
         "pipe:sh -c 'head -c 2100 \"$0\"; sleep 600' {shard}",
         "has sent nothing for 1 s, after 2100 bytes",
     ),
@@ -149,7 +148,7 @@ ENDLESS = (
 
 
 def endless(tmp_path):
-    """A command that goes on for ever, with a process of its own; and a text by which both are known."""
+    """Returns a command that runs forever with a child process, and a text in the arguments of both."""
     write(tmp_path, 1, 9)
     marker = f"marker-{os.getpid()}-{tmp_path.name}"
     return ENDLESS.format(python=sys.executable, shard=f"{tmp_path}/many-000.tar", marker=marker), marker
@@ -177,7 +176,7 @@ def leave_with_workers(dataset):
 
 
 @pytest.mark.parametrize("leaving", [fail, close, leave_with_workers])
-def test_a_command_ends_when_its_reader_leaves(tmp_path, leaving):
+def test_a_command_ends_when_its_loop_is_left(tmp_path, leaving):
     before = children()
     url, marker = endless(tmp_path)
     leaving(piped(url))
@@ -185,7 +184,7 @@ def test_a_command_ends_when_its_reader_leaves(tmp_path, leaving):
     assert children() <= before
 
 
-def test_a_command_ends_with_its_reader_that_is_killed(tmp_path):
+def test_a_command_ends_when_its_reader_is_killed(tmp_path):
     url, marker = endless(tmp_path)
     code = (
         "import sys; from samplerkit.compat.webdataset import WebDataset\n"
@@ -226,12 +225,12 @@ SHELL = {
 
 
 @pytest.mark.parametrize(("command", "text"), SHELL.values(), ids=SHELL.keys())
-def test_what_only_a_shell_could_do_is_refused(command, text):
+def test_commands_that_need_a_shell_are_refused(command, text):
     with pytest.raises(sk.ArgumentValueError, match=text):
         parse_command(f"pipe:{command}")
 
 
-def test_what_a_shell_would_do_in_quotes_is_part_of_an_argument():
+def test_quoted_operators_are_part_of_an_argument():
     command = parse_command(r"pipe:curl -s 'http://me:5f3a@h/a.tar?x=1&y=$2' a\|b ';'")
     assert command.arguments == ("curl", "-s", "http://me:5f3a@h/a.tar?x=1&y=$2", "a|b", ";")
     assert command.shown == "curl ... http://h/a.tar ..."

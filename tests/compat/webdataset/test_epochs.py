@@ -24,24 +24,26 @@ from tests.compat.webdataset.shards import is_even, loader, numbers, once_each, 
 WORKERS = {
     "no workers": {},
     "new workers each epoch": {"num_workers": 3},
-    "workers that live on": {"num_workers": 3, "persistent_workers": True},
+    "persistent workers": {"num_workers": 3, "persistent_workers": True},
 }
 
 
+@pytest.fixture
+def dataset(tmp_path):
+    return numbers(write(tmp_path, 5, 53), tmp_path).shuffle(20)
+
+
 def open_files():
-    """What is open by which number; what an earlier test left may be closed meanwhile."""
-    found = set()
+    """Returns the open descriptors with their paths; those of an earlier test may be closed meanwhile."""
+    opened = set()
     for path in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):  # the folder itself
-            found.add((path.name, str(path.readlink())))
-    return found
+            opened.add((path.name, str(path.readlink())))
+    return opened
 
 
 @pytest.mark.parametrize("options", WORKERS.values(), ids=WORKERS.keys())
-def test_epochs_are_complete_and_differ_also_after_one_left_early_and_come_back_by_set_epoch(
-    tmp_path, options
-):
-    dataset = numbers(write(tmp_path, 5, 53), tmp_path).shuffle(20)
+def test_epochs_are_complete_and_differ_after_an_early_break_and_repeat_by_set_epoch(dataset, options):
     batches = loader(dataset, **options)
     epochs = {0: received(batches), 1: received(batches)}
     for _ in range(2):
@@ -58,22 +60,20 @@ def test_epochs_are_complete_and_differ_also_after_one_left_early_and_come_back_
 
 
 @pytest.mark.campaign
-def test_spawned_workers_count_epochs_too(tmp_path):
-    dataset = numbers(write(tmp_path, 5, 53), tmp_path).shuffle(20)
+def test_spawned_workers_count_epochs(tmp_path, dataset):
     batches = loader(dataset, num_workers=2, multiprocessing_context="spawn")
     for _batch in batches:
         break
     second = received(batches)
     assert dataset.epoch == 2
-    again = numbers(f"{tmp_path}/many-*.tar", tmp_path).shuffle(20)
-    again.set_epoch(1)
-    # Forked workers do the same.
-    assert received(loader(again, num_workers=2)) == second
+    forked = numbers(f"{tmp_path}/many-*.tar", tmp_path).shuffle(20)
+    forked.set_epoch(1)
+    assert received(loader(forked, num_workers=2)) == second
     assert Counter(second) == once_each(53)
 
 
-class OfAnEpoch(torch.utils.data.IterableDataset):
-    """A user's own, which says the epoch in each worker."""
+class WithEpoch(torch.utils.data.IterableDataset):
+    """A user's dataset that sets the epoch in each worker."""
 
     def __init__(self, dataset, epoch):
         self.dataset, self.epoch = dataset, epoch
@@ -83,11 +83,10 @@ class OfAnEpoch(torch.utils.data.IterableDataset):
         return iter(self.dataset)
 
 
-def test_each_worker_may_set_the_epoch(tmp_path):
-    dataset = numbers(write(tmp_path, 5, 53), tmp_path).shuffle(20)
+def test_each_worker_may_set_the_epoch(dataset):
     epochs = [received(loader(dataset, num_workers=3)) for _ in range(3)]
     for number in (1, 1, 0):
-        read = received(loader(OfAnEpoch(dataset, number), num_workers=3))
+        read = received(loader(WithEpoch(dataset, number), num_workers=3))
         assert read == epochs[number]
 
 
@@ -96,13 +95,13 @@ def be_late(worker):
         time.sleep(0.7)
 
 
-def test_a_worker_that_comes_when_another_one_has_ended_begins_the_same_epoch(tmp_path):
+def test_a_worker_that_starts_after_another_has_ended_begins_the_same_epoch(tmp_path):
     dataset = numbers(write(tmp_path, 2, 2), tmp_path, seed=7).shuffle(2).select(is_even)
     ended = threading.Event()
 
     def wait_for_ended_workers():
         while not ended.wait(0.01):
-            # So a process that has ended is gone, and not only asleep.
+            # Reaps processes that have ended.
             multiprocessing.active_children()
 
     thread = threading.Thread(target=wait_for_ended_workers)
@@ -117,8 +116,7 @@ def test_a_worker_that_comes_when_another_one_has_ended_begins_the_same_epoch(tm
         thread.join()
 
 
-def test_two_loaders_of_a_dataset_that_run_at_once_read_two_epochs(tmp_path):
-    dataset = numbers(write(tmp_path, 5, 53), tmp_path).shuffle(20)
+def test_two_concurrent_loaders_of_a_dataset_read_two_epochs(dataset):
     pairs = list(zip(loader(dataset, num_workers=2), loader(dataset, num_workers=2), strict=True))
     first, second = (received(batches) for batches in zip(*pairs, strict=True))
     assert Counter(first) == Counter(second) == once_each(53)
@@ -129,8 +127,7 @@ def count_in_a_process(dataset, queue):
     queue.put([list(dataset) for _ in range(2)])
 
 
-def test_a_process_that_is_no_worker_counts_for_itself(tmp_path):
-    dataset = numbers(write(tmp_path, 5, 53), tmp_path).shuffle(20)
+def test_a_process_that_is_not_a_worker_counts_separately(dataset):
     first = list(dataset)
     processes = multiprocessing.get_context("fork")
     queue = processes.Queue()
@@ -140,13 +137,13 @@ def test_a_process_that_is_no_worker_counts_for_itself(tmp_path):
     results = [queue.get(timeout=60) for _ in both]
     for process in both:
         process.join(60)
-    assert results[0] == results[1], "each goes on from where its parent stood"
+    assert results[0] == results[1], "each resumes at the epoch of its parent"
     assert results[0][0] != first != results[0][1] != results[0][0]
     assert list(dataset) == results[0][0]
 
 
 @pytest.mark.parametrize("make", [copy.deepcopy, lambda dataset: pickle.loads(pickle.dumps(dataset))])  # noqa: S301  # our own
-def test_a_copy_goes_its_own_way_from_the_epoch_that_it_was_made_in(tmp_path, make):
+def test_a_copy_counts_separately_from_the_current_epoch_on(tmp_path, make):
     dataset = numbers(write(tmp_path, 2, 20), tmp_path).shuffle(20)
     list(dataset)
     other = make(dataset)
@@ -158,7 +155,7 @@ def test_a_copy_goes_its_own_way_from_the_epoch_that_it_was_made_in(tmp_path, ma
 
 def test_no_file_is_open_and_nothing_runs_before_an_iteration(tmp_path):
     urls = write(tmp_path, 2, 20)
-    gc.collect()  # else what earlier tests left is closed in between
+    gc.collect()  # else files of earlier tests are closed in between
     before = open_files()
     datasets = [numbers(urls, tmp_path).shuffle(20).batched(4) for _ in range(5)]
     assert open_files() <= before
@@ -168,7 +165,7 @@ def test_no_file_is_open_and_nothing_runs_before_an_iteration(tmp_path):
     assert open_files() <= before
 
 
-def test_a_lack_of_files_is_an_error_in_the_loop_and_no_epoch_twice(tmp_path):
+def test_too_many_open_files_are_an_error_and_no_epoch_is_repeated(tmp_path):
     dataset = numbers(write(tmp_path, 2, 20), tmp_path)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     free = os.dup(0)
@@ -183,14 +180,14 @@ def test_a_lack_of_files_is_an_error_in_the_loop_and_no_epoch_twice(tmp_path):
     assert dataset.epoch == 1
 
 
-def test_a_worker_that_was_given_no_file_says_so_and_counts_no_epoch_for_itself(tmp_path, monkeypatch):
-    dataset, here, opened = numbers(write(tmp_path, 2, 20), tmp_path), os.getpid(), epochs._nameless_file
+def test_a_worker_without_the_file_raises_an_error_and_does_not_count_separately(tmp_path, monkeypatch):
+    dataset, parent, open_file = numbers(write(tmp_path, 2, 20), tmp_path), os.getpid(), epochs._nameless_file
 
-    def lacking():
-        if os.getpid() == here:
+    def fail_in_parent():
+        if os.getpid() == parent:
             raise sk.WorkerError("epoch", "no file")
-        return opened()
+        return open_file()
 
-    monkeypatch.setattr(epochs, "_nameless_file", lacking)
+    monkeypatch.setattr(epochs, "_nameless_file", fail_in_parent)
     with pytest.raises(sk.WorkerError, match="started this worker could open no file"):
         received(loader(dataset, num_workers=1))

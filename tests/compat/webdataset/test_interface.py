@@ -1,4 +1,4 @@
-"""The drop-in for webdataset: its interface, what it refuses, what is in a sample, and its loader."""
+"""The drop-in for webdataset: its interface, refused arguments, the content of samples, and its loader."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.compat.webdataset.shards import (
 from tests.storage.remote.server import served
 
 
-def test_plain_samples_are_dicts_of_bytes_and_the_steps_do_what_webdatasets_do(tmp_path):
+def test_plain_samples_are_dicts_of_bytes_and_steps_do_the_same_as_webdatasets(tmp_path):
     urls = write(tmp_path, 1, 4)
     dataset = wds.WebDataset(urls, cache=tmp_path / "cache")
     first = next(iter(dataset))
@@ -52,7 +52,7 @@ def test_plain_samples_are_dicts_of_bytes_and_the_steps_do_what_webdatasets_do(t
     assert list(decoded.pipe(lambda samples: (s["cls"] for s in samples))) == [0, 1, 2, 3]
 
 
-def test_batches_are_made_as_webdataset_makes_them(tmp_path):
+def test_batches_are_made_as_by_webdataset(tmp_path):
     stream = io.BytesIO()
     Image.new("RGB", (40, 32)).save(stream, "JPEG")
     with wds.TarWriter(f"{tmp_path}/images.tar") as writer:
@@ -69,15 +69,15 @@ def test_batches_are_made_as_webdataset_makes_them(tmp_path):
     assert images.shape == (4, 32, 40, 3)
     assert isinstance(ids, np.ndarray)
     assert (ids.tolist(), keys) == ([0, 1, 2, 3], ["00000", "00001", "00002", "00003"])
-    theirs = filters.default_collation_fn([(torch.ones(2), 1, "a"), (torch.ones(2), 2, "b")])
+    expected = filters.default_collation_fn([(torch.ones(2), 1, "a"), (torch.ones(2), 2, "b")])
     ours = wds.default_collation_fn([(torch.ones(2), 1, "a"), (torch.ones(2), 2, "b")])
-    assert ours[0].equal(theirs[0])
-    assert (ours[1].tolist(), ours[2]) == (theirs[1].tolist(), theirs[2])
+    assert ours[0].equal(expected[0])
+    assert (ours[1].tolist(), ours[2]) == (expected[1].tolist(), expected[2])
     with pytest.raises(sk.DatasetError, match="different shapes"):
         wds.default_collation_fn([(torch.ones(2),), (torch.ones(3),)])
 
 
-def test_a_handler_leaves_samples_out_and_says_how_many(tmp_path, caplog):
+def test_a_handler_drops_samples_and_their_number_is_logged(tmp_path, caplog):
     def strict(sample):
         if sample["cls"] == 2:
             raise KeyError("no")
@@ -92,12 +92,12 @@ def test_a_handler_leaves_samples_out_and_says_how_many(tmp_path, caplog):
     assert "ends the epoch early" in caplog.text
     with pytest.raises(KeyError, match="sample '00002'"):
         list(dataset.map(strict, handler=wds.reraise_exception))
-    asked = []
-    list(dataset.map(strict, handler=lambda error: asked.append(type(error)) or True))
-    assert asked == [KeyError]
+    handled = []
+    list(dataset.map(strict, handler=lambda error: handled.append(type(error)) or True))
+    assert handled == [KeyError]
 
 
-def test_a_handler_of_the_dataset_is_asked_about_flaws_of_archives(tmp_path, caplog):
+def test_a_handler_of_the_dataset_receives_flaws_of_archives(tmp_path, caplog):
     urls = write(tmp_path, 2, 8)
     path = tmp_path / "many-001.tar"
     path.write_bytes(path.read_bytes()[:3000])
@@ -107,16 +107,16 @@ def test_a_handler_of_the_dataset_is_asked_about_flaws_of_archives(tmp_path, cap
     with pytest.raises(tarfile.ReadError, match=r"many-001\.tar"):
         list(numbers(urls, tmp_path, handler=wds.ignore_and_stop))
     assert "ends the epoch early" not in caplog.text
-    asked = []
-    kept = list(numbers(urls, tmp_path, handler=lambda error: asked.append(error) or True))
-    assert kept[:4] == [0, 1, 2, 3]
-    assert len(kept) < 8
-    assert {type(error) for error in asked} == {wds.DamagedShardError}
-    assert any("truncated" in str(error) for error in asked)
+    handled = []
+    read = list(numbers(urls, tmp_path, handler=lambda error: handled.append(error) or True))
+    assert read[:4] == [0, 1, 2, 3]
+    assert len(read) < 8
+    assert {type(error) for error in handled} == {wds.DamagedShardError}
+    assert any("truncated" in str(error) for error in handled)
 
 
 REFUSED = {
-    "a splitter of one's own": ({"nodesplitter": lambda source: source}, sk.NotSupportedError, "world="),
+    "a splitter of the user's": ({"nodesplitter": lambda source: source}, sk.NotSupportedError, "world="),
     "no splitter for workers": ({"workersplitter": None}, sk.NotSupportedError, "leave it out"),
     "select_files": ({"select_files": bool}, sk.NotSupportedError, "select"),
     "another mode": ({"mode": "infinite"}, sk.NotSupportedError, "resampled"),
@@ -126,13 +126,13 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("options", "kind", "text"), REFUSED.values(), ids=REFUSED.keys())
-def test_what_would_change_samples_is_refused_with_a_hint(tmp_path, options, kind, text):
+def test_arguments_that_would_change_samples_are_refused_with_a_hint(tmp_path, options, kind, text):
     urls = write(tmp_path, 1, 4)
     with pytest.raises(kind, match=text):
         wds.WebDataset(urls, **options)
 
 
-def test_methods_and_specifications_that_are_not_here_say_what_to_do(tmp_path):
+def test_unsupported_methods_and_specifications_are_errors_with_an_alternative(tmp_path):
     dataset = wds.WebDataset(write(tmp_path, 1, 4))
     assert not hasattr(dataset, "associate")
     with pytest.raises(NotImplementedError, match="use map"):
@@ -144,11 +144,11 @@ def test_methods_and_specifications_that_are_not_here_say_what_to_do(tmp_path):
             wds.WebDataset(urls)
     with pytest.raises(sk.ArgumentTypeError, match="seed="):
         dataset.shuffle(5, rng=np.random)
-    with pytest.raises(sk.ArgumentTypeError, match="first that gives"):
+    with pytest.raises(sk.ArgumentTypeError, match="first result other than None"):
         dataset.decode(post=[])
     with pytest.raises(sk.ArgumentTypeError, match="map_tuple: must be a function"):
         dataset.map_tuple(None, 5)
-    with pytest.raises(sk.ArgumentValueError, match=r"slice: is none of itertools\.islice"):
+    with pytest.raises(sk.ArgumentValueError, match=r"slice: is invalid for itertools\.islice"):
         dataset.slice("a")
     with pytest.raises(sk.ArgumentRangeError, match="with_length: must not be negative"):
         dataset.with_length(-1)
@@ -156,7 +156,7 @@ def test_methods_and_specifications_that_are_not_here_say_what_to_do(tmp_path):
         wds.WebDataset("https://host/a.tar", cache_dir=3)
 
 
-def test_several_patterns_and_a_tar_dataset_are_taken(tmp_path):
+def test_several_patterns_and_a_tar_dataset_are_accepted(tmp_path):
     write(tmp_path, 4, 8)
     both = f"{tmp_path}/many-000.tar::{tmp_path}/many-{{002..003}}.tar"
     assert list(numbers(both, tmp_path)) == [0, 1, 4, 5, 6, 7]
@@ -166,7 +166,7 @@ def test_several_patterns_and_a_tar_dataset_are_taken(tmp_path):
         wds.WebDataset(tar, checksums=True)
 
 
-def loaded(folder, workers=0, samples=20, **options):
+def make_loader(folder, workers=0, samples=20, **options):
     path = folder / f"shards-{samples}"
     urls = f"{path}/many-{{000..001}}.tar" if path.exists() else write(path, 2, samples)
     return wds.WebLoader(
@@ -178,26 +178,25 @@ def loaded(folder, workers=0, samples=20, **options):
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_loader_mixes_what_workers_give_and_reads_another_epoch_each_time(tmp_path, workers):
-    loader = loaded(tmp_path, workers).unlisted().shuffle(8).listed(5)
+def test_a_loader_mixes_batches_of_workers_and_reads_another_epoch_each_time(tmp_path, workers):
+    loader = make_loader(tmp_path, workers).unlisted().shuffle(8).listed(5)
     epochs = [list(loader) for _ in range(2)]
     for epoch in epochs:
         assert [len(batch) for batch in epoch] == [5] * 4
         assert Counter(sum(epoch, [])) == once_each(20)
-    assert sum(epochs[0], []) not in (list(loaded(tmp_path, workers).unlisted()), sum(epochs[1], []))
+    assert sum(epochs[0], []) not in (list(make_loader(tmp_path, workers).unlisted()), sum(epochs[1], []))
 
 
-def test_the_place_of_a_loaders_shuffle_matters(tmp_path):
-    batches = list(loaded(tmp_path).shuffle(100))
-    assert all(batch == list(range(batch[0], batch[0] + 4)) for batch in batches), "batches stay whole"
+def test_the_position_of_a_loaders_shuffle_matters(tmp_path):
+    batches = list(make_loader(tmp_path).shuffle(100))
+    assert all(batch == list(range(batch[0], batch[0] + 4)) for batch in batches), "batches are not split"
     assert [batch[0] for batch in batches] != [0, 4, 8, 12, 16]
-    again = list(loaded(tmp_path).shuffle(100))
-    assert again == batches, "by seed and epoch"
-    assert list(loaded(tmp_path).shuffle(100, seed=1)) != batches
+    assert list(make_loader(tmp_path).shuffle(100)) == batches, "the same seed and epoch"
+    assert list(make_loader(tmp_path).shuffle(100, seed=1)) != batches
 
 
 def test_a_loader_repeats_and_ends_as_webdatasets_does(tmp_path):
-    loader = loaded(tmp_path, samples=10)
+    loader = make_loader(tmp_path, samples=10)
     assert [len(batch) for batch in loader.repeat(nepochs=2)] == [4, 4, 2, 4, 4, 2]
     assert len(list(loader.with_epoch(7))) == 7
     known = wds.WebLoader(range(10), batch_size=4)
@@ -220,7 +219,7 @@ def test_a_loader_repeats_and_ends_as_webdatasets_does(tmp_path):
         loader.select(bool, by="key")
 
 
-def test_a_draw_of_samples_is_another_one_in_each_epoch_and_the_same_for_a_seed(tmp_path):
+def test_rsample_differs_by_epoch_and_is_the_same_for_a_seed(tmp_path):
     urls = write(tmp_path, 2, 200)
     dataset = numbers(urls, tmp_path).rsample(0.3)
     epochs = [list(dataset) for _ in range(20)]
@@ -247,17 +246,17 @@ ARRAYS = [
 
 
 @pytest.mark.parametrize("extension", ["ten", "tb", "left.ten", "ten.gz"])
-def test_tensors_are_what_webdataset_decodes(tmp_path, extension):
+def test_tensors_are_decoded_as_by_webdataset(tmp_path, extension):
     data = bytes(tenbin.encode_buffer([*ARRAYS, np.zeros((0, 3))]))
     with wds.TarWriter(f"{tmp_path}/one.tar") as writer:
         writer.write({"__key__": "a", extension: gzip.compress(data) if extension.endswith("gz") else data})
     sample = next(iter(wds.WebDataset(f"{tmp_path}/one.tar").decode()))[extension]
-    for ours, theirs in zip(sample, tenbin.decode_buffer(data), strict=True):
-        assert (ours.dtype, ours.shape, ours.tolist()) == (theirs.dtype, theirs.shape, theirs.tolist())
+    for ours, expected in zip(sample, tenbin.decode_buffer(data), strict=True):
+        assert (ours.dtype, ours.shape, ours.tolist()) == (expected.dtype, expected.shape, expected.tolist())
         assert ours.flags.writeable
 
 
-def test_tensors_of_broken_bytes_are_errors_and_never_more_than_was_there():
+def test_damaged_tensors_are_errors_and_never_larger_than_their_bytes():
     whole = bytes(tenbin.encode_buffer([np.arange(5.0), np.arange(3)]))
     cut = [whole[:stop] for stop in range(1, len(whole))] + [(b"~TenBin~" + bytes(8)) * 2]
     changed = [
@@ -276,9 +275,9 @@ def test_tensors_of_broken_bytes_are_errors_and_never_more_than_was_there():
 
 
 def test_functions_by_extension_are_called_as_webdatasets_are():
-    ours, theirs = (module.handle_extension("JPG seg.png", len) for module in (wds, autodecode))
+    ours, webdatasets = (module.handle_extension("JPG seg.png", len) for module in (wds, autodecode))
     names = (".jpg", ".left.JPG", ".seg.png", ".png", ".a.seg.png", ".jpg.x", ".", ".xseg.png")
-    assert [ours(name, b"123") for name in names] == [theirs(name, b"123") for name in names]
+    assert [ours(name, b"123") for name in names] == [webdatasets(name, b"123") for name in names]
     assert pickle.loads(pickle.dumps(ours))(".jpg", b"123") == 3  # noqa: S301  # our own
     for extensions, text in (("", "must not be empty"), (3, "must be a string")):
         with pytest.raises(sk.SamplerkitError, match=text):
@@ -287,10 +286,10 @@ def test_functions_by_extension_are_called_as_webdatasets_are():
         wds.handle_extension("jpg", 3)
 
 
-def test_a_sample_tells_where_its_shard_lies_as_a_whole(tmp_path):
+def test_a_sample_has_the_local_path_of_its_whole_shard(tmp_path):
     urls = write(tmp_path, 2, 8)
-    lie = {sample["__local_path__"] for sample in wds.WebDataset(urls)}
-    assert lie == {f"{tmp_path}/many-000.tar", f"{tmp_path}/many-001.tar"}
+    paths = {sample["__local_path__"] for sample in wds.WebDataset(urls)}
+    assert paths == {f"{tmp_path}/many-000.tar", f"{tmp_path}/many-001.tar"}
     cache = tmp_path / "cache"
     with served(tmp_path) as web:
         remote = f"{web.url}/many-{{000..001}}.tar"

@@ -24,27 +24,23 @@ def test_a_loader_resumes_from_its_state_and_continues_with_the_next_epoch(tmp_p
             return StatefulDataLoader(dataset.batched(3, None), batch_size=None, num_workers=workers)
         return StatefulDataLoader(dataset, batch_size=3, num_workers=workers, collate_fn=as_list)
 
-    loader, state, expected, read = make(), None, [], []
-    for epoch in range(2):
-        for step, batch in enumerate(loader, start=1):
-            if epoch == 1:
-                read.append(batch)
-                if step == at:
-                    state = json.dumps(loader.state_dict(), default=str)
-        if epoch == 1 and state is None:
+    loader, state, read = make(), None, []
+    list(loader)
+    for step, batch in enumerate(loader, start=1):
+        read.append(batch)
+        if step == at:
             state = json.dumps(loader.state_dict(), default=str)
-    expected = read[at:]
     following = list(loader)
     assert Counter(number for batch in following for number in batch) == once_each(50) - Counter(
         range(1, 50, 2)
     )
     resumed = make()
     resumed.load_state_dict(json.loads(state))
-    assert list(resumed) == expected
+    assert list(resumed) == read[at:]
     assert list(resumed) == following
 
 
-def test_a_state_that_was_loaded_is_the_state_until_it_is_read_from(tmp_path):
+def test_a_loaded_state_is_returned_until_something_is_read(tmp_path):
     urls = write(tmp_path, 2, 20)
     dataset, loaded = (numbers(urls, tmp_path).shuffle(20) for _ in range(2))
     items = iter(dataset)
@@ -57,7 +53,7 @@ def test_a_state_that_was_loaded_is_the_state_until_it_is_read_from(tmp_path):
     assert list(loaded) == list(items)
 
 
-def refused(state, dataset):
+def resume(state, dataset):
     dataset.load_state_dict(state)
     return iter(dataset)
 
@@ -65,7 +61,7 @@ def refused(state, dataset):
 def test_a_state_of_another_run_is_refused(tmp_path):
     urls = write(tmp_path, 3, 30)
     state = numbers(urls, tmp_path).shuffle(20).state_dict()
-    list(refused(state, numbers(urls, tmp_path).shuffle(20)))
+    list(resume(state, numbers(urls, tmp_path).shuffle(20)))
     write(tmp_path / "other", 3, 30)
     with sk.TarWriter(f"{tmp_path}/x-%d.tar") as writer:
         writer.write({"__key__": "a", "txt": "1"})
@@ -76,7 +72,7 @@ def test_a_state_of_another_run_is_refused(tmp_path):
     }
     for field, dataset in cases.items():
         with pytest.raises(sk.StateError, match=field):
-            refused(state, dataset)
+            resume(state, dataset)
     same = numbers(urls, tmp_path).shuffle(20)
     for wrong, text in (
         (3, "not the state"),
@@ -84,10 +80,10 @@ def test_a_state_of_another_run_is_refused(tmp_path):
         ({**state, "rows": -1}, "rows"),
     ):
         with pytest.raises(sk.StateError, match=text):
-            refused(wrong, same)
+            resume(wrong, same)
 
 
-def test_what_cannot_be_resumed_says_why_when_it_is(tmp_path):
+def test_resuming_what_cannot_be_resumed_is_an_error_with_the_reason(tmp_path):
     urls = write(tmp_path, 1, 10)
     for dataset, text in (
         (numbers(urls, tmp_path).compose(iter), r"of \.compose"),
@@ -96,7 +92,7 @@ def test_what_cannot_be_resumed_says_why_when_it_is(tmp_path):
     ):
         state = dataset.state_dict()
         with pytest.raises(sk.StateError, match=text):
-            refused(state, dataset)
-        # The dataset is fine otherwise, in a stateful loader too.
+            resume(state, dataset)
+        # It can be read otherwise, also by a stateful loader.
         loader = StatefulDataLoader(dataset, batch_size=None, num_workers=1)
         assert len(list(loader)) == len(list(dataset))

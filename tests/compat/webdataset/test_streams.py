@@ -31,11 +31,11 @@ def archive(*members, kind=tarfile.PAX_FORMAT):
 
 @pytest.mark.parametrize("kind", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
 @pytest.mark.parametrize("is_compressed", [False, True])
-def test_a_stream_gives_what_a_file_gives(tmp_path, kind, is_compressed):
+def test_a_stream_yields_the_same_as_a_file(tmp_path, kind, is_compressed):
     long = "folder/" * 10 if kind == tarfile.USTAR_FORMAT else "folder_é/" * 30
     members = [
-        ("README", b"no sample"),
-        ("__meta__/x.txt", b"nor this"),
+        ("README", b"not a sample"),
+        ("__meta__/x.txt", b"neither"),
         ("folder/", b"", tarfile.DIRTYPE),
         *(
             (f"{long}{number}.{field}", f"{number}{field}".encode() * number)
@@ -56,7 +56,7 @@ def test_a_stream_gives_what_a_file_gives(tmp_path, kind, is_compressed):
 
 FLAWS = {
     "a link": (archive(("a.txt", b"1"), ("b.txt", b"", tarfile.SYMTYPE)), "link at byte 1024"),
-    "a name that leads out": (archive(("../a.txt", b"1")), "unsafe name at byte 0"),
+    "a name outside the folder": (archive(("../a.txt", b"1")), "unsafe name at byte 0"),
     "a key twice": (archive(("a.txt", b"1"), ("b.txt", b"1"), ("a.cls", b"1")), "duplicate key at byte 2048"),
     "a field twice": (archive(("a.txt", b"1"), ("a.TXT", b"1")), "duplicate field at byte 1024"),
     "a reserved field": (archive(("a.__key__", b"1")), "reserved field at byte 0"),
@@ -73,7 +73,7 @@ def test_a_stream_is_read_as_strictly_as_a_file(data, text):
 
 
 @pytest.mark.parametrize("size", [1 << 33, 1 << 80])
-def test_a_size_that_no_stream_has_takes_no_memory(size):
+def test_a_false_size_in_a_header_takes_no_memory(size):
     member = tarfile.TarInfo("a.txt")
     member.size = size
     data = member.tobuf(tarfile.GNU_FORMAT) + b"few bytes"
@@ -81,7 +81,7 @@ def test_a_size_that_no_stream_has_takes_no_memory(size):
         list(samples_of(in_pieces(data), "pipe:x"))
 
 
-def test_no_cut_of_a_stream_is_a_shorter_epoch():
+def test_a_truncated_stream_is_never_a_shorter_epoch():
     data = archive(*((f"{number}.txt", b"x" * 700) for number in range(4)))[: 4 * 1536 + 1024]
     assert len(list(samples_of(in_pieces(data), "pipe:x"))) == 4
     for end in {*range(0, len(data), 37), *range(0, len(data), 512)}:

@@ -28,14 +28,14 @@ def written(sink, count=7):
 
 
 def test_shards_begin_at_a_number_and_post_is_called_for_each_complete_one(tmp_path):
-    told = []
+    posted = []
 
     def post(path):
-        told.append((path, len(sk.TarDataset(path))))
+        posted.append((path, len(sk.TarDataset(path))))
 
     sink = written(wds.ShardWriter(f"{tmp_path}/%04d.tar", 3, 3e9, post, 5, verbose=0))
-    assert told == [(f"{tmp_path}/000{number}.tar", count) for number, count in ((5, 3), (6, 3), (7, 1))]
-    assert (sink.paths, sink.num_samples) == ([path for path, _ in told], 7)
+    assert posted == [(f"{tmp_path}/000{number}.tar", count) for number, count in ((5, 3), (6, 3), (7, 1))]
+    assert (sink.paths, sink.num_samples) == ([path for path, _ in posted], 7)
     samples = [sample for path in sink.paths for sample in read(path)]
     assert samples == [{"__key__": f"{number:03}", "txt": str(number).encode()} for number in range(7)]
 
@@ -50,12 +50,12 @@ def test_webdataset_reads_what_is_written_and_both_leave_out_the_same_fields(tmp
         "group": "b",
         "mode": 0o600,
     }
-    for module, folder in ((wds, tmp_path / "ours"), (webdataset, tmp_path / "theirs")):
+    for module, folder in ((wds, tmp_path / "ours"), (webdataset, tmp_path / "webdatasets")):
         folder.mkdir()
         written(module.ShardWriter(f"{folder}/%02d.tar", **options))
-    ours, theirs = (sorted(folder.glob("*.tar")) for folder in (tmp_path / "ours", tmp_path / "theirs"))
-    assert [path.name for path in ours] == [path.name for path in theirs] == ["02.tar", "03.tar"]
-    assert [read(path) for path in ours] == [read(path) for path in theirs]
+    ours, webdatasets = (sorted((tmp_path / name).glob("*.tar")) for name in ("ours", "webdatasets"))
+    assert [path.name for path in ours] == [path.name for path in webdatasets] == ["02.tar", "03.tar"]
+    assert [read(path) for path in ours] == [read(path) for path in webdatasets]
     samples = read_by_webdataset(ours)
     assert [sample["txt"] for sample in samples] == [str(number).encode() for number in range(7)]
 
@@ -66,7 +66,7 @@ def test_infinity_is_no_limit_of_bytes(tmp_path):
 
 
 ENCODERS = {
-    "bytes as they are": (False, {"txt": b"a"}, b"a"),
+    "unchanged bytes": (False, {"txt": b"a"}, b"a"),
     "ours": (True, {"txt": "a"}, b"a"),
     "a function of the sample": (
         lambda sample: {**sample, "txt": sample["txt"].upper().encode()},
@@ -78,7 +78,7 @@ ENCODERS = {
 
 
 @pytest.mark.parametrize(("encoder", "fields", "expected"), ENCODERS.values(), ids=ENCODERS.keys())
-def test_an_encoder_is_what_webdataset_calls_so(tmp_path, encoder, fields, expected):
+def test_encoders_have_the_forms_of_webdatasets(tmp_path, encoder, fields, expected):
     with wds.TarWriter(f"{tmp_path}/one.tar", encoder=encoder) as sink:
         sink.write({"__key__": "a", **fields})
     assert read(f"{tmp_path}/one.tar")[0]["txt"] == expected
@@ -95,7 +95,7 @@ def test_an_encoder_is_what_webdataset_calls_so(tmp_path, encoder, fields, expec
         ({"compress": False, "keep_meta": False}, None, ""),
     ],
 )
-def test_what_is_not_done_is_refused_by_its_name(tmp_path, make, options, kind, text):
+def test_unsupported_arguments_are_refused_by_name(tmp_path, make, options, kind, text):
     path = f"{tmp_path}/%d.tar" if make is wds.ShardWriter else f"{tmp_path}/a.tar"
     if kind is None:
         assert written(make(path, **options)).num_samples == 7
@@ -115,20 +115,20 @@ def test_what_is_not_done_is_refused_by_its_name(tmp_path, make, options, kind, 
         ({"maxcount": 0}, sk.ArgumentRangeError, "samples_per_shard"),
     ],
 )
-def test_shards_refuse_what_they_cannot_mean(tmp_path, options, kind, text):
+def test_invalid_arguments_of_shards_are_refused(tmp_path, options, kind, text):
     with pytest.raises(kind, match=text):
         wds.ShardWriter(f"{tmp_path}/%d.tar", **options)
 
 
 @pytest.mark.parametrize("place", ["pipe:cat > x.tar", "a.tgz", "a.tar.gz"])
-def test_one_tar_is_a_path_of_a_plain_tar(place):
+def test_one_tar_must_be_the_path_of_a_plain_tar(place):
     with pytest.raises((sk.NotSupportedError, sk.ArgumentValueError), match=r"is a command|must end in"):
         wds.TarWriter(place)
     with pytest.raises(sk.ArgumentTypeError, match="must be a path"):
         wds.TarWriter(io.BytesIO())
 
 
-def test_values_that_are_no_bytes_are_refused_where_no_encoder_makes_them_so(tmp_path):
+def test_values_that_are_not_bytes_are_refused_without_an_encoder(tmp_path):
     for encoder in (False, dict):
         with (
             wds.TarWriter(f"{tmp_path}/{encoder}.tar", encoder=encoder) as sink,

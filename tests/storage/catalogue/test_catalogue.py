@@ -49,7 +49,7 @@ def test_a_state_moves_from_parquet_files_to_their_catalogue_and_from_given_shar
     assert sk.TarDataset(out).fingerprint == sk.TarDataset(shards, lengths=list(SAMPLES)).fingerprint
 
 
-def test_a_machine_asks_a_store_once_for_a_catalogue_and_then_for_data_only(kind, tmp_path):
+def test_a_machine_requests_a_catalogue_once_and_then_only_data(kind, tmp_path):
     kind.written(tmp_path / "data")
     with served(tmp_path / "data") as server:
         urls = [f"{server.url}/{number}{kind.suffix}" for number in range(len(SAMPLES))]
@@ -78,7 +78,7 @@ def test_a_machine_asks_a_store_once_for_a_catalogue_and_then_for_data_only(kind
             assert samples == told(plain)
 
 
-def test_a_remote_file_that_was_changed_since_is_an_error_that_names_it(kind, tmp_path):
+def test_a_remote_file_that_changed_is_an_error_that_names_it(kind, tmp_path):
     kind.written(tmp_path)
     with served(tmp_path) as server:
         make_catalogue(f"{server.url}/0{kind.suffix}", f"{tmp_path}/all.skcat", kind.reader)
@@ -91,7 +91,7 @@ def test_a_remote_file_that_was_changed_since_is_an_error_that_names_it(kind, tm
             told(dataset)
 
 
-def test_a_file_that_was_written_to_since_is_an_error_that_names_it(kind, tmp_path):
+def test_a_file_written_to_in_the_meantime_is_an_error_that_names_it(kind, tmp_path):
     """Though it holds the same; those that hold something else at the same time are in the contract."""
     dataset = kind.open(made(kind, tmp_path))
     path = tmp_path / f"1{kind.suffix}"
@@ -112,7 +112,7 @@ def test_a_folder_is_moved_with_its_catalogue(kind, tmp_path):
             len(dataset)
 
 
-def test_row_filters_read_the_footers_that_the_catalogue_tells(tmp_path):
+def test_row_filters_use_the_footers_in_the_catalogue(tmp_path):
     out = made(PARQUET, tmp_path)
     filters = [("id", ">=", 4)]
     plain, known = (sk.ParquetDataset(files, filters=filters) for files in (f"{tmp_path}/*.parquet", out))
@@ -160,7 +160,7 @@ LIES = {
 
 
 @pytest.mark.parametrize("lie", LIES.values(), ids=LIES.keys())
-def test_a_catalogue_that_says_what_cannot_be_is_an_error_that_names_it(tmp_path, lie):
+def test_an_impossible_value_in_a_catalogue_is_an_error_that_names_it(tmp_path, lie):
     out = made(PARQUET, tmp_path)
     forge(tmp_path / "all.skcat", lie)
     with pytest.raises(DatasetError, match=r"all\.skcat"):
@@ -168,7 +168,7 @@ def test_a_catalogue_that_says_what_cannot_be_is_an_error_that_names_it(tmp_path
 
 
 @pytest.mark.parametrize("name", ["samples", "digest"])
-def test_a_catalogue_that_lies_of_a_file_is_an_error_when_that_is_read(kind, tmp_path, name):
+def test_a_catalogue_with_wrong_facts_of_a_file_is_an_error_when_the_file_is_read(kind, tmp_path, name):
     out = made(kind, tmp_path)
     if name == "digest" and kind is not PARQUET:
         name = "samples"
@@ -178,7 +178,7 @@ def test_a_catalogue_that_lies_of_a_file_is_an_error_when_that_is_read(kind, tmp
         told(kind.open(out))
 
 
-def test_a_catalogue_of_other_files_or_none_is_refused(tmp_path):
+def test_a_catalogue_of_other_files_or_of_none_is_refused(tmp_path):
     out = made(PARQUET, tmp_path)
     with pytest.raises(DatasetError, match="catalogue of Parquet files, for a ParquetDataset"):
         sk.TarDataset(out)
@@ -198,7 +198,7 @@ def test_a_catalogue_of_other_files_or_none_is_refused(tmp_path):
         ("0.tar", "absolute"),
     ],
 )
-def test_files_that_make_no_catalogue_are_refused(other, problem):
+def test_files_that_cannot_be_catalogued_are_refused(other, problem):
     paths = ["s3://bucket/train/0.tar", other]
     with pytest.raises(ArgumentValueError, match=problem) as caught:
         joined([FileCatalogue.of_file("tar", path, 10240, '"tag"', [3]) for path in paths])

@@ -40,7 +40,7 @@ def counted(seen, most):
     return Counting()
 
 
-def test_parts_in_any_order_end_as_the_catalogue_of_one_machine(kind, tmp_path):
+def test_parts_joined_in_any_order_are_the_catalogue_of_one_machine(kind, tmp_path):
     pattern = kind.written(tmp_path / "data", SIZES)
     whole, told = f"{tmp_path}/whole.skcat", []
     make_catalogue(pattern, whole, kind.reader, part_files=3, progress=lambda _, *done: told.append(done))
@@ -70,7 +70,7 @@ def test_a_killed_process_resumes_and_reads_no_file_of_a_finished_part_again(tmp
     assert len(sk.FileDataset(out, "npz")) == sum(SIZES)
 
 
-def test_a_part_that_is_there_is_not_made_again_and_a_damaged_one_is(tmp_path):
+def test_an_existing_part_is_reused_and_a_damaged_one_is_made_again(tmp_path):
     (files,) = parts_of(FILES.written(tmp_path / "data"))
     seen = tmp_path / "seen"
     path = make_part(files, f"{tmp_path}/parts", counted(seen, -1), threads=1)
@@ -82,7 +82,7 @@ def test_a_part_that_is_there_is_not_made_again_and_a_damaged_one_is(tmp_path):
     assert Path(path).read_bytes() == whole
 
 
-def test_parts_that_do_not_go_together_are_refused(tmp_path):
+def test_parts_of_different_catalogues_are_refused(tmp_path):
     made = {
         kind.name: make_part(parts_of(kind.written(tmp_path / kind.name))[0], f"{tmp_path}", kind.reader)
         for kind in (TAR, PARQUET)
@@ -126,7 +126,7 @@ def test_one_shard_is_packed_and_indexed_once(tmp_path):
     assert index.stat().st_mtime_ns == written
 
 
-def test_parts_and_the_whole_may_lie_in_a_bucket(kind, tmp_path):
+def test_parts_and_the_joined_catalogue_may_be_in_a_bucket(kind, tmp_path):
     pytest.importorskip("fsspec", reason="fsspec is not installed: nothing remote here")
     pattern, bucket = kind.written(tmp_path, SIZES), f"memory://catalogue-{tmp_path.name}"
     parts = [make_part(files, f"{bucket}/parts", kind.reader) for files in parts_of(pattern, 3)]

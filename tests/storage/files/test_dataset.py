@@ -39,7 +39,7 @@ SIZES = [4, 0, 7, 1, 12, 3]
 SAMPLES = samples_of(SIZES)
 
 
-def test_a_changed_sample_changes_no_other_one(folder):
+def test_changing_a_sample_in_place_changes_no_other_one(folder):
     with FileDataset(str(folder / "*.npz"), "npz") as dataset:
         dataset[5]["pair"][:] = 99
         dataset.__getitems__([5])[0]["pair"][:] = 99
@@ -76,7 +76,7 @@ def test_any_layout_mode_and_limits_give_the_samples_of_the_order(
         assert limits["max_bytes"] is None or dataset.stats.peak_bytes <= 500 + 9 * 8 * 4
 
 
-def test_columns_hold_what_samples_hold(folder):
+def test_columns_hold_the_values_of_the_samples(folder):
     torch_data = pytest.importorskip("torch.utils.data")
     sampler = sampler_of("global")
     with FileDataset(str(folder / "*.npz"), "npz", as_columns=True) as dataset:
@@ -109,7 +109,7 @@ UNLIKE = {
 
 
 @pytest.mark.parametrize("case", UNLIKE)
-def test_columns_of_files_that_are_unlike_are_an_error_that_names_the_file(case):
+def test_files_with_different_columns_are_an_error_that_names_the_file(case):
     contents = dict(zip(("a", "b"), UNLIKE[case], strict=True))
     with (
         FileDataset(["a", "b"], contents.__getitem__, as_columns=True, read_ahead=0) as dataset,
@@ -118,7 +118,7 @@ def test_columns_of_files_that_are_unlike_are_an_error_that_names_the_file(case)
         dataset.__getitems__([0, 1])
 
 
-def test_a_dataset_travels_without_what_it_holds_in_memory(folder):
+def test_a_pickled_dataset_leaves_out_its_cache(folder):
     with FileDataset(str(folder / "*.npz"), "npz", progress=lambda *told: None) as dataset:
         assert len(dataset) == 27
         before = len(pickle.dumps(dataset))
@@ -131,7 +131,7 @@ def test_a_dataset_travels_without_what_it_holds_in_memory(folder):
         travelled.close()
 
 
-def test_patterns_in_a_list_stand_for_their_files_where_they_stand(tmp_path):
+def test_patterns_in_a_list_are_replaced_by_their_files_in_place(tmp_path):
     for name in ("a1", "a2", "b1", "[b]1", "z"):
         np.savez(tmp_path / f"{name}.npz", x=np.zeros(1))
     braces = FileDataset(f"{tmp_path}/{{z,a{{1,2}},b?}}.npz", "npz")
@@ -155,7 +155,7 @@ def test_urls_in_a_list_are_patterns_by_stars_and_braces_alone():
 
 
 @pytest.mark.parametrize("scheme", ["file", "FILE", "local"])
-def test_a_url_of_this_machine_is_a_path(tmp_path, scheme):
+def test_a_file_url_is_a_local_path(tmp_path, scheme):
     write_npz(tmp_path / "a b", [2, 3])
     address = f"{scheme}://{tmp_path}/a%20b"
     for files in (f"{address}/*.npz", [f"{address}/000.npz", f"{address}/001.npz"]):

@@ -37,7 +37,7 @@ def as_packed_npz(path, data):
 
 
 @pytest.mark.parametrize("reader", ["npz", "npy", "parquet", "csv", "jsonl", "text"])
-def test_a_pipe_is_no_file_and_is_not_waited_for(tmp_path, reader):
+def test_a_named_pipe_is_an_error_at_once(tmp_path, reader):
     path = tmp_path / "pipe"
     os.mkfifo(path)
 
@@ -56,9 +56,7 @@ def test_a_pipe_is_no_file_and_is_not_waited_for(tmp_path, reader):
     ids=["rows", "columns", "items", "overflow"],
 )
 @pytest.mark.parametrize("write", [as_npy, as_npz, as_packed_npz])
-def test_an_array_that_claims_more_than_its_file_holds_is_an_error_with_both_figures(
-    tmp_path, write, shape, descr
-):
+def test_an_array_larger_than_its_file_is_an_error_with_both_sizes(tmp_path, write, shape, descr):
     reader = "npy" if write is as_npy else "npz"
     path = tmp_path / f"claims.{reader}"
     write(path, header(shape, descr) + bytes(24))
@@ -73,7 +71,7 @@ def lacks_memory(path):  # noqa: ARG001  # readers are given a path
     raise MemoryError("too much")
 
 
-def test_a_lack_of_memory_names_a_remote_file_by_its_url(tmp_path):
+def test_a_memory_error_names_a_remote_file_by_its_url(tmp_path):
     (tmp_path / "large").write_bytes(b"x")
     with served(tmp_path) as web:
         url = f"{web.url}/large"
@@ -85,7 +83,7 @@ def test_a_lack_of_memory_names_a_remote_file_by_its_url(tmp_path):
     assert caught.value.__notes__ == [f"while {url} was read"]
 
 
-def test_saving_lengths_keeps_to_the_mask_of_permissions_and_never_sets_it(tmp_path, monkeypatch):
+def test_saved_lengths_have_the_permissions_of_the_umask_which_is_never_changed(tmp_path, monkeypatch):
     """It is the whole process's: files that other threads made meanwhile could be written to by all."""
     before = os.umask(0o027)
     try:
@@ -97,7 +95,7 @@ def test_saving_lengths_keeps_to_the_mask_of_permissions_and_never_sets_it(tmp_p
     assert (tmp_path / "lengths.json").stat().st_mode & 0o777 == 0o640
 
 
-def test_lengths_that_cannot_be_saved_are_an_error_with_the_path_that_was_given(tmp_path):
+def test_lengths_that_cannot_be_saved_are_an_error_with_the_given_path(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(sk.DatasetError, match=r"file/lengths\.json: cannot be written \(File exists\)"):
         save_lengths(tmp_path / "file" / "lengths.json", ["a"], np.array([1]))

@@ -95,7 +95,7 @@ def test_files_are_counted_several_at_a_time(tmp_path):
     assert len(FileDataset(paths, Together())) == 64
 
 
-def test_a_reader_that_cannot_count_reads_no_more_at_a_time_than_may_be_in_memory(tmp_path):
+def test_a_reader_that_cannot_count_keeps_to_the_limit_of_memory(tmp_path):
     paths = write_npz(tmp_path, [2] * 12)
     reader = Watching(seconds=0.02)
     assert len(FileDataset(paths, reader, max_files=3)) == 24
@@ -104,7 +104,7 @@ def test_a_reader_that_cannot_count_reads_no_more_at_a_time_than_may_be_in_memor
 
 
 @pytest.mark.parametrize("wrong", ["3", 1.5, None, True, -1, [4], np.array([4, 4])], ids=str)
-def test_a_count_that_is_no_number_is_an_error_that_names_the_file(paths, wrong):
+def test_a_count_that_is_not_a_number_is_an_error_that_names_the_file(paths, wrong):
     class Wrong(Watching):
         def count(self, path):
             return wrong

@@ -64,7 +64,7 @@ def test_counting_reads_headers_only(tmp_path):
     assert NpzReader(keys=("x",)).count(str(tmp_path / "a.npz")) == 1000
 
 
-def test_an_npz_file_that_unpacks_to_more_than_it_may_is_an_error_that_names_the_limit(tmp_path):
+def test_an_npz_file_that_unpacks_beyond_the_limit_is_an_error_that_names_the_limit(tmp_path):
     path = str(tmp_path / "bomb.npz")
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         with archive.open("x.npy", "w", force_zip64=True) as member:
@@ -77,7 +77,7 @@ def test_an_npz_file_that_unpacks_to_more_than_it_may_is_an_error_that_names_the
         FileDataset([path], "npz", [1])[0]
 
 
-def test_the_limit_of_what_an_npz_file_unpacks_to_can_be_said(tmp_path):
+def test_the_limit_of_unpacked_bytes_of_npz_is_an_option(tmp_path):
     np.savez_compressed(tmp_path / "a.npz", x=np.zeros(100_000), y=np.arange(100_000))
     path = str(tmp_path / "a.npz")
     with zipfile.ZipFile(path) as archive:
@@ -120,7 +120,7 @@ NO_ARRAYS = {
 
 
 @pytest.mark.parametrize("name", NO_ARRAYS)
-def test_a_file_of_no_arrays_or_of_pickles_is_an_error_that_names_it(tmp_path, name):
+def test_a_file_without_arrays_or_with_pickles_is_an_error_that_names_it(tmp_path, name):
     write, counted, read = NO_ARRAYS[name]
     write(tmp_path / name)
     for lengths, problem in ((None, counted), ([3], read)):
@@ -128,7 +128,7 @@ def test_a_file_of_no_arrays_or_of_pickles_is_an_error_that_names_it(tmp_path, n
             all_of(FileDataset([tmp_path / name], name[-3:], lengths))
 
 
-def test_a_lack_of_memory_stays_one_where_a_file_claims_no_more_than_it_holds(tmp_path, monkeypatch):
+def test_a_memory_error_stays_one_unless_the_file_claims_more_than_it_holds(tmp_path, monkeypatch):
     def lacks(*_, **__):
         raise MemoryError
 
@@ -141,7 +141,7 @@ def test_a_lack_of_memory_stays_one_where_a_file_claims_no_more_than_it_holds(tm
 # parquet
 
 
-def test_parquet_of_some_columns(tmp_path):
+def test_parquet_files_are_read_by_columns(tmp_path):
     arrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed: no parquet here")
     table = arrow.table({"x": np.arange(1000) * 0.5, "text": [f"row {row}" for row in range(1000)]})
     pytest.importorskip("pyarrow.parquet").write_table(table, tmp_path / "0.parquet", row_group_size=300)
@@ -155,7 +155,7 @@ def test_parquet_of_some_columns(tmp_path):
 # csv and lines of JSON
 
 
-def test_csv_has_the_types_of_all_values_of_a_file_or_those_that_are_said(tmp_path):
+def test_csv_columns_have_the_types_of_all_their_values_or_the_given_ones(tmp_path):
     """What is a number in the first block is a text if a later value is one."""
     pytest.importorskip("pyarrow", reason="pyarrow is not installed: no csv here")
     rows = "".join(f"{number},{number}\n" for number in range(200_000)) + "7,none\r\n"
@@ -179,7 +179,7 @@ CSVS = {
 
 
 @pytest.mark.parametrize("text", CSVS, ids=repr)
-def test_csv_that_is_none_is_an_error_that_names_the_file(tmp_path, text):
+def test_invalid_csv_is_an_error_that_names_the_file(tmp_path, text):
     pytest.importorskip("pyarrow", reason="pyarrow is not installed: no csv here")
     (tmp_path / "a.csv").write_bytes(text.encode("latin-1"))
     reader, problem = CSVS[text]

@@ -29,7 +29,7 @@ def batches_of(files):
 
 
 @pytest.mark.parametrize("read_ahead", [0, 1, 2, 3])
-def test_as_many_files_are_read_ahead_as_were_asked_for(paths, read_ahead):
+def test_the_requested_number_of_files_is_prefetched(paths, read_ahead):
     reader = Watching()
     with FileDataset(paths, reader, SIZES, max_files=6, read_ahead=read_ahead) as dataset:
         dataset.expect(iter(batches_of(range(8))))
@@ -58,7 +58,7 @@ def test_files_read_one_after_another_are_prefetched_without_expect(paths):
         wait_until(lambda: reader.read[-1] == "004.npz")
 
 
-def test_an_error_ahead_is_raised_where_the_file_is_needed_and_tried_again_then(paths):
+def test_an_error_of_prefetching_is_raised_when_the_file_is_needed_and_then_retried(paths):
     reader = Watching()
     reader.failing["001.npz"] = error = OSError("the disk is gone")
     with FileDataset(paths, reader, SIZES) as dataset:
@@ -78,7 +78,7 @@ def test_an_error_ahead_is_raised_where_the_file_is_needed_and_tried_again_then(
         assert len(reader.read) == 9
 
 
-def test_what_failed_ahead_is_tried_again_where_something_else_is_expected_since(paths):
+def test_a_failed_prefetch_is_retried_after_the_expected_order_changed(paths):
     reader = Watching()
     reader.failing["001.npz"] = OSError("the disk is gone")
     with FileDataset(paths, reader, SIZES) as dataset:

@@ -72,7 +72,7 @@ def test_a_file_larger_than_all_bytes_is_an_error_that_names_it(paths):
     assert "split the file" in str(caught.value)
 
 
-def test_closing_lets_go_of_all_files_in_memory_though_a_thread_may_still_hold_the_cache(paths):
+def test_closing_releases_all_files_in_memory_even_if_a_thread_holds_the_cache(paths):
     dataset = FileDataset(paths, "npz", [ROWS] * FILES, max_files=9, read_ahead=0)
     cache = dataset._cache()
     assert [dataset[file * ROWS]["id"] for file in range(3)] == [0, ROWS, 2 * ROWS]
@@ -135,7 +135,7 @@ def test_no_policy_reads_fewer_files_when_the_order_is_known_also_ahead(ones, se
     assert known == fewest_reads(tuple(sequence), places)
 
 
-def test_without_expect_a_round_of_files_is_read_again_and_again(ones):
+def test_without_expect_files_read_in_turn_are_read_again_each_time(ones):
     """The control: with one file too many, what was used least recently is always the wrong one to drop."""
     rounds = [0, 1, 2, 3, 4] * 8
     assert reads(ones, rounds, is_expected=False, max_files=4) == 40
@@ -148,7 +148,7 @@ def told_in(caplog):
 
 
 @pytest.mark.parametrize("limit", [{"max_files": 4}, {"max_files": 60, "max_bytes": 4 * ROWS * 8 * 4}])
-def test_too_little_memory_for_the_order_is_warned_of_once_and_early(paths, caplog, limit):
+def test_too_little_memory_for_the_order_is_warned_about_once_and_early(paths, caplog, limit):
     sampler = sk.DistributedSampler(shuffle="partial", partial_size=550, seed=1)
     with FileDataset(paths, "npz", [ROWS] * FILES, **limit) as dataset:
         batches = iter(sk.Loader(dataset, sampler, batch_size=16, world=sk.World(1, 0)))
@@ -184,7 +184,7 @@ def test_next_uses_are_those_that_a_scan_of_all_batches_finds(batches, wanted):
         assert all(known.next_use(file) > number for file in range(5))
 
 
-def test_batches_that_nobody_expected_end_what_is_known():
+def test_an_unexpected_batch_discards_the_known_next_uses():
     known = Uses(iter([np.array([0, 1]), np.array([2])]), sk.Layout([3]).file_of, 3)
     for _ in range(MAX_MISTAKES - 1):
         known.begin(np.array([1, 2]))
@@ -198,7 +198,7 @@ def test_batches_that_nobody_expected_end_what_is_known():
 
 @pytest.mark.parametrize("each", [10, 10_000])
 @pytest.mark.parametrize("wanted", [1, 4, 7])
-def test_as_many_files_are_known_as_are_wanted_however_large_batches_are(each, wanted):
+def test_the_requested_number_of_next_files_is_known_for_batches_of_any_size(each, wanted):
     batches = [np.arange(file * each, file * each + each) for file in range(9)]
     known = Uses(iter(batches), lambda ids: ids // each, wanted)
     known.begin(batches[0])
@@ -206,7 +206,7 @@ def test_as_many_files_are_known_as_are_wanted_however_large_batches_are(each, w
 
 
 @pytest.mark.parametrize("mode", ["files", "global"])
-def test_what_is_known_is_bounded_however_long_the_epoch(mode):
+def test_the_memory_of_next_uses_is_bounded_for_any_epoch_length(mode):
     layout = sk.Layout([10**12] * 1000)
     order = sk.RandomSampler(shuffle=mode, seed=7).order(layout)
     taken = 0
@@ -225,7 +225,7 @@ def test_what_is_known_is_bounded_however_long_the_epoch(mode):
     assert known._num_uses <= uses.MAX_USES + 8192
 
 
-def test_an_order_other_than_expected_is_read_rightly_all_the_same(ones):
+def test_an_unexpected_order_is_read_correctly(ones):
     with FileDataset(ones, "npz", [1] * 8, max_files=2) as dataset:
         dataset.expect(iter([np.array([id]) for id in range(8)]))
         for id in [5, 3, 3, 7, 0, 1, 2, 6, 4, 5, 0, 7] * 3:
@@ -238,7 +238,7 @@ def test_an_order_other_than_expected_is_read_rightly_all_the_same(ones):
 BATCHES = [np.arange(10 * file, 10 * file + 4) for file in range(60)]
 
 
-def test_a_batch_that_is_begun_before_its_turn_takes_nothing_from_the_one_before():
+def test_a_batch_started_early_takes_no_file_from_the_one_before():
     uses = Uses(iter(BATCHES), lambda ids: ids // 10, 8)
     run_in_threads(lambda: uses.begin(BATCHES[1]))
     assert [uses.next_use(file) for file in (0, 1, 2)] == [0, 1, 2]
@@ -252,7 +252,7 @@ def test_a_batch_that_is_begun_before_its_turn_takes_nothing_from_the_one_before
     assert uses.next_use(20) == 20
 
 
-def test_one_that_many_have_overtaken_is_taken_not_to_come():
+def test_a_batch_overtaken_by_many_is_taken_as_skipped():
     uses = Uses(iter(BATCHES), lambda ids: ids // 10, 60)
     for batch in BATCHES[1 : MAX_OVERTAKEN + 2]:
         uses.begin(batch)

@@ -24,7 +24,7 @@ NAMES = [f"{number:03}.npz" for number in range(16)]
 SECRET = "?X-Signature=5ec4e7"  # noqa: S105  # no secret of anyone's
 
 
-def test_a_file_that_is_not_remote_has_no_cache_and_a_remote_one_a_size():
+def test_a_local_file_is_not_cached_and_a_remote_file_has_a_size():
     assert FileDataset("a.npz", "npz", remote={"max_cache_bytes": 5}).max_cache_bytes is None
     assert FileDataset("http://host/a.npz", "npz", remote={"max_cache_bytes": 5}).max_cache_bytes == 5
     with pytest.raises(sk.DatasetError, match=r"http://host/a\.npz: has no known size"):
@@ -94,7 +94,7 @@ def test_given_lengths_send_no_request_at_the_start(remote):
     assert not Path(remote.cache).exists()
 
 
-def test_what_was_fetched_to_be_counted_is_read_too(web, remote):
+def test_a_file_fetched_for_counting_is_not_fetched_again(web, remote):
     with FileDataset(urls_of(web)[:2], "npz", remote=remote) as dataset:
         assert not dataset.is_layout_known
         assert len(dataset) == 12
@@ -129,7 +129,7 @@ def test_an_error_names_the_url_and_neither_its_query_nor_the_copy(folder, tmp_p
         assert {each.query for each in web.requests} == {SECRET[1:]}
 
 
-def test_the_bytes_of_each_file_are_reported_at_its_place(remote, tmp_path):
+def test_the_bytes_of_each_file_are_reported_at_its_position(remote, tmp_path):
     sizes = [5000, 0, 70, 3]
     local = tmp_path / "local.npz"
     local.write_bytes(bytes(123))
@@ -143,7 +143,7 @@ def test_the_bytes_of_each_file_are_reported_at_its_place(remote, tmp_path):
     assert by_path == dict(zip([*urls, str(local)], [*sizes, 123], strict=True))
 
 
-def test_a_size_that_cannot_be_asked_is_an_error_at_once_though_other_answers_stall(remote):
+def test_an_unavailable_size_is_an_error_at_once_while_other_responses_stall(remote):
     with served() as server:
         urls = [server.put(f"/{name}", b"") for name in NAMES]
         for name in NAMES[1:]:
@@ -161,7 +161,7 @@ def test_a_size_that_cannot_be_asked_is_an_error_at_once_though_other_answers_st
 # How they are named: patterns, lengths and states, and nothing that is private.
 
 
-def test_lengths_may_lie_beside_the_files_and_go_by_name(folder, web, remote):
+def test_lengths_may_be_stored_beside_the_files_and_are_matched_by_name(folder, web, remote):
     with FileDataset(str(folder / "data" / "*.npz"), "npz") as dataset:
         dataset.save_lengths(folder / "data" / "lengths.json")
         expected = dataset.layout
@@ -181,7 +181,7 @@ def test_lengths_may_lie_beside_the_files_and_go_by_name(folder, web, remote):
         FileDataset(urls_of(web), "npz", SIZES).save_lengths(told)
 
 
-def test_names_are_stable_where_queries_and_credentials_change(web, remote):
+def test_names_do_not_depend_on_queries_and_credentials(web, remote):
     secret = [url.replace("http://", "http://me:pass@") + SECRET for url in urls_of(web)]
     states = []
     for urls in (urls_of(web), secret):
@@ -204,11 +204,11 @@ def test_names_are_stable_where_queries_and_credentials_change(web, remote):
         (["https://host/0.npz", "/data/0.npz"], ("https://host/0.npz", "/data/0.npz")),
     ],
 )
-def test_names_begin_below_the_address_that_all_share(urls, names):
+def test_names_begin_below_the_common_address(urls, names):
     assert FileDataset(urls, "npz", [1] * len(urls)).layout.names == names
 
 
-def test_a_user_s_own_reader_may_have_the_url_itself():
+def test_a_reader_of_the_user_may_receive_the_url_itself():
     asked = []
 
     def reader(url):
@@ -226,7 +226,7 @@ def test_a_user_s_own_reader_may_have_the_url_itself():
         assert caught.value.__context__ is None
 
 
-def test_a_pattern_over_http_has_braces_only_for_web_servers_list_nothing(web, remote):
+def test_a_pattern_over_http_may_have_braces_only(web, remote):
     with pytest.raises(sk.DatasetError, match=r"/data/\*\.npz"):
         FileDataset(f"{web.url}/data/*.npz{SECRET}", "npz", remote=remote)
     with pytest.raises(sk.ArgumentValueError, match=r"files: has a brace that is not closed.*/{1\.npz'"):

@@ -63,7 +63,7 @@ def reading(dataset, batches):
     return read
 
 
-def test_the_end_of_a_use_lets_who_waits_for_room_look_again(paths):
+def test_releasing_a_file_wakes_threads_that_wait_for_room(paths):
     is_used, is_waited_for = threading.Event(), threading.Event()
     with FileDataset(paths, Counting(), SIZES, max_files=1, read_ahead=0) as dataset:
         cache = dataset._cache()
@@ -86,7 +86,7 @@ def test_the_end_of_a_use_lets_who_waits_for_room_look_again(paths):
         run_in_threads(uses, waits, tells)
 
 
-def test_a_thread_that_waits_for_room_is_not_passed_by_for_ever(paths):
+def test_a_thread_that_waits_for_room_is_served_in_the_end(paths):
     reads = 0
     is_over = threading.Event()
 
@@ -122,7 +122,7 @@ def test_an_error_in_one_thread_is_raised_there_and_the_others_continue(paths):
 
 
 @pytest.mark.parametrize("max_files", [1, 2, 4])
-def test_threads_that_share_a_dataset_hold_no_more_files_than_they_may(paths, max_files, caplog):
+def test_threads_that_share_a_dataset_keep_its_limit_of_files(paths, max_files, caplog):
     """Any order, size of batch, limit and number of threads; told what comes, rightly, wrongly or not."""
     caplog.set_level("ERROR", "samplerkit")  # files are read again and again
     cases = int(os.environ.get("SAMPLERKIT_CROWDS", "15"))

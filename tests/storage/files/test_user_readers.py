@@ -100,7 +100,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_a_reader_that_gives_something_else_is_an_error_that_names_the_file(case):
+def test_a_reader_that_returns_something_else_is_an_error_that_names_the_file(case):
     with FileDataset(["some/a.bin"], WRONG[case], [4]) as dataset:
         with pytest.raises(sk.DatasetError, match=r"^some/a\.bin: "):
             dataset[0]
@@ -139,7 +139,7 @@ class Ascending:
 
 
 @pytest.mark.parametrize("data", [Ascending(), {"x": Ascending()}], ids=["a sequence", "columns"])
-def test_an_array_of_which_rows_cannot_be_taken_is_an_error_that_names_the_file(data):
+def test_an_array_without_rows_is_an_error_that_names_the_file(data):
     with FileDataset(["some/a.bin"], lambda path: data) as dataset:
         assert len(dataset.__getitems__([1, 3])) == 2
         with pytest.raises(sk.DatasetError, match=r"^some/a\.bin: .*\(TypeError: rows must ascend\)"):
@@ -150,7 +150,7 @@ WORDS = ["a" * 1000] * 3 + ["b" * 100_000]
 
 
 @pytest.mark.parametrize("data", [range(4), tuple(WORDS), WORDS, np.arange(4.0), array.array("i", [7] * 4)])
-def test_the_memory_of_what_a_reader_gives_is_what_python_or_numpy_says(data):
+def test_the_memory_of_samples_is_counted_as_python_and_numpy_report_it(data):
     with FileDataset(["a"], lambda path: data, [4]) as dataset:
         dataset[0]
         items = sum(map(sys.getsizeof, data)) if isinstance(data, tuple | list) else 0
@@ -176,7 +176,7 @@ class Racing:
         return np.arange(3)
 
 
-def test_a_race_in_pythons_parser_is_no_error_of_a_file_and_any_other_fault_is_one_that_names_it():
+def test_a_race_in_pythons_parser_is_tried_again_and_any_other_fault_names_the_file():
     dataset = FileDataset(["a"], Racing(3), lengths=[3])
     assert dataset[1] == 1
     assert dataset.stats.files_read == 1
@@ -235,13 +235,13 @@ def test_a_config_names_a_registered_reader_and_another_process_has_it(folder):
     assert [int(id) for batch in config.make_loader(world=sk.World()) for id in batch["id"]] == wanted
 
 
-def test_a_name_that_nobody_registered_is_an_error_with_what_to_do(folder):
+def test_an_unregistered_name_is_an_error_with_a_hint(folder):
     hint = "known: npz, npy, parquet, csv, tsv, jsonl, text.*; register_reader adds one of yours"
     with pytest.raises(sk.ConfigError, match=f"dataset.reader: is not known, got 'words'; {hint}"):
         config_in(folder)
 
 
-def test_the_same_reader_again_is_no_mistake_also_one_that_is_equal(folder):
+def test_registering_an_equal_reader_again_is_allowed(folder):
     for _ in range(2):
         sk.register_reader("words", read_words)
         sk.register_reader("npy", NpyReader())

@@ -32,7 +32,7 @@ SHOWN = {
 
 
 @pytest.mark.parametrize(("url", "form"), SHOWN.items(), ids=SHOWN)
-def test_what_is_shown_of_a_url(url, form):
+def test_urls_are_shown_without_secrets(url, form):
     assert shown(url) == form
     assert shown(form) == form
 
@@ -46,7 +46,7 @@ def test_no_password_and_no_query_is_shown(user, password, query):
     assert shown(url) == "https://host/a"
 
 
-def test_which_paths_are_remote():
+def test_remote_paths_are_recognized():
     remote = ("memory://a", "zip://a::s3://b/k", "simplecache::https://h/a", "HTTPS://H/A")
     local = ("local://a", "c://a", "pipe:curl -s http://h/a", "./http://h", "", "://a")
     assert [is_remote(path) for path in (*remote, *local)] == [True] * len(remote) + [False] * len(local)
@@ -61,13 +61,13 @@ def test_http_has_no_patterns_and_a_file_is_its_own():
 
 
 @pytest.mark.parametrize("options", [{"auth": "me:pw"}, {"auth": ("pw",)}, {"auth": 5}, {"headers": ["pw"]}])
-def test_options_of_http_of_another_form_are_refused_and_not_shown(options):
+def test_malformed_http_options_are_refused_and_not_shown(options):
     with pytest.raises(ArgumentTypeError, match=r"^(auth|headers): must be") as caught:
         RemoteOptions(storage_options=options)
     assert "pw" not in str(caught.value)
 
 
-def test_which_urls_are_one_file():
+def test_urls_of_one_file_are_recognized():
     base = "https://h/get"
     signed = [f"{base}?id=1&X-Amz-Signature={n}&X-Amz-Date={n}&X-Amz-Credential={n}" for n in "12"]
     azure = [f"{base}?id=1&sig={n}&se={n}&sv={n}&st={n}&sp=r&sr=b" for n in "12"]
@@ -77,7 +77,7 @@ def test_which_urls_are_one_file():
     assert len({identity(url) for url in different}) == len(different)
 
 
-def test_which_digest_a_url_has():
+def test_digests_are_found_by_url_or_by_the_end_of_its_path():
     digests = {
         "a.tar": "md5:1",
         "train/a.tar": "md5:2",

@@ -17,7 +17,7 @@ from tests.storage.remote.contents import DATA, content, kept, leftovers
 
 
 @pytest.mark.parametrize("room", [3000, 3999])
-def test_what_was_used_least_recently_goes_first(server, storage, tmp_path, room):
+def test_the_least_recently_used_file_is_evicted_first(server, storage, tmp_path, room):
     reader = storage(max_cache_bytes=room)
     urls = [server.put(f"/{number}", DATA[number:][:1000]) for number in range(4)]
     for url in (*urls[:3], urls[0], urls[3]):
@@ -32,7 +32,7 @@ def test_what_was_used_least_recently_goes_first(server, storage, tmp_path, room
     assert leftovers(tmp_path / "cache") == []
 
 
-def test_what_was_used_before_the_clock_was_set_back_goes(server, storage, tmp_path):
+def test_a_file_used_before_the_clock_was_set_back_is_evicted(server, storage, tmp_path):
     reader = storage(max_cache_bytes=2000)
     urls = [server.put(f"/{number}", DATA[number:][:1000]) for number in range(3)]
     content(reader.fetch(urls[0]))
@@ -45,7 +45,7 @@ def test_what_was_used_before_the_clock_was_set_back_goes(server, storage, tmp_p
 
 
 @pytest.mark.parametrize("way", ["fetch", "cached"])
-def test_a_pin_ends_with_the_file_that_is_garbage(server, storage, way):
+def test_a_file_is_unpinned_when_it_is_garbage_collected(server, storage, way):
     reader = storage(max_cache_bytes=1000)
     url, other = server.put("/a", DATA[:1000]), server.put("/b", DATA[1:1001])
     assert reader.cached(url) is None
@@ -96,7 +96,7 @@ def test_files_of_one_name_and_size_are_distinguished(server, storage):
     assert len(server.asked("GET")) == len(urls)
 
 
-def test_what_others_have_put_into_the_folder_is_never_touched(server, storage, tmp_path):
+def test_foreign_files_in_the_cache_folder_are_never_touched(server, storage, tmp_path):
     folder = tmp_path / "cache"
     folder.mkdir()
     key = f"{'0' * 32}-{'1' * 16}"
@@ -118,7 +118,7 @@ def test_what_others_have_put_into_the_folder_is_never_touched(server, storage, 
     assert (folder / f"samplerkit-{'4' * 32}-{'5' * 16}.file").is_symlink()
 
 
-def test_a_file_that_is_larger_than_the_cache_is_refused_before_it_comes(server, storage, tmp_path):
+def test_a_file_larger_than_the_cache_is_refused_before_its_download(server, storage, tmp_path):
     url = server.put("/a", DATA[:2000])
     with pytest.raises(DatasetError, match=r"2000 bytes, and it may hold 1999 \(max_cache_bytes\)"):
         storage(max_cache_bytes=1999).fetch(url)
@@ -144,13 +144,13 @@ def test_a_right_digest_is_verified_and_a_wrong_one_is_an_error_after_a_second_d
     assert leftovers(tmp_path / "cache") == []
 
 
-def test_a_folder_that_cannot_be_is_an_error_that_offers_another(server, storage, tmp_path):
+def test_a_folder_that_cannot_be_made_is_an_error_with_another_in_its_hint(server, storage, tmp_path):
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(DatasetError, match=r"cannot be written to .*use cache=FOLDER"):
         storage(cache=tmp_path / "file" / "cache").fetch(server.put("/a", b"a"))
 
 
-def test_a_folder_without_locks_is_an_error_that_offers_another(server, storage, monkeypatch):
+def test_a_folder_without_locks_is_an_error_with_another_in_its_hint(server, storage, monkeypatch):
     # There is no filesystem without locks here to try.
     def refuses(*_):
         raise OSError(95, "Operation not supported")

@@ -30,7 +30,7 @@ def fetched(options: RemoteOptions, url: str) -> tuple[str, int]:
 
 
 @pytest.mark.parametrize("kind", ["cache", "index"])
-def test_a_process_that_was_forked_while_a_lock_was_held_does_not_wait_for_itself(tmp_path, kind):
+def test_a_process_forked_while_a_lock_was_held_does_not_wait_for_it(tmp_path, kind):
     """A thread that reads ahead may hold one at any fork: the lock of the child is that of its parent."""
 
     def lock():
@@ -74,7 +74,7 @@ def test_four_processes_that_race_download_once(server, storage, tmp_path):
     assert leftovers(tmp_path / "cache") == []
 
 
-def test_what_a_killed_process_was_downloading_is_taken_over(server, storage, tmp_path):
+def test_the_download_of_a_killed_process_is_continued(server, storage, tmp_path):
     for number in range(2):
         path = f"/{number}"
         url = server.put(path, DATA[:2_000_000])
@@ -116,7 +116,7 @@ def test_the_part_of_a_living_process_stays_and_counts(server, storage, tmp_path
     assert kept(tmp_path / "cache") == [500_000]
 
 
-def test_a_file_in_use_is_never_evicted_by_whichever_process(server, storage, tmp_path):
+def test_a_file_in_use_is_evicted_by_no_process(server, storage, tmp_path):
     reader = storage(max_cache_bytes=2000)
     urls = [server.put(f"/{number}", DATA[number:][:1000]) for number in range(4)]
     pinned = reader.fetch(urls[0])
@@ -133,7 +133,7 @@ def test_a_file_in_use_is_never_evicted_by_whichever_process(server, storage, tm
         assert kept(tmp_path / "cache") == [1000] * 2
 
 
-def test_room_is_waited_for_while_files_are_in_use(server, storage):
+def test_writing_waits_for_room_while_files_are_in_use(server, storage):
     reader = storage(max_cache_bytes=1000, timeout=60.0)
     pinned = reader.fetch(server.put("/a", DATA[:1000]))
     child = Child(fetched, reader.options, server.put("/b", DATA[1:1001]))
@@ -153,7 +153,7 @@ def test_a_child_that_ends_does_not_unpin_what_its_parent_uses(server, storage):
     pinned.close()
 
 
-def test_a_child_that_lives_on_does_not_keep_what_its_parent_let_go(server, storage):
+def test_a_child_process_does_not_keep_files_that_its_parent_released(server, storage):
     reader = storage(max_cache_bytes=1000)
     pinned = reader.fetch(server.put("/a", DATA[:1000]))
     child = Child(time.sleep, 60)
@@ -163,7 +163,7 @@ def test_a_child_that_lives_on_does_not_keep_what_its_parent_let_go(server, stor
     child.kill()
 
 
-def test_processes_that_fill_a_cache_together_keep_its_bound(server, storage, tmp_path):
+def test_processes_that_share_a_cache_keep_its_limit(server, storage, tmp_path):
     options = storage(max_cache_bytes=10_000, timeout=60.0).options
     urls = [server.put(f"/{number}", DATA[number:][:3000]) for number in range(8)]
     children = [Child(_fetched_in_turn, options, urls[first:] + urls[:first]) for first in range(0, 8, 2)]
@@ -176,7 +176,7 @@ def test_processes_that_fill_a_cache_together_keep_its_bound(server, storage, tm
     assert sum(kept(tmp_path / "cache")) <= 10_000
 
 
-def test_what_arrives_while_a_folder_is_looked_through_is_not_taken_for_dead(server, storage, tmp_path):
+def test_a_file_that_arrives_while_a_folder_is_listed_is_not_deleted(server, storage, tmp_path):
     url, folder = server.put("/a", DATA[:2_000_000]), tmp_path / "cache"
     server.faults["GET", "/a"] = [waits_in_the_body]
     child = Child(fetched, storage(timeout=60.0).options, url)

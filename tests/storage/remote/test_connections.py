@@ -19,7 +19,9 @@ from tests.storage.remote.server import Handler, Request, Resource, served
 from tests.waiting import wait_until
 
 
-def test_what_the_user_gives_is_sent_and_nothing_is_compressed(server, storage, url, monkeypatch, tmp_path):
+def test_options_of_the_user_are_sent_and_no_compression_is_requested(
+    server, storage, url, monkeypatch, tmp_path
+):
     storage(storage_options={"headers": {"X-Key": "k"}, "auth": ["me", "pw"], "key": "for S3"}).version(url)
     headers = server.requests[0].headers
     assert headers["X-Key"] == "k"
@@ -36,7 +38,7 @@ def test_what_the_user_gives_is_sent_and_nothing_is_compressed(server, storage, 
     assert "Authorization" not in server.requests[-1].headers
 
 
-def test_credentials_that_were_dropped_do_not_come_back_with_the_next_redirect(server, storage):
+def test_dropped_credentials_do_not_return_with_the_next_redirect(server, storage):
     with served() as other:
         server.put("/a", DATA[:100])
         server.put("/b", DATA[:100])
@@ -82,9 +84,7 @@ def test_the_body_of_a_redirect_is_not_read(server, storage, length):
     ],
     ids=["a head", "what follows the body"],
 )
-def test_an_answer_of_which_nothing_comes_through_is_one_that_stalls_however_much_is_sent(
-    server, storage, head, again
-):
+def test_a_response_of_headers_or_empty_chunks_without_end_counts_as_stalled(server, storage, head, again):
     url = server.put("/a", b"")
     server.always["GET", "/a"] = lambda handler, _: faults.floods(handler, head, again)
     with OwnSeconds() as own, pytest.raises(DatasetError, match="stalled"):
@@ -106,7 +106,7 @@ def test_a_redirect_from_https_to_http_is_refused(certificate, server, storage):
         assert server.requests == []
 
 
-def test_a_server_that_wants_a_certificate_of_its_clients_gets_it(certificate, storage):
+def test_a_client_certificate_is_sent(certificate, storage):
     with served(certificate=certificate, wants_certificate=True) as safe:
         url, options = safe.put("/a", DATA[:100]), {"verify": str(certificate)}
         with pytest.raises(DatasetError):
@@ -123,7 +123,7 @@ def test_a_proxy_of_the_environment_is_used(server, storage, monkeypatch):
     assert [request.path for request in server.requests] == ["http://store.invalid/a"] * 2
 
 
-def test_a_host_with_its_port_is_excepted_from_the_proxy(server, storage, monkeypatch):
+def test_no_proxy_may_name_a_host_with_its_port(server, storage, monkeypatch):
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     monkeypatch.setenv("no_proxy", server.url.removeprefix("http://"))
     assert storage(attempts=1).read_small(server.put("/a", DATA[:10])) == DATA[:10]
@@ -178,19 +178,19 @@ def test_https_goes_through_a_tunnel_of_the_proxy(certificate, storage, monkeypa
                 storage(storage_options={"verify": str(certificate)}).version(url)
 
 
-def test_a_header_that_would_be_two_is_refused(server, storage):
+def test_a_header_value_with_a_line_break_is_refused(server, storage):
     with pytest.raises(DatasetError, match="cannot be requested"):
         storage(storage_options={"headers": {"X-Key": "k\r\nX-Other: o"}}).version(server.put("/a", b"a"))
     assert server.requests == []
 
 
-def test_what_may_not_be_in_a_request_is_escaped_and_what_is_escaped_stays(server, storage):
+def test_illegal_characters_of_a_url_are_escaped_once(server, storage):
     for name, asked in {"/ä b": "/%C3%A4%20b", "/a%20b": "/a%20b", "/100%.tar": "/100%25.tar"}.items():
         server.put(asked, DATA[:10])
         assert storage().read_small(f"{server.url}{name}") == DATA[:10]
 
 
-def test_the_time_that_a_server_asks_for_is_waited(server, storage, url):
+def test_retry_after_is_respected(server, storage, url):
     server.faults["VERSION", "/a"] = [faults.status(429, Retry_After=1)]
     begun = time.monotonic()
     assert storage(retry_seconds=5).version(url).size == len(DATA)
@@ -223,7 +223,7 @@ def test_a_certificate_is_verified(certificate, storage):
                 storage(storage_options=wrong).version(url)
 
 
-def test_a_stalled_answer_over_tls_ends_in_time(certificate, storage):
+def test_a_stalled_response_over_tls_ends_in_time(certificate, storage):
     with served(certificate=certificate) as server:
         url = server.put("/a", DATA[:1000])
         server.faults["GET", "/a"] = [faults.stalls_in_the_body, faults.trickles_the_body]
@@ -233,7 +233,7 @@ def test_a_stalled_answer_over_tls_ends_in_time(certificate, storage):
 
 
 @pytest.mark.parametrize("place", ["ftp://host/a", "file:///etc/passwd", "https:///a", "data:,a", "mailto:a"])
-def test_a_redirect_to_what_is_no_url_of_http_is_refused(server, storage, place):
+def test_a_redirect_to_a_url_other_than_http_is_refused(server, storage, place):
     server.put("/a", DATA)
     server.always["GET", "/a"] = server.always["VERSION", "/a"] = lambda handler, _: handler.say(
         302, Location=place

@@ -77,7 +77,7 @@ DAMAGES = [
 ]
 
 
-def test_a_checksum_is_the_same_in_whatever_pieces_the_bytes_come():
+def test_a_checksum_does_not_depend_on_how_the_bytes_are_split():
     whole, pieces = Checksum(), Checksum()
     whole.add(DATA)
     edges = sorted([0, len(DATA), *random.Random(5).choices(range(len(DATA)), k=300)])
@@ -105,7 +105,7 @@ def test_a_copy_that_was_damaged_is_noticed_and_downloaded_again(
 
 
 @pytest.mark.usefixtures("copy")
-def test_that_a_copy_was_compared_need_not_be_written_down(server, storage, url, monkeypatch):
+def test_a_verified_copy_is_read_even_if_the_check_cannot_be_recorded(server, storage, url, monkeypatch):
     def fails(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -122,9 +122,7 @@ def _read_by_this_process() -> int:
 
 @pytest.mark.usefixtures("copy")
 @pytest.mark.parametrize("is_set_back", [False, True])
-def test_a_copy_is_read_once_to_be_certain_of_it_and_not_for_each_opening(
-    storage, url, monkeypatch, is_set_back
-):
+def test_a_copy_is_verified_once_and_not_at_each_opening(storage, url, monkeypatch, is_set_back):
     time.sleep(SETTLED)
     if is_set_back:
         monkeypatch.setattr(time, "time_ns", lambda: 10**18)
@@ -156,7 +154,7 @@ def test_after_a_start_of_the_machine_a_copy_is_read_again(storage, url, copy, i
     assert content(storage().fetch(url)) == (bytes(len(DATA)) if is_same_start else DATA)
 
 
-def test_a_damaged_copy_that_somebody_uses_is_an_error_in_the_end(storage, url):
+def test_a_damaged_copy_in_use_is_an_error_after_the_timeout(storage, url):
     pinned = storage().fetch(url)
     zeros_everywhere(Path(pinned.path))
     with pytest.raises(
@@ -173,7 +171,7 @@ def test_a_copy_without_its_lock_file_is_not_trusted(storage, url, copy):
     assert content(storage().fetch(url)) == DATA
 
 
-def test_what_has_an_empty_lock_file_goes_like_all_else(server, storage, copy, tmp_path):
+def test_an_entry_with_an_empty_lock_file_is_evicted_like_others(server, storage, copy, tmp_path):
     # So a loss of power may leave it.
     os.truncate(copy.with_suffix(".lock"), 0)
     room = len(DATA) + 500
@@ -181,7 +179,7 @@ def test_what_has_an_empty_lock_file_goes_like_all_else(server, storage, copy, t
     assert kept(tmp_path / "cache") == [900]
 
 
-def test_a_copy_gets_its_name_while_nobody_counts(server, storage, tmp_path):
+def test_a_copy_is_renamed_while_no_process_lists_the_cache(server, storage, tmp_path):
     folder = tmp_path / "cache"
     storage().fetch(server.put("/a", DATA[:10])).close()
     url, reader = server.put("/b", DATA), storage(timeout=60.0)
@@ -206,7 +204,7 @@ def test_a_cache_that_is_emptied_between_two_files_is_filled_again(server, stora
     assert len(server.asked("GET")) == 3
 
 
-def test_a_cache_that_is_emptied_while_a_file_comes_is_an_error_that_says_so(server, storage, url, tmp_path):
+def test_a_cache_emptied_during_a_download_is_an_error_with_the_cause(server, storage, url, tmp_path):
     def empties(handler, resource):
         shutil.rmtree(tmp_path / "cache")
         right(handler, resource)
@@ -218,7 +216,7 @@ def test_a_cache_that_is_emptied_while_a_file_comes_is_an_error_that_says_so(ser
     assert content(reader.fetch(url)) == DATA
 
 
-def test_a_damaged_copy_that_another_process_has_made_again_is_taken_though_that_uses_it(
+def test_a_damaged_copy_replaced_by_another_process_is_used_while_that_process_uses_it(
     server, storage, url, copy, monkeypatch
 ):
     zeros_everywhere(copy)

@@ -20,7 +20,7 @@ def tells_no_size(handler, resource):
     faults.chunked(is_whole=True)(handler, resource)
 
 
-def test_a_file_of_unknown_size_needs_room_for_its_own_bytes_only(server, storage, url, tmp_path):
+def test_a_file_of_unknown_size_takes_only_its_own_bytes_of_the_cache(server, storage, url, tmp_path):
     server.always["GET", "/a"] = server.always["VERSION", "/a"] = tells_no_size
     with pytest.raises(DatasetError, match=r"does not fit into the cache: .* \(max_cache_bytes\)"):
         storage(max_cache_bytes=len(DATA) - 1).fetch(url)
@@ -42,7 +42,7 @@ def test_a_broken_download_resumes_where_it_broke(server, storage, url, breaks):
 
 
 @pytest.mark.parametrize("is_weak", [True, False], ids=["a weak tag", "no size"])
-def test_a_download_restarts_where_no_byte_is_certain_to_be_at_its_place(server, storage, url, is_weak):
+def test_a_download_restarts_unless_its_version_and_size_are_certain(server, storage, url, is_weak):
     if is_weak:
         server.resources["/a"].etag = 'W/"weak"'
     else:
@@ -52,12 +52,12 @@ def test_a_download_restarts_where_no_byte_is_certain_to_be_at_its_place(server,
     assert [request.headers.get("Range") for request in server.asked("GET")] == [None, None]
 
 
-def test_a_download_that_resumes_takes_no_byte_twice_from_a_server_without_ranges(server, storage, url):
+def test_a_resumed_download_from_a_server_without_ranges_repeats_no_byte(server, storage, url):
     server.faults["GET", "/a"] = [faults.truncates, faults.ignores_the_range]
     assert content(storage().fetch(url)) == DATA
 
 
-def test_a_download_that_broke_behind_its_last_byte_is_whole(server, storage):
+def test_a_download_that_broke_after_its_last_byte_is_complete(server, storage):
     data = DATA[: 1 << 20]  # as much as is read at a time
     url = server.put("/a", data)
 
@@ -71,7 +71,7 @@ def test_a_download_that_broke_behind_its_last_byte_is_whole(server, storage):
     assert len(server.asked("GET")) == 1
 
 
-def test_a_file_that_changes_while_a_download_is_broken_is_never_mixed(server, storage, url, tmp_path):
+def test_a_file_that_changes_before_its_download_resumes_is_never_mixed(server, storage, url, tmp_path):
     def breaks_and_changes(handler, resource):
         server.put("/a", DATA[::-1])
         faults.truncates(handler, resource)
@@ -82,7 +82,7 @@ def test_a_file_that_changes_while_a_download_is_broken_is_never_mixed(server, s
     assert list((tmp_path / "cache").glob("*.file")) == []
 
 
-def test_a_server_without_ranges_is_asked_for_the_whole_once(server, storage):
+def test_a_file_on_a_server_without_ranges_is_requested_once_as_a_whole(server, storage):
     url = server.put("/a", DATA[:50_000])
     server.always["GET", "/a"] = faults.ignores_the_range
     reader = storage()
@@ -92,14 +92,14 @@ def test_a_server_without_ranges_is_asked_for_the_whole_once(server, storage):
     assert len(server.asked("GET")) == 3  # a plain one, the one that was noticed, and the one into the cache
 
 
-def test_the_answer_that_tells_the_version_tells_also_that_there_are_no_ranges(server, storage):
+def test_the_response_with_the_version_also_reports_that_ranges_are_unsupported(server, storage):
     url = server.put("/a", DATA[:50_000])
     server.always["GET", "/a"] = server.always["VERSION", "/a"] = faults.ignores_the_range
     assert storage().read([Span(url, 40_000, 10)]) == [DATA[40_000:40_010]]
     assert [request.headers.get("Range") for request in server.requests] == ["bytes=0-0", None]
 
 
-def test_a_server_that_tells_no_size_is_read_as_a_whole(server, storage):
+def test_a_file_whose_server_reports_no_size_is_read_as_a_whole(server, storage):
     url = server.put("/a", DATA[:50_000])
     server.always["GET", "/a"] = server.always["VERSION", "/a"] = tells_no_size
     reader = storage()

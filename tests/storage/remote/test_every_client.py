@@ -106,7 +106,7 @@ def test_a_file_that_changes_is_never_mixed(store, storage, other):
     assert content(storage(storage_options=store.options).fetch(url)) == other
 
 
-def test_closing_ends_what_is_on_its_way(server, storage, url):
+def test_closing_ends_requests_in_flight(server, storage, url):
     reader = storage(timeout=60.0)
     reader.version(url)
     server.always["GET", "/a"] = faults.stalls_before_the_head
@@ -138,7 +138,7 @@ print("ends")
 """
 
 
-def test_an_interpreter_that_ends_does_not_wait_for_what_is_on_its_way(server, url, tmp_path):
+def test_the_interpreter_ends_without_waiting_for_requests(server, url, tmp_path):
     server.always["GET", "/a"] = faults.stalls_before_the_head
     code, printed, _ = ended("-c", ENDS, url, str(tmp_path), seconds=120)
     assert (code, printed) == (0, "ends\n")

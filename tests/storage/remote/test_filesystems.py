@@ -42,7 +42,19 @@ def put(name: str, data: bytes = DATA) -> str:
     return f"hdfs://secret-user:secret-password@namenode:8020/{name}"
 
 
+class StatusError(Exception):
+    """An error as clients of object stores raise it: with a status of HTTP, in an attribute of their own."""
+
+    def __init__(self, name: str, status: int) -> None:
+        super().__init__("secret-query")
+        setattr(self, name, status)
+
+
 TRANSIENT = [
+    StatusError("status", 503),
+    StatusError("status_code", 429),
+    StatusError("code", 399),  # no error of HTTP
+    StatusError("code", 600),
     OSError("secret-query"),
     OSError(errno.EIO, "secret-query"),
     TimeoutError("secret-query"),
@@ -58,12 +70,16 @@ PERMANENT = [
     (OSError(errno.EINVAL, "secret-query"), "Invalid argument"),
     (ValueError("secret-query"), "ValueError"),
     (NotImplementedError(), "NotImplementedError"),
+    (StatusError("status", 400), "cannot be read through its filesystem"),
+    (StatusError("status_code", 404), "StatusError"),
+    (StatusError("code", 403), r"may not be read \(StatusError"),
+    (StatusError("status", 401), "check the credentials"),
 ]
 
 
 @pytest.mark.parametrize("number", range(len(TRANSIENT)))
 @pytest.mark.parametrize("way", ["read", "fetch"])
-def test_what_may_pass_is_tried_again_and_tells_no_secret(number, way, storage, caplog):
+def test_transient_errors_are_retried_and_leak_no_secret(number, way, storage, caplog):
     caplog.set_level(logging.DEBUG)
     url, reader = put("a.tar"), storage(attempts=2)
     Cluster.failures = [TRANSIENT[number]]
@@ -80,7 +96,7 @@ def test_what_may_pass_is_tried_again_and_tells_no_secret(number, way, storage, 
 
 
 @pytest.mark.parametrize(("failure", "says"), PERMANENT, ids=[says for _, says in PERMANENT])
-def test_what_will_not_pass_is_not_tried_again_and_tells_no_secret(failure, says, storage, caplog):
+def test_permanent_errors_are_not_retried_and_leak_no_secret(failure, says, storage, caplog):
     caplog.set_level(logging.DEBUG)
     url = put("a.tar")
     failure.__cause__ = OSError("secret-password")
@@ -120,7 +136,7 @@ def test_a_pattern_gives_files_sorted_by_bytes():
     assert expand("memory://listed/?.tar", options) == ("memory://listed/0.tar", "memory://listed/1.tar")
 
 
-def test_a_folder_that_is_called_like_a_file_is_not_left_out_of_a_pattern():
+def test_a_folder_that_matches_a_pattern_of_files_is_an_error():
     for name in ("a.tar", "b.tar/part.tar"):
         put(f"train/{name}")
     base, options = "hdfs://namenode:8020/train", RemoteOptions(attempts=1)
@@ -136,7 +152,7 @@ def test_a_folder_is_not_a_file(storage):
 
 
 @pytest.mark.parametrize("url", ["no-such-scheme://host/a", "gs-of-nobody://bucket/a"])
-def test_a_scheme_that_nobody_knows_is_an_error(url, storage):
+def test_an_unknown_scheme_is_an_error(url, storage):
     with pytest.raises(DatasetError, match="its filesystem cannot be made"):
         storage().version(url)
 
@@ -168,7 +184,7 @@ def test_a_chain_of_filesystems_is_read(storage):
     assert content(reader.fetch(url)) == DATA
 
 
-def test_a_file_that_changes_while_it_is_fetched_is_noticed_though_the_store_fails_when_it_is_asked(
+def test_a_file_that_changes_during_a_download_is_an_error_even_if_the_store_fails_to_report_it(
     storage, monkeypatch
 ):
     url, reader, ask, asked = put("a.tar"), storage(), Cluster.info, itertools.count()
@@ -184,7 +200,7 @@ def test_a_file_that_changes_while_it_is_fetched_is_noticed_though_the_store_fai
         reader.fetch(url)
 
 
-def test_a_file_of_which_nobody_knows_the_size_is_an_error_that_says_so(storage, monkeypatch):
+def test_a_file_without_a_size_is_an_error_with_the_cause(storage, monkeypatch):
     url, info = put("a.json"), Cluster.info
     monkeypatch.setattr(Cluster, "info", lambda *given: {**info(*given), "size": None})
     reader = storage()

@@ -72,6 +72,8 @@ CELLS = [
 
 @pytest.mark.campaign
 @pytest.mark.parametrize(("scheme", "method", "parent"), CELLS)
-def test_the_whole_matrix_of_two_loaders(scheme, method, parent, shards, tmp_path):
+def test_two_loaders_read_right_bytes_in_each_combination_of_start_methods(
+    scheme, method, parent, shards, tmp_path
+):
     epochs = int(os.environ.get("SAMPLERKIT_EPOCHS", EPOCHS[method]))
     read(shards, tmp_path, (scheme, method, parent, 2), epochs)

@@ -22,9 +22,7 @@ def test_a_full_disk_makes_the_cache_smaller(server, storage, small_disk):
     assert leftovers(small_disk) == []
 
 
-def test_a_disk_that_is_full_of_other_things_is_an_error_that_tells_what_is_missing(
-    server, storage, small_disk
-):
+def test_a_disk_full_of_other_files_is_an_error_with_the_missing_bytes(server, storage, small_disk):
     (small_disk / "precious").write_bytes(bytes(6_000_000))
     reader = storage(cache=small_disk, max_cache_bytes=1 << 40)
     with pytest.raises(
@@ -41,7 +39,7 @@ def test_a_disk_that_is_full_of_other_things_is_an_error_that_tells_what_is_miss
         )
 
 
-def test_a_disk_without_a_single_free_block_has_room_once_own_files_go(server, storage, small_disk):
+def test_a_disk_without_a_free_block_has_room_after_own_files_are_evicted(server, storage, small_disk):
     reader = storage(cache=small_disk, max_cache_bytes=1 << 40)
     reader.fetch(server.put("/a", DATA[:1_000_000])).close()
     with (small_disk / "precious").open("wb", 0) as file, pytest.raises(OSError, match="No space"):
@@ -59,9 +57,7 @@ def test_a_disk_that_is_full_of_files_in_use_evicts_none(server, storage, small_
     assert [content(each) for each in pinned] == [DATA[:3_000_000], DATA[1:3_000_001]]
 
 
-def test_a_filesystem_of_which_the_c_library_takes_the_blocks_itself_holds_a_cache(
-    server, storage, tmp_path, monkeypatch
-):
+def test_a_filesystem_without_fallocate_holds_a_cache(server, storage, tmp_path, monkeypatch):
     """It reads what is there, to write the same again."""
     take = os.posix_fallocate
 
@@ -73,7 +69,7 @@ def test_a_filesystem_of_which_the_c_library_takes_the_blocks_itself_holds_a_cac
     assert content(storage(cache=tmp_path).fetch(server.put("/a", DATA[:100]))) == DATA[:100]
 
 
-def test_without_a_bound_half_of_what_is_free_is_used(server, storage, small_disk):
+def test_without_a_limit_the_cache_uses_half_of_the_free_space(server, storage, small_disk):
     reader = storage(cache=small_disk)
     for number in range(5):
         content(reader.fetch(server.put(f"/{number}", DATA[number:][:1_500_000])))

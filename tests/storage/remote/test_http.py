@@ -15,7 +15,7 @@ from tests.storage.remote.server import MODIFIED, Resource, right
 
 
 @pytest.mark.usefixtures("apart")
-def test_the_figures_are_those_of_the_server(server, storage, url):
+def test_the_counts_agree_with_those_of_the_server(server, storage, url):
     server.faults["GET", "/a"] = [faults.status(503), faults.truncates, None]
     reader = storage(threads=1)
     reader.read([Span(url, 0, 100), Span(url, 500, 200)])
@@ -30,7 +30,7 @@ def test_the_figures_are_those_of_the_server(server, storage, url):
     assert reader.stats == stats
 
 
-def test_a_part_outside_of_its_file_is_an_error_before_it_is_asked_for(server, storage):
+def test_a_part_outside_of_its_file_is_an_error_before_the_request(server, storage):
     url = server.put("/a", DATA[:100])
     with pytest.raises(DatasetError, match="has 100 bytes, but those from 90 to 101 were asked for"):
         storage().read([Span(url, 90, 11)])
@@ -86,7 +86,7 @@ def test_without_an_etag_versions_are_distinguished_by_other_headers(server, sto
         reader.read([Span(url, 0, 10)])
 
 
-def test_what_all_processes_read_is_none_where_it_may_not_be_read(server, storage):
+def test_a_shared_read_without_permission_returns_none(server, storage):
     url = server.put("/a", DATA[:10])
     server.always["VERSION", "/a"] = faults.status(403)
     assert storage().read_shared(url, 100) is None

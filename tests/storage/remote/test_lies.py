@@ -60,7 +60,7 @@ def outcome(reader, kind, url, data):
 
 @pytest.mark.parametrize("lasts", [False, True], ids=["passes", "stays"])
 @pytest.mark.parametrize(("way", "case", "kinds"), RUNS)
-def test_no_lie_gives_a_wrong_byte_or_tells_a_secret(
+def test_no_lie_returns_a_wrong_byte_or_leaks_a_secret(
     way, case, kinds, lasts, server, storage, caplog, tmp_path
 ):
     is_web, is_ours = way == "http", way != "fsspec"

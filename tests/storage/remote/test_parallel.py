@@ -39,7 +39,7 @@ def answers_in_pieces(handler, resource):
 
 
 @pytest.mark.parametrize("is_secure", [False, True], ids=["http", "https"])
-def test_parts_are_right_in_whatever_pieces_they_come(is_secure, certificate, storage):
+def test_parts_do_not_depend_on_how_the_response_is_split(is_secure, certificate, storage):
     draw = random.Random(5)
     with served(certificate=certificate if is_secure else None) as server:
         url = server.put("/a", DATA)
@@ -66,7 +66,7 @@ def test_a_connection_serves_one_part_after_another(server, storage, url):
 
 
 @pytest.mark.parametrize("is_secure", [False, True], ids=["http", "https"])
-def test_a_head_without_an_end_is_an_answer_that_broke_off(is_secure, certificate, storage):
+def test_a_header_without_an_end_is_an_incomplete_response(is_secure, certificate, storage):
     with served(certificate=certificate if is_secure else None) as server:
         url, head = server.put("/a", DATA), b"HTTP/1.1 206 Partial Content\r\n"
         server.always["GET", "/a"] = lambda handler, _: faults.floods(handler, head, b"a: b\r\n" * 10_000)
@@ -75,7 +75,7 @@ def test_a_head_without_an_end_is_an_answer_that_broke_off(is_secure, certificat
             reader.read([Span(url, 0, 700), Span(url, 700, 700)])
 
 
-def test_a_part_that_stalls_is_asked_for_again_and_holds_up_no_other(server, storage, url):
+def test_a_stalled_part_is_requested_again_and_delays_no_other(server, storage, url):
     other = server.put("/b", DATA)
     server.faults["GET", "/a"] = [faults.stalls_before_the_head, faults.stalls_in_the_body]
     reader = storage(timeout=0.5, threads=2)
@@ -85,6 +85,6 @@ def test_a_part_that_stalls_is_asked_for_again_and_holds_up_no_other(server, sto
     assert len(server.asked("GET", "/b")) == 20
 
 
-def test_a_part_beyond_what_is_read_in_one_thread_is_right_too(storage, url):
+def test_a_part_larger_than_one_thread_reads_is_right(storage, url):
     spans = [Span(url, 5, 1 << 20), Span(url, 5, (1 << 20) + 1), Span(url, 0, len(DATA))]
     assert storage().read(spans) == [DATA[span.offset :][: span.length] for span in spans]

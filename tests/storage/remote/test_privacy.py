@@ -55,13 +55,13 @@ def logged(caplog) -> list[str]:
         ("https:///a", None),
     ],
 )
-def test_a_server_that_cannot_be_reached_tells_no_secret(storage, caplog, url, problem):
+def test_an_unreachable_server_leaks_no_secret(storage, caplog, url, problem):
     with caplog.at_level(logging.DEBUG), pytest.raises(DatasetError, match=problem) as caught:
         storage().fetch(private(url))
     assert leaks(texts(caught.value) + logged(caplog)) == []
 
 
-def test_options_tell_no_secret():
+def test_options_show_no_secret():
     options = RemoteOptions(
         digests={"https://host/a?secret-query": f"md5:{'0' * 32}"},
         storage_options={"headers": {"X-Key": "secret-header"}, "secret": "secret-option"},
@@ -79,7 +79,7 @@ PATTERNS = [
 ]
 
 
-def test_patterns_tell_no_secret():
+def test_patterns_leak_no_secret():
     for pattern in PATTERNS:
         with pytest.raises(DatasetError) as caught:
             expand(pattern, RemoteOptions())

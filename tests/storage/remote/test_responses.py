@@ -33,7 +33,7 @@ RESPONSES = {
 
 @pytest.mark.parametrize("is_read", [True, False])
 @pytest.mark.parametrize("case", RESPONSES)
-def test_a_body_ends_where_its_framing_says_and_a_short_rest_of_it_is_read(case, is_read):
+def test_a_body_ends_as_framed_and_a_short_remainder_is_read(case, is_read):
     data, body, stays_open = RESPONSES[case]
     near, far = socket.socketpair()
     with near, far:

@@ -29,7 +29,7 @@ def put(server, number, data):
     return f"s3://shards/{number}.bin"
 
 
-def test_a_store_that_hides_its_tag_is_noticed(server, storage, way):
+def test_a_changed_file_of_a_store_without_etag_is_an_error(server, storage, way):
     url = put(server, 0, b"a" * SIZE)
     reader = storage(storage_options={"anon": True, "endpoint_url": server.url, **way})
     assert reader.read([Span(url, 5, 7)]) == [b"a" * 7]
@@ -38,7 +38,7 @@ def test_a_store_that_hides_its_tag_is_noticed(server, storage, way):
         reader.read([Span(url, 5, 7)])
 
 
-def test_no_client_makes_attempts_of_its_own(server, storage, way):
+def test_no_client_library_retries_by_itself(server, storage, way):
     url = put(server, 0, b"a" * SIZE)
     for method in ("HEAD", "GET", "VERSION"):
         server.always[method, "/shards/0.bin"] = faults.status(503)
@@ -95,7 +95,7 @@ def test_a_pattern_lists_a_bucket(bucket, options):
 
 
 @pytest.mark.usefixtures("bucket")
-def test_a_store_that_refuses_tells_no_secret(options, storage):
+def test_a_store_that_refuses_a_request_leaks_no_secret(options, storage):
     with pytest.raises(DatasetError, match=r"s3://shards/none: does not exist") as caught:
         storage(storage_options=options).fetch("s3://shards/none")
     assert "test-" not in str(caught.value)
@@ -155,7 +155,7 @@ HERE = {"endpoint_url": "http://127.0.0.1:9"}
     ],
     ids=str,
 )
-def test_what_cannot_be_signed_is_left_to_fsspec(url, options, signed_urls):
+def test_urls_that_cannot_be_signed_are_read_through_fsspec(url, options, signed_urls):
     assert not signed_urls(**options).serves(url)
 
 
@@ -211,14 +211,14 @@ def test_credentials_of_a_profile_are_found_as_by_the_tools_of_aws(nobody, serve
         storage(storage_options={"profile": "none"}).version("s3://shards/0.bin")
 
 
-def test_who_pays_is_said_in_each_request(server, storage):
+def test_the_option_requester_pays_is_sent_with_each_request(server, storage):
     url = put(server, 0, b"a" * SIZE)
     options = {"key": "K", "secret": "S", "requester_pays": True, "endpoint_url": server.url}
     assert storage(storage_options=options).read([Span(url, 0, 3)]) == [b"aaa"]
     assert [each.headers["x-amz-request-payer"] for each in server.requests] == ["requester"] * 2
 
 
-def test_no_credentials_of_the_user_go_along_with_a_signature(server, storage, monkeypatch, tmp_path):
+def test_a_signed_request_carries_no_other_credentials(server, storage, monkeypatch, tmp_path):
     (tmp_path / "netrc").write_text("default login me password secret\n")
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     options = {"key": "K", "secret": "S", "endpoint_url": server.url, "headers": {"X-Key": "1"}}
@@ -227,7 +227,7 @@ def test_no_credentials_of_the_user_go_along_with_a_signature(server, storage, m
     assert not any({"authorization", "x-key"} & {*each.headers} for each in server.requests)
 
 
-def test_the_region_of_a_bucket_is_asked_of_aws(server, signed_urls, monkeypatch):
+def test_the_region_of_a_bucket_is_requested_from_aws(server, signed_urls, monkeypatch):
     monkeypatch.setattr("samplerkit.storage.remote.http._is_of_aws", lambda endpoint: True)
     server.put("/b", b"")
     server.always["GET", "/b"] = lambda handler, _: handler.say(301, **{"x-amz-bucket-region": "eu-west-3"})

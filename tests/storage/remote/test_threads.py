@@ -29,7 +29,7 @@ def interrupted(options, url):
     return [thread.name for thread in begun_since(before)]
 
 
-def test_a_part_that_fails_gives_up_the_others(server, storage):
+def test_a_failed_part_cancels_the_others(server, storage):
     stalled, missing, right_one = (server.put(path, DATA[:1000]) for path in ("/a", "/b", "/c"))
     server.always["GET", "/a"] = faults.stalls_before_the_head
     server.always["GET", "/b"] = faults.status(404)
