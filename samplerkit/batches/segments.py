@@ -38,11 +38,6 @@ class Segments:
         columns = zip(*((part.starts, part.lengths, part.rows, part.is_last) for part in parts), strict=True)
         return Segments(*map(np.concatenate, columns))
 
-    def without(self, places: Sequence[int]) -> Segments:
-        """Returns the others."""
-        # Nearly every batch has all of its parts, and is handed on without a copy.
-        return self.at(np.delete(np.arange(len(self)), places)) if places else self
-
     def of_one_batch(self) -> Segments:
         """Returns the same with packs that are counted from 0 on, where those before them are gone."""
         rows = np.cumsum(np.diff(self.rows, prepend=self.rows[:1]) > 0, dtype=np.int64)

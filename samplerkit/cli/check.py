@@ -12,8 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
-from samplerkit.cli.opening import AsJson, ConfigPath, FromZero, NumRanks, import_function, one_line
-from samplerkit.cli.printing import Facts, counted, show
+from samplerkit.cli.opening import ConfigPath, FromZero, NumRanks, import_function, one_line
+from samplerkit.cli.printing import Part, Result, counted
 from samplerkit.config.config import Config, load_config
 from samplerkit.config.schema import json_schema
 from samplerkit.errors import ConfigError, SamplerkitError
@@ -26,7 +26,7 @@ from samplerkit.order.deal import World
 from samplerkit.storage.urls import is_remote, shown
 
 
-def validate(config: ConfigPath, as_json: AsJson = False) -> None:
+def validate(config: ConfigPath) -> Result:
     """Check a config: its keys, values and nesting, and that its order can be built.
 
     Remote files are not fetched to count their samples; without the counts, the order is not checked.
@@ -39,21 +39,15 @@ def validate(config: ConfigPath, as_json: AsJson = False) -> None:
     except SamplerkitError as error:
         problem = error
     details = problem and {"place": problem.place, "message": str(problem), "hint": problem.hint}
-    lines = [f"{shown(config)}: valid"] if problem is None else []
-    show({"config": shown(config), "is_valid": problem is None, "problem": details}, *lines, as_json=as_json)
-    if problem is not None:
-        if not as_json:
-            typer.echo(f"samplerkit: {shown(config)}: {problem}", err=True)
-        raise typer.Exit(1)
+    value = {"config": shown(config), "is_valid": problem is None, "problem": details}
+    if problem is None:
+        return Result(value, [f"{shown(config)}: valid"])
+    return Result(value, [], [f"samplerkit: {shown(config)}: {problem}"], is_failure=True)
 
 
-def schema(as_json: AsJson = False) -> None:  # noqa: ARG001  # every command has it
-    """Print the JSON Schema of configs, for editors and for validation in other languages.
-
-    Options:
-        as_json: no effect, the output is always JSON.
-    """
-    show(json_schema(), as_json=True)
+def schema() -> Result:
+    """Print the JSON Schema of configs, for editors and for validation in other languages."""
+    return Result(json_schema())
 
 
 def check(
@@ -62,8 +56,7 @@ def check(
     rank: FromZero = 0,
     epoch: FromZero | None = None,
     saves_state: bool = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Result:
     """Look for mistakes in how data are loaded, by a config or by any torch DataLoader.
 
     Options:
@@ -73,7 +66,7 @@ def check(
         saves_state: the run saves the state of its sampler.
     """
     if rank >= (world or 1):
-        raise typer.BadParameter("does not exist; set the number of ranks with --world", param_hint="--rank")
+        raise typer.BadParameter(f"must be below --world, here {world or 1}", param_hint="--rank")
     job = None if world is None else World(world, rank)
     is_config = is_remote(target) or Path(target).is_file() or ":" not in target
     # Output of the user's function must not end up in the JSON.
@@ -89,13 +82,11 @@ def check(
             findings += _compare_processes(target, source, findings)
     ranks = "" if world is None else f" on {counted(world, 'rank')}"
     heading = counted(len(findings), "finding") if findings else f"nothing found by {len(RULES)} rules"
-    parts: list[str | Facts] = [f"{shown(target)}{ranks}: {heading}"]
+    parts: list[Part] = [f"{shown(target)}{ranks}: {heading}"]
     for finding in findings:
         parts += ["", [(finding.severity, finding.code), ("", finding.what), ("hint", finding.hint)]]
     entries = [asdict(finding) for finding in findings]
-    show({"target": shown(target), "findings": entries}, *parts, as_json=as_json)
-    if findings:
-        raise typer.Exit(1)
+    return Result({"target": shown(target), "findings": entries}, parts, is_failure=bool(findings))
 
 
 def _with_config_key(finding: Finding, config: Config, job: World | None) -> Finding:

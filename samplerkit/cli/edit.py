@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from samplerkit.cli.opening import AsJson, FromOne, FromZero, NumRanks, load_run, state_in
-from samplerkit.cli.printing import counted, show, writing
+from samplerkit.cli.opening import FromOne, FromZero, NumRanks, load_run, state_in
+from samplerkit.cli.printing import Result, counted, writing
 from samplerkit.config.config import load_config
 from samplerkit.config.reading import array_at, parse, plain, text_and_folder
 from samplerkit.errors import NotSupportedError
@@ -34,8 +34,7 @@ def edit(
     without: Path | None = None,
     global_batch: FromOne | None = None,
     world: NumRanks = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Result:
     """Add an edit to the config of a run that resumes from a checkpoint, and print what it changes.
 
     Options:
@@ -52,12 +51,13 @@ def edit(
     """
     if not is_remote(config):  # the output may be in another folder, so its paths are absolute
         config = str(Path(config).absolute())
+    original = load_config(config, check_quality=False)
     # A source may be a part that the tree did not have when the state was saved.
     with ExitStack() as quiet:
         if source is not None:  # no warning that the run would skip this part: the edit adds it
             logging.disable(logging.WARNING)
             quiet.callback(logging.disable, logging.NOTSET)
-        original, loader = load_run(config, world, state, allow=() if source is None else {"dataset"})
+        loader = load_run(original, world, state, allow=() if source is None else {"dataset"})
     if block_sampler_of(original.sampler) is not None:
         problem = "reads blocks, and its edits are those of a ledger below it, which counts blocks"
         hint = "write the edit into the config: child: {kind: ledger, edits: [...], child: ...}"
@@ -95,18 +95,14 @@ def edit(
         "without": 0 if ids is None else len(ids),
         "order": edited.fingerprint,
     }
-    changes = [f"{counted(change.skip, 'position')} skipped"] if change.skip else []
-    changes += [f"weights {weights}"] if weights else []
-    changes += [f"{counted(global_batch, 'sample')} a step"] if global_batch else []
-    changes += [f"without {counted(len(ids), 'id')}"] if ids is not None else []
     facts = [
         ("written", f"{output}, {counted(result['edits'], 'edit')}"),
         ("at", f"{change.at:,}: position {place:,} of epoch {epoch}"),
-        ("before", f"{counted(change.at - position, 'position')} behind the checkpoint stay as they were"),
-        ("from there", ", ".join(changes)),
+        ("unchanged", f"{counted(change.at - position, 'position')} after the checkpoint"),
+        ("edit", repr(change)),
         ("order", edited.fingerprint),
     ]
-    show(result, facts, as_json=as_json)
+    return Result(result, [facts])
 
 
 def _parts(text: str) -> str | dict[str, Any]:

@@ -14,9 +14,8 @@ import typer
 from samplerkit import __version__
 from samplerkit.cli.check import check, schema, validate
 from samplerkit.cli.demo import demo
-from samplerkit.cli.demo_training import LaunchError
 from samplerkit.cli.edit import edit
-from samplerkit.cli.opening import with_option_help
+from samplerkit.cli.opening import as_command
 from samplerkit.cli.plan import plan
 from samplerkit.cli.plot import plot
 from samplerkit.cli.seen import seen, state
@@ -24,24 +23,11 @@ from samplerkit.cli.storage import catalogue, index, lengths, pack
 from samplerkit.cli.when import at, when
 from samplerkit.errors import SamplerkitError
 
-# In the order in which a new user needs them.
-_COMMANDS = (
-    demo,
-    validate,
-    schema,
-    plan,
-    plot,
-    check,
-    at,
-    when,
-    seen,
-    state,
-    edit,
-    lengths,
-    pack,
-    index,
-    catalogue,
-)
+# In the order in which a new user needs them, under the headings of the help.
+_COMMANDS = {
+    "Commands": (demo, validate, schema, plan, plot, check, at, when, seen, state, edit),
+    "Commands that prepare files": (lengths, pack, index, catalogue),
+}
 
 _STDOUT = 1
 _STDOUT_ERRORS = {errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EBADF, errno.EDQUOT}
@@ -50,7 +36,6 @@ _STDOUT_ERRORS = {errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EBADF, errno.EDQUO
 _UsageError: Any = typer.BadParameter.__bases__[0]
 
 app = typer.Typer(
-    help="The data order of a training run, as a value.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -76,8 +61,9 @@ def _options(
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-for _command in _COMMANDS:
-    app.command()(with_option_help(_command))
+for _heading, _commands in _COMMANDS.items():
+    for _command in _commands:
+        app.command(rich_help_panel=_heading)(as_command(_command))
 
 
 def main() -> None:
@@ -109,9 +95,6 @@ def main() -> None:
     except _UsageError as error:
         _show_usage_error(error)
         sys.exit(2)
-    except LaunchError as error:
-        typer.echo(f"{error.report.rstrip()}\n\nsamplerkit: {error}", err=True)
-        sys.exit(1)
     except SamplerkitError as error:
         # A note names the config file of the mistake.
         line = "; ".join([f"samplerkit: {error}", *getattr(error, "__notes__", [])])

@@ -1,4 +1,4 @@
-"""Arguments that commands share, such as a config, the number of ranks and epochs, and how they are read."""
+"""Commands from functions, and the arguments that they share: a config, ranks, a checkpoint, epochs."""
 
 from __future__ import annotations
 
@@ -9,22 +9,20 @@ import traceback
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from copy import copy
+from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
-import numpy as np
 import torch
 import typer
 
+from samplerkit.cli.printing import Result, show
 from samplerkit.config.config import Config, load_config
 from samplerkit.errors import SamplerkitError, StateError
 from samplerkit.inspect.doctor.probe import function_named
-from samplerkit.inspect.view import is_counted, loader_of, require_counted
+from samplerkit.inspect.view import loader_of, require_counted
 from samplerkit.loading.loader import Loader
 from samplerkit.order.deal import World
-from samplerkit.order.layout import Layout
-from samplerkit.storage.tar.read.shards import archive_names
-from samplerkit.storage.tree import TreeDataset
 
 FromZero = Annotated[int, typer.Option(min=0)]
 FromOne = Annotated[int, typer.Option(min=1)]
@@ -35,70 +33,65 @@ NumRanks = Annotated[
     typer.Option("--world", min=1, help="Ranks of the job; by default from the config or the running job."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-StatePath = Annotated[
-    Path | None, typer.Option("--state", help="A checkpoint from which the run resumes: JSON, or torch.save.")
-]
-
 
 _OPTION = re.compile(r"^ {4}(\w+): (.+(?:\n {5,}.+)*)", re.MULTILINE)
 
 
-def with_option_help(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Sets the help of a command's options to the texts below `Options:` in its docstring."""
-    command.__doc__, _, options = (inspect.getdoc(command) or "").partition("\n\nOptions:\n")
-    kinds, hints = get_type_hints(command), get_type_hints(command, include_extras=True)
+def as_command(function: Callable[..., Result]) -> Callable[..., None]:
+    """Makes a command of a function, which adds `--json` and prints the result.
+
+    The help of its options is the texts below `Options:` in its docstring.
+    """
+
+    @wraps(function)
+    def command(*, as_json: bool, **arguments: Any) -> None:
+        result = function(**arguments)
+        show(result, as_json=as_json)
+        if result.is_failure:
+            raise typer.Exit(1)
+
+    command.__doc__, _, options = (inspect.getdoc(function) or "").partition("\n\nOptions:\n")
+    kinds, hints = get_type_hints(function), get_type_hints(function, include_extras=True)
     for name, text in _OPTION.findall(options):
         parts = (hints[name], *get_args(hints[name]))
-        given = [copy(hint.__metadata__[0]) for hint in parts if get_origin(hint) is Annotated]
+        written = [copy(hint.__metadata__[0]) for hint in parts if get_origin(hint) is Annotated]
         # typer adds a `--no-` variant to a flag, unless the flag's name is given.
         names = [f"--{name.replace('_', '-')}"] if kinds[name] is bool else []
-        info = given[0] if given else typer.Option(*names)
+        info = written[0] if written else typer.Option(*names)
         info.help = " ".join(f"{text[0].upper()}{text[1:]}".split())
         hints[name] = Annotated[kinds[name], info]
-    command.__annotations__ = hints
+    given = inspect.signature(function).parameters
+    parameters = [given[name].replace(annotation=hints[name]) for name in given]
+    as_json = inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=AsJson)
+    # typer and the reference read it.
+    command.__signature__ = inspect.Signature([*parameters, as_json])  # type: ignore[attr-defined]
     return command
 
 
 def load_run(
-    path: str,
-    world: int | None,
-    state: Path | None = None,
-    *,
-    allow: Collection[str] = (),
-    counts: bool = True,
-    first_world: int | None = None,
-    samples_per_file: int | None = None,
-) -> tuple[Config, Loader]:
-    """Reads a config and makes its loader; only the sizes of the dataset are read.
+    config: str | Config, world: int | None, state: Path | None = None, allow: Collection[str] = ()
+) -> Loader:
+    """Makes the loader of a config; only the sizes of the dataset are read.
 
     Args:
-        path: the path or URL of the config.
+        config: the config, or its path or URL.
         world: the number of ranks; None takes it from the config, then from the running job.
         state: a checkpoint that the loader loads.
         allow: names of fields of the state that may differ.
-        counts: whether the number of samples is needed.
-        first_world: the number of ranks on which the run was started, if it was another one.
-        samples_per_file: an estimate of the samples in each file, for files that were not counted.
 
     Raises:
         ConfigError: the config has a mistake, or the sampler does not fit the dataset.
-        DatasetError: the number of samples is needed, and files would have to be fetched to count them.
+        DatasetError: files would have to be fetched to count their samples.
         StateError: the state does not fit, or the file holds none or several.
     """
-    config = load_config(path, check_quality=False)  # commands explain a low quality, and do not refuse it
-    if samples_per_file is not None and not is_counted(config.dataset):
-        config = _with_estimate(config, samples_per_file)
+    if isinstance(config, str):  # commands explain a low quality, and do not refuse it
+        config = load_config(config, check_quality=False)
     loader: Loader = loader_of(config, None if world is None else World(world, 0))
-    if counts:
-        require_counted(loader.dataset)
-    if is_counted(loader.dataset):
-        config.check_order(world=loader.world)
-    if first_world is not None:
-        # A state of the first start has the run constants that were fixed there.
-        loader.load_state_dict(loader_of(config, World(first_world, 0)).state_dict())
+    require_counted(loader.dataset)
+    config.check_order(world=loader.world)
     if state is not None:
         loader.load_state_dict(state_in(state), allow)
-    return config, loader
+    return loader
 
 
 def import_function(name: str) -> Callable[..., Any]:
@@ -118,7 +111,7 @@ def one_line(name: str, failed: str) -> Iterator[None]:
         location = error if isinstance(error, SyntaxError) else traceback.extract_tb(error.__traceback__)[-1]
         reason = traceback.format_exception_only(error)[-1].strip()
         place = f"{Path(location.filename or name).name}, line {location.lineno}"
-        raise typer.BadParameter(f"{failed} ({reason}; {place})", param_hint=name) from error
+        raise typer.BadParameter(f"{name} {failed} ({reason}; {place})") from error
 
 
 def state_in(path: Path) -> dict[str, Any]:
@@ -131,24 +124,6 @@ def state_in(path: Path) -> dict[str, Any]:
     if len(states) != 1:
         raise StateError(str(path), f"holds {len(states)} states of a loader", hint="name a file with one")
     return states[0][1]
-
-
-def _with_estimate(config: Config, samples_per_file: int) -> Config:
-    """Replaces a dataset whose samples were not counted by a layout with an estimate for each file."""
-
-    def estimated(section: dict[str, Any], dataset: Any) -> dict[str, Any]:
-        if isinstance(dataset, TreeDataset):
-            parts = {name: estimated(part, dataset.parts[name]) for name, part in section["parts"].items()}
-            return {"kind": "tree", "parts": parts}
-        if is_counted(dataset):
-            layout = Layout.of(dataset)
-            return {"kind": "layout", "sizes": layout.sizes, "names": list(layout.names or ()) or None}
-        files = getattr(dataset, "files", None) or archive_names(section["urls"])
-        return {"kind": "layout", "sizes": np.full(len(files), samples_per_file)}
-
-    written = config.to_dict()
-    section = estimated(written["dataset"], config.dataset)
-    return load_config({**written, "dataset": section}, check_quality=False)
 
 
 def states_in(path: Path) -> list[tuple[str, dict[str, Any]]]:
@@ -176,7 +151,7 @@ def states_in(path: Path) -> list[tuple[str, dict[str, Any]]]:
             else torch.load(path, map_location="meta", weights_only=True)
         )
     except Exception as error:  # on a damaged file torch's unpickler may raise anything
-        reason = (str(error) or type(error).__name__).partition("\n")[0][:80]
+        reason = f"{type(error).__name__}: {error}".partition("\n")[0][:80]
         problem = f"is neither JSON nor a checkpoint that is safe to read ({reason})"
         raise StateError(str(path), problem, hint="save loader.state_dict() in a file of its own") from None
     return list(_states(saved, "", 0))
@@ -196,9 +171,10 @@ def parse_epochs(text: str) -> range:
         numbers = [int(part) for part in text.split(":")]
         epochs = range(numbers[0], numbers[0] + 1) if len(numbers) == 1 else range(*numbers)
     except (ValueError, TypeError):
-        raise typer.BadParameter(f"{text!r} is no epoch; write 3, or 0:10 for ten of them") from None
+        epochs = range(0)
     if not epochs or min(epochs[0], epochs[-1]) < 0:
-        raise typer.BadParameter(f"{text!r} holds no epochs; write for instance 0:10 for the first ten")
+        problem = f"{text!r} names no epochs; write 3, or 0:10 for the first ten"
+        raise typer.BadParameter(problem, param_hint="--epochs")
     return epochs
 
 

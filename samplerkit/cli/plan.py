@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
-from samplerkit.cli.opening import AsJson, ConfigPath, FromOne, NumRanks, load_run
-from samplerkit.cli.printing import Facts, counted, seconds_of, show, size_of
+from samplerkit.cli.opening import ConfigPath, FromOne, NumRanks, load_run
+from samplerkit.cli.printing import Facts, Result, counted, seconds_of, size_of
 from samplerkit.config.config import Config, load_config
 from samplerkit.errors import SamplerkitError
 from samplerkit.inspect.batches import BatchFigures
@@ -21,9 +21,10 @@ from samplerkit.inspect.quality.mixing import MIN_SAMPLES
 from samplerkit.inspect.quality.order_source import OrderSource, selector_of
 from samplerkit.inspect.quality.recommend import Recommendation, recommend
 from samplerkit.inspect.tokens import TokenFigures
-from samplerkit.inspect.view import HINT, RunView, is_counted
-from samplerkit.loading.loader import Loader
+from samplerkit.inspect.view import HINT, RunView, is_counted, loader_of
+from samplerkit.order.deal import World
 from samplerkit.order.layout import Layout
+from samplerkit.storage.tree import TreeDataset
 
 
 def plan(
@@ -35,8 +36,7 @@ def plan(
     first_world: FromOne | None = None,
     ranks_per_machine: FromOne | None = None,
     samples_per_file: FromOne | None = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Result:
     """Show what each rank will read, what that costs, and how well it mixes, without reading samples.
 
     Options:
@@ -47,22 +47,23 @@ def plan(
         ranks_per_machine: ranks that share a cache of remote files; by default all.
         samples_per_file: an estimate, for files whose samples were not counted.
     """
-    loaded, loader = load_run(
-        config, world, counts=False, first_world=first_world, samples_per_file=samples_per_file
-    )
-    if not is_counted(loader.dataset):
-        _print_uncounted(loader, as_json=as_json)
-        return
+    loaded = load_config(config, check_quality=False)
+    if not is_counted(loaded.dataset):
+        if samples_per_file is None:
+            return _uncounted(loaded, world)
+        loaded = replace(loaded, dataset=_estimated(loaded.dataset, samples_per_file))
+    loader = load_run(loaded, world)
+    if first_world is not None:
+        # A state of the first start has the run constants that were fixed there.
+        loader.load_state_dict(loader_of(loaded, World(first_world, 0)).state_dict())
     planned = make_plan(loader, ranks_per_machine=ranks_per_machine)
-    view, advised = RunView.of(loader), None
-    facts = [*_facts(planned)]
+    facts, advised = [*_facts(planned)], None
     if planned.batches is not None:
         # No shuffle mode is recommended: a plan of batches mixes the samples itself.
         facts += _batches(planned.batches, planned.num_samples)
     elif planned.num_samples >= MIN_SAMPLES:
-        parts = (planned.transfers, *planned.transfers_of_parts.values())
-        is_remote = samples_per_file is not None or any(one is not None and one.is_remote for one in parts)
-        mode, section = view.mode, None
+        is_remote = samples_per_file is not None or getattr(loader.dataset, "is_remote", False)
+        mode, section = RunView.of(loader).mode, None
         advice = recommend(
             loader.dataset,
             planned.global_batch,
@@ -74,15 +75,16 @@ def plan(
             block_files=FILES_IN_A_BLOCK if is_remote else 0,
         )
         if advice.chosen is not None:
-            section = advised_section(loaded, view.layout, advice.chosen.arguments)
+            section, reason = advised_section(loaded, loader.dataset, advice.chosen.arguments)
             if section is None:
-                advice = replace(advice, chosen=None, reason=why_none(loaded, loader.dataset))
+                advice = replace(advice, chosen=None, reason=reason)
         text = _advice_text(advice)
         if section is not None and (loaded.sampler.get_child() is not None or mode is None):
             text += f"; write sampler: {in_yaml(section)}"
         facts += [*_quality(planned), ("advice", text)]
         advised = {**advice.to_dict(), "sampler": section}
-    show({**planned.to_dict(), "recommendation": advised}, [*facts, *_transfers(planned)], as_json=as_json)
+    facts += _transfers(planned)
+    return Result({**planned.to_dict(), "recommendation": advised}, [facts])
 
 
 def _facts(plan: Plan) -> Facts:
@@ -147,11 +149,6 @@ def _pads(plan: Plan) -> str:
     return f"{plan.pads}" + (f", at most {plan.most_pads_of_a_rank} a rank" if plan.pads else "")
 
 
-def _exactly(part: float) -> str:
-    """Formats a fraction that is nearly 1 with enough digits to show the difference."""
-    return f"{part:.5f}".lstrip("0")
-
-
 def _batches(figures: BatchFigures, samples: int) -> Facts:
     """Yields facts about batches of samples of different lengths, and their cost."""
     about = "" if figures.is_counted else "about "
@@ -161,8 +158,8 @@ def _batches(figures: BatchFigures, samples: int) -> Facts:
     yield "recipe", figures.recipe
     plain = shown(figures.plain_efficiency or 0.0)
     if figures.efficiency is not None and figures.documents_cut is not None:
-        density = f"{about}{_exactly(figures.efficiency)} of the packs is tokens"
-        yield "density", f"{density}; one document a row would have {plain}"
+        density = f"{figures.efficiency:.5f}".lstrip("0")  # it is nearly 1
+        yield "density", f"{about}{density} of the packs is tokens; one document a row would have {plain}"
         share = figures.documents_cut / max(1, samples)
         yield "cut", f"{about}{counted(figures.documents_cut, 'document')}, {100 * share:.1f} %"
     elif figures.efficiency is not None and figures.plain_efficiency is not None:
@@ -202,13 +199,11 @@ def _advice_text(advice: Recommendation) -> str:
 
 def _transfers(plan: Plan) -> Facts:
     """Yields facts about the requests and bytes that an epoch takes from the storage."""
-    if plan.transfers is not None:
-        yield from _download_facts(plan.transfers)
-        return
-    for part, downloads in plan.transfers_of_parts.items():
+    parts = plan.transfers_of_parts if plan.transfers is None else {"": plan.transfers}
+    for part, downloads in parts.items():
         for name, value in _download_facts(downloads):
-            yield name, f"{part}: {value}"
-    remote = [downloads for downloads in plan.transfers_of_parts.values() if downloads.is_remote]
+            yield name, f"{part}: {value}" if part else value
+    remote = [downloads for downloads in parts.values() if downloads.is_remote]
     if len(remote) > 1:
         yield "total", _total(remote)
 
@@ -244,20 +239,31 @@ def _download_facts(fetch: Downloads) -> Facts:
         yield "costly", fetch.advice
 
 
-def _print_uncounted(loader: Loader, *, as_json: bool) -> None:
-    """Prints what can be planned without the number of samples, and what cannot."""
-    unknown = (
-        "samples, steps, mixing, requests and bytes: to count the samples all files would have to be fetched"
-    )
+def _estimated(dataset: Any, samples_per_file: int) -> Layout:
+    """Returns the layout of a dataset, with an estimate for each file whose samples were not counted."""
+    if isinstance(dataset, TreeDataset):
+        parts = dataset.parts.items()
+        return Layout.tree({name: _estimated(part, samples_per_file) for name, part in parts})
+    return Layout.of(dataset) if is_counted(dataset) else Layout([samples_per_file] * len(_files(dataset)))
+
+
+def _files(dataset: Any) -> Sequence[str]:
+    files: Sequence[str] = getattr(dataset, "files", None) or dataset._source.shards.names
+    return files
+
+
+def _uncounted(config: Config, world: int | None) -> Result:
+    """Returns what can be planned without the number of samples, and what cannot."""
+    unknown = "samples, steps, mixing, requests and bytes: to count the samples all files would be fetched"
     hint = f"{HINT}; or guess: --samples-per-file 1000"
-    view = RunView.of(loader)
-    files = len(getattr(loader.dataset, "files", ())) or None
+    view = RunView.of(config, world)
+    files = None if isinstance(config.dataset, TreeDataset) else len(_files(config.dataset))
     figures = {"num_files": files, "num_ranks": view.num_ranks, "batch_size": view.batch_size}
     file_count = "remote files" if files is None else counted(files, "remote file")
     dealt = f"batches of {view.batch_size:,}" if view.recipe is None else "a batch of a plan each"
     facts = [("dataset", f"{file_count}, not counted"), ("ranks", f"{view.num_ranks}, {dealt}")]
     rest = {"unknown": unknown, "hint": hint}
-    show({**figures, **rest}, [*facts, *rest.items()], as_json=as_json)
+    return Result({**figures, **rest}, [[*facts, *rest.items()]])
 
 
 def _tail(plan: Plan) -> str:
@@ -267,33 +273,22 @@ def _tail(plan: Plan) -> str:
     return f", tail {plan.tail}"
 
 
-def advised_section(config: Config, layout: Layout, mode: dict[str, Any]) -> dict[str, Any] | None:
-    """Returns the sampler section that reads the same samples in a recommended mode.
-
-    Returns:
-        The section; None if no mode can replace the chain without reading other samples.
-    """
-    if selector_of(config.sampler, len(layout)) is not None:
-        return None
+def advised_section(config: Config, dataset: Any, mode: dict[str, Any]) -> tuple[dict[str, Any] | None, str]:
+    """Returns the sampler section that reads the same samples in a recommended mode, or why there is none."""
+    layout = Layout.of(dataset)
+    chooser = selector_of(config.sampler, len(layout))
+    if chooser is not None:
+        is_shuffled = OrderSource.of(config.sampler, dataset, None).is_shuffled
+        problem = "chooses the samples, and a shuffle mode in its place would read others"
+        remedy = "to mix them, put a random sampler over it"
+        rest = "they are already fully shuffled" if is_shuffled else remedy
+        return None, f"none: {type(chooser).__name__} {problem}; {rest}"
     section = _section(config.to_dict()["sampler"], mode)
     try:
         load_config({"sampler": section}, check_quality=False).check_order(layout)
     except SamplerkitError:
-        return None
-    return section
-
-
-def why_none(config: Config, dataset: Any) -> str:
-    """Explains why no mode is recommended for a chain."""
-    chooser = selector_of(config.sampler, len(Layout.of(dataset)))
-    if chooser is None:
-        return "none that reads the same samples as this chain"
-    is_shuffled = OrderSource.of(config.sampler, dataset, None).is_shuffled
-    return (
-        f"none: {type(chooser).__name__} chooses the samples, and a shuffle mode in its place would read "
-        "others; "
-        + ("they are already fully shuffled" if is_shuffled else "to mix them, put a random sampler over it")
-    )
+        return None, "none that reads the same samples as this chain"
+    return section, ""
 
 
 def in_yaml(section: dict[str, Any]) -> str:

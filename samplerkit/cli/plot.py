@@ -11,8 +11,8 @@ from typing import Annotated
 
 import typer
 
-from samplerkit.cli.opening import AsJson, FromZero, NumRanks, load_run
-from samplerkit.cli.printing import show, writing
+from samplerkit.cli.opening import FromZero, NumRanks, load_run
+from samplerkit.cli.printing import Result, writing
 from samplerkit.inspect.pictures.explorer import Settings, page_of
 from samplerkit.inspect.pictures.picture import draw
 from samplerkit.inspect.view import RunView
@@ -20,13 +20,12 @@ from samplerkit.storage.urls import shown
 
 
 def plot(
-    configs: Annotated[list[str], typer.Argument(metavar="CONFIG...")],
+    configs: Annotated[list[str], typer.Argument(metavar="CONFIG")],
     output: Annotated[Path | None, typer.Option("--output", "-o")] = None,
     world: NumRanks = None,
     epoch: FromZero = 0,
-    as_json: AsJson = False,
     open_page: Annotated[bool, typer.Option("--open")] = False,
-) -> None:
+) -> Result:
     """Draw what is read when, which files are mixed, how well, and how many files a batch needs.
 
     Options:
@@ -44,11 +43,9 @@ def plot(
     names = [Path(shown(path)).stem for path in configs]
     if len(set(names)) < len(names):
         names = [shown(path) for path in configs]
-    if len(set(names)) < len(names):
-        raise typer.BadParameter("names a config twice", param_hint="CONFIG")
     # The bytes of a name may not be valid text, which no font could show.
     names = [name.encode(errors="backslashreplace").decode() for name in names]
-    views = {name: RunView.of(load_run(path, world)[1]) for name, path in zip(names, configs, strict=True)}
+    views = {name: RunView.of(load_run(path, world)) for name, path in zip(names, configs, strict=True)}
     if output is None:
         with tempfile.NamedTemporaryFile(prefix="samplerkit-", suffix=".html", delete=False) as file:
             output = Path(file.name)
@@ -60,9 +57,9 @@ def plot(
             draw(views, output, epoch=epoch)
     size, orders = output.stat().st_size, {name: view.fingerprint for name, view in views.items()}
     result = {"output": str(output), "bytes": size, "orders": orders}
-    show(result, f"{output}: {size:,} bytes", as_json=as_json)
     if open_page and _has_display():
         webbrowser.open(output.resolve().as_uri())
+    return Result(result, [f"{output}: {size:,} bytes"])
 
 
 def _has_display() -> bool:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, Literal, final
 
 import typer
 from rich.console import Console
@@ -31,22 +31,43 @@ class PrintedTable:
     Args:
         columns: the names of the columns.
         rows: the rows, with an entry for each column.
-        left: the number of last columns that hold text, and are aligned to the left.
-        most: the number of rows that are printed; the rest is counted below the table. None for all.
+        texts: the columns that hold text, and are aligned to the left.
+        most: the number of rows that are printed; the rest is counted below the table.
     """
 
     columns: Sequence[str]
     rows: Sequence[Sequence[object]]
-    left: int = 0
-    most: int | None = None
+    texts: Sequence[str] = ()
+    most: int = 20
 
 
-def show(value: Any, *parts: str | PrintedTable | Facts, as_json: bool) -> None:
+Part = str | PrintedTable | Facts
+
+
+@final
+@dataclass(frozen=True)
+class Result:
+    """What a command prints.
+
+    Args:
+        value: printed as one JSON object with `--json`.
+        parts: printed otherwise, one below the other; None for the JSON object.
+        problems: lines that are then printed on standard error.
+        is_failure: whether the exit code is 1.
+    """
+
+    value: Any
+    parts: Sequence[Part] | None = None
+    problems: Sequence[str] = ()
+    is_failure: bool = False
+
+
+def show(result: Result, *, as_json: bool) -> None:
     """Prints the result of a command: as one JSON object, or as lines, tables and facts."""
-    if as_json:
-        typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    if as_json or result.parts is None:
+        typer.echo(json.dumps(result.value, indent=2, ensure_ascii=False))
         return
-    for part in parts:
+    for part in result.parts:
         if isinstance(part, str):
             typer.echo(part)
         elif isinstance(part, PrintedTable):
@@ -58,18 +79,20 @@ def show(value: Any, *parts: str | PrintedTable | Facts, as_json: bool) -> None:
             for name, fact in part:
                 grid.add_row(escape(name), escape(fact))
             _print(grid)
+    for problem in result.problems:
+        typer.echo(problem, err=True)
 
 
 def print_table(content: PrintedTable) -> None:
     """Prints a table of numbers."""
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
-    for number, name in enumerate(content.columns):
-        is_text = number >= len(content.columns) - content.left
-        table.add_column(escape(name), justify="left" if is_text else "right", overflow="fold")
+    for name in content.columns:
+        justify: Literal["left", "right"] = "left" if name in content.texts else "right"
+        table.add_column(escape(name), justify=justify, overflow="fold")
     for row in content.rows[: content.most]:
         table.add_row(*(escape(str(entry)) for entry in row))
     _print(table)
-    if content.most is not None and len(content.rows) > content.most:
+    if len(content.rows) > content.most:
         typer.echo(f"and {len(content.rows) - content.most:,} more; --json lists all")
 
 
@@ -100,14 +123,11 @@ def _print(table: Table) -> None:
     # A new console looks up the width, the terminal and NO_COLOR again.
     console = Console(highlight=False)
     console.width = max(console.width, _MIN_WIDTH)
-    if console.is_terminal:
-        console.print(table)
-        return
     with console.capture() as captured:
         console.print(table)
     # Rich pads each line to the full width, which would only bloat a file.
     for line in captured.get().splitlines():
-        typer.echo(line.rstrip())
+        typer.echo(line.rstrip(), color=console.is_terminal)
 
 
 def size_of(count: float) -> str:

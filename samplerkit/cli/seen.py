@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,19 +10,20 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from samplerkit.cli.opening import AsJson, ConfigPath, FromZero, NumRanks, load_run, state_in, states_in
-from samplerkit.cli.printing import Facts, PrintedTable, counted, progress, show, writing
+from samplerkit.cli.opening import ConfigPath, FromZero, NumRanks, load_run, state_in, states_in
+from samplerkit.cli.printing import Part, PrintedTable, Result, counted, progress, writing
 from samplerkit.cli.when import times_read
 from samplerkit.errors import ArgumentValueError, SamplerkitError
 from samplerkit.loading.loader import Loader
 from samplerkit.loading.run.history import History
 from samplerkit.loading.state.state import State
 from samplerkit.order.layout import Layout
+from samplerkit.order.typing import Ids
 from samplerkit.storage.atomic import atomic
 from samplerkit.storage.files.packages import extra
+from samplerkit.storage.threads import Progress
 
 _COLUMNS = ("epoch", "rank", "step", "place", "position")
-_MAX_ROWS = 20
 _CHUNK = 1 << 20
 
 
@@ -36,8 +37,7 @@ def seen(
     part: str | None = None,
     out: Path | None = None,
     world: NumRanks = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Result:
     """Show what a run has read up to a checkpoint: how much, of which part, and when a sample was read.
 
     Ranks and steps are those of a job with the config's ranks and batch size.
@@ -55,7 +55,7 @@ def seen(
         raise typer.BadParameter("must end with .npy or .parquet", param_hint="--out")
     if sample is not None and document is not None:
         raise typer.BadParameter("give one of the two", param_hint="--sample or --document")
-    loader = load_run(config, world, state)[1]
+    loader = load_run(config, world, state)
     history = loader.history()
     history = history if since is None else history.since(state_in(since))
     result: dict[str, Any] = {
@@ -91,7 +91,7 @@ def seen(
         _write(history, out)
         result["out"] = str(out)
     nothing = "never" if "times" in result else "nothing"
-    show(result, facts, "", PrintedTable(columns, rows, most=_MAX_ROWS) if rows else nothing, as_json=as_json)
+    return Result(result, [facts, "", PrintedTable(columns, rows) if rows else nothing])
 
 
 def _of_part(loader: Loader, history: History, name: str) -> dict[str, Any]:
@@ -107,77 +107,67 @@ def _of_part(loader: Loader, history: History, name: str) -> dict[str, Any]:
 def _write(history: History, path: Path) -> None:
     """Writes the ids in chunks, to limit memory."""
     with writing("--out"), atomic(path) as file, progress() as report:
+        chunks = _reported(history, report)
         if path.suffix == ".npy":
             header = {"descr": "<i8", "fortran_order": False, "shape": (len(history),)}
             np.lib.format.write_array_header_1_0(file, header)
-            writer = None
-        else:
-            arrow = extra("pyarrow", "parquet")
-            schema = arrow.schema([("id", arrow.int64())])
-            writer = extra("pyarrow.parquet", "parquet").ParquetWriter(file, schema)
-        for number, ids in enumerate(history.chunks(_CHUNK)):
-            report("samples", number * _CHUNK, len(history))
-            if writer is None:
-                file.write(ids.astype("<i8").tobytes())
-            else:
+            file.writelines(ids.astype("<i8").tobytes() for ids in chunks)
+            return
+        arrow = extra("pyarrow", "parquet")
+        schema = arrow.schema([("id", arrow.int64())])
+        with extra("pyarrow.parquet", "parquet").ParquetWriter(file, schema) as writer:
+            for ids in chunks:
                 writer.write_table(arrow.table({"id": ids}))
-        if writer is not None:
-            writer.close()
+
+
+def _reported(history: History, report: Progress) -> Iterator[Ids]:
+    for number, ids in enumerate(history.chunks(_CHUNK)):
+        report("samples", number * _CHUNK, len(history))
+        yield ids
 
 
 def state(
     file: Annotated[Path, typer.Argument(metavar="FILE")],
     config: str | None = None,
     world: NumRanks = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Result:
     """Show and verify the loader states in a checkpoint, at any place in it.
 
     Options:
         file: a checkpoint, JSON or from torch.save.
         config: a config that the state must fit.
     """
-    loader = None if config is None else load_run(config, world)[1]
+    loader = None if config is None else load_run(config, world)
     saved_states = states_in(file)
     states = [_verified(place, saved, loader) for place, saved in saved_states]
-    parts: list[str | Facts] = []
+    parts: list[Part] = []
     for entry in states:
-        facts = [(name, _shown(name, value)) for name, value in entry.items() if name != "problem"]
+        facts = [(name, _shown(value)) for name, value in entry.items() if name != "problem"]
         parts += ["", facts] if parts else [facts]
-    show({"file": str(file), "states": states}, *parts, as_json=as_json)
     problems = [f"{entry['place']}: {entry['problem']}" for entry in states if entry["problem"]]
     if not saved_states:
         problems = ["holds no state of a samplerkit loader; save loader.state_dict()"]
-    for problem in problems:
-        typer.echo(f"samplerkit: {file}: {problem}", err=True)
-    if problems:
-        raise typer.Exit(1)
+    lines = [f"samplerkit: {file}: {problem}" for problem in problems]
+    return Result({"file": str(file), "states": states}, parts, lines, is_failure=bool(problems))
 
 
 def _verified(place: str, saved: dict[str, Any], loader: Loader | None) -> dict[str, Any]:
-    problem = None
     result: dict[str, Any] = {"place": place}
+    verdict, problem = "damaged, or of another version", None
     try:
         loaded = State.from_dict(saved)
-    except SamplerkitError as error:
-        return {**result, "verdict": "damaged, or of another version", "problem": str(error)}
-    result |= {"order": loaded.fingerprint, **asdict(loaded), "seed": list(loaded.seed)}
-    verdict = "whole: the checksum fits"
-    if loader is not None:
-        try:
+        result |= {"order": loaded.fingerprint, **asdict(loaded), "seed": list(loaded.seed)}
+        verdict = "whole: the checksum fits" if loader is None else "whole, but does not fit the config"
+        if loader is not None:
             loader.load_state_dict(saved)
             verdict = "whole, and fits the config"
-        except SamplerkitError as error:
-            verdict, problem = "whole, but does not fit the config", str(error)
+    except SamplerkitError as error:
+        problem = str(error)
     return {**result, "verdict": verdict, "problem": problem}
 
 
-def _shown(name: str, value: Any) -> str:
-    if name != "sections":
+def _shown(value: Any) -> str:
+    if not isinstance(value, dict):
         return str(value)
-    return "; ".join(map(_section, value, value.values())) or "none"
-
-
-def _section(name: str, section: dict[str, Any]) -> str:
-    shown = ", ".join(f"{key} {value}" for key, value in section.items())
-    return f"{name}: {shown}" if shown else name
+    sections = {name: [f"{key} {entry}" for key, entry in fields.items()] for name, fields in value.items()}
+    return "; ".join(f"{name}: {', '.join(fields)}" for name, fields in sections.items()) or "none"

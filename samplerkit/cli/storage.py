@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,8 +10,8 @@ from typing import Annotated, Any, final
 
 import typer
 
-from samplerkit.cli.opening import AsJson, ConfigPath, FromOne, FromZero, ManyPaths, import_function
-from samplerkit.cli.printing import counted, progress, show
+from samplerkit.cli.opening import ConfigPath, FromOne, FromZero, ManyPaths, import_function
+from samplerkit.cli.printing import Result, counted, progress
 from samplerkit.config.config import load_config
 from samplerkit.config.datasets import with_layout
 from samplerkit.errors import ArgumentValueError, DatasetError
@@ -38,12 +38,11 @@ def index(
     checksums: bool = False,
     tfrecord: bool = False,
     jsonl: bool = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Result:
     """Write the index of each tar shard, and the lengths of all, so that no job has to make them.
 
-    Existing valid files are kept, so an interrupted run resumes where it stopped. Shards at URLs
-    are fetched into the user's cache.
+    Existing valid files are kept, so an interrupted run resumes where it stopped.
+    Shards at URLs are fetched into the user's cache.
 
     Options:
         urls: paths or URLs, braces such as train-{000..127}.tar, globs.
@@ -59,44 +58,34 @@ def index(
         raise typer.BadParameter("conflicts with --jsonl; give one of the two", param_hint="--tfrecord")
     if tfrecord or jsonl:
         given = {"--upload": upload, "--checksums": checksums, "--lengths": lengths}
-        wrong = next((name for name, value in given.items() if value), None)
-        if wrong is not None:
-            files = "JSON lines" if jsonl else "TFRecords"
-            problem, hint = f"is an option for tar shards, not for {files}", "leave it out"
-            raise ArgumentValueError(wrong, problem, given[wrong], hint=hint)
-        make = JsonlDataset if jsonl else partial(TfRecordDataset, records="bytes")
-        _index_records(make, urls, out, noun="sample" if jsonl else "record", as_json=as_json)
-        return
+        for option, value in given.items():
+            if value:
+                raise typer.BadParameter("is for tar shards only", param_hint=option)
+        return _index_records(urls, out, jsonl=jsonl)
     with progress() as report:
         indexed = index_shards(
             urls, out=out, upload=upload, checksums=checksums, threads=jobs, lengths=lengths, progress=report
         )
     flaws = [{"archive": f.archive, "offset": f.offset, "reason": f.reason} for f in indexed.flaws]
     sizes = {"shards": indexed.num_shards, "samples": indexed.num_samples, "files": indexed.num_files}
-    event = {**sizes, "made": indexed.num_made, "lengths": indexed.lengths}
-    number = counted(indexed.num_shards, "shard")
-    text = f"{indexed.num_samples} samples of {indexed.num_files} files in {number}"
-    show({**event, "flaw_count": indexed.num_flaws, "flaws": flaws}, text, as_json=as_json)
-    if not as_json:
-        for flaw in indexed.flaws[:SHOWN]:
-            typer.echo(f"{flaw.archive}: {flaw.problem}", err=True)
-        if indexed.num_flaws > SHOWN:
-            typer.echo(f"and {indexed.num_flaws - SHOWN} more", err=True)
-    if indexed.num_flaws:
-        raise typer.Exit(1)
+    result = {**sizes, "made": indexed.num_made, "lengths": indexed.lengths}
+    text = _contents(indexed.num_samples, indexed.num_files, indexed.num_shards)
+    problems = [f"{flaw.archive}: {flaw.problem}" for flaw in indexed.flaws[:SHOWN]]
+    problems += [f"and {indexed.num_flaws - SHOWN} more"] if indexed.num_flaws > SHOWN else []
+    result |= {"flaw_count": indexed.num_flaws, "flaws": flaws}
+    return Result(result, [text], problems, is_failure=bool(indexed.flaws))
 
 
-def _index_records(
-    make: Callable[..., Any], urls: list[str], out: Path | None, *, noun: str, as_json: bool
-) -> None:
-    with (
-        progress() as report,
-        make(urls[0] if len(urls) == 1 else urls, progress=report) as files,
-    ):
-        count = files.save_indexes(out)
-    number = len(files.files)
-    text = f"{counted(count, noun)} in {counted(number, 'file')}"
-    show({"files": number, "samples": count}, text, as_json=as_json)
+def _index_records(paths: list[str], out: Path | None, *, jsonl: bool) -> Result:
+    make: Any = JsonlDataset if jsonl else partial(TfRecordDataset, records="bytes")
+    with progress() as report, make(paths, progress=report) as dataset:
+        count, number = dataset.save_indexes(out), len(dataset.files)
+    text = f"{counted(count, 'sample' if jsonl else 'record')} in {counted(number, 'file')}"
+    return Result({"files": number, "samples": count}, [text])
+
+
+def _contents(samples: int, files: int, shards: int) -> str:
+    return f"{counted(samples, 'sample')} of {counted(files, 'file')} in {counted(shards, 'shard')}"
 
 
 def pack(
@@ -106,8 +95,7 @@ def pack(
     bytes_per_shard: FromOne | None = None,
     checksums: bool = False,
     overwrite: bool = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Result:
     """Pack a folder of files into tar shards, each with an index file.
 
     Options:
@@ -134,17 +122,13 @@ def pack(
             progress=report,
         )
     sizes = {"samples": packed.num_samples, "files": packed.num_files}
-    number = counted(len(packed.paths), "shard")
-    text = f"{packed.num_samples} samples of {packed.num_files} files in {number}"
-    show({"shards": packed.paths, **sizes, "left_out": packed.left_out}, text, as_json=as_json)
-    if packed.left_out and not as_json:
-        names = ", ".join(packed.left_out[:SHOWN]) + (", ..." if len(packed.left_out) > SHOWN else "")
-        typer.echo(f"left out, for they are hidden or have no extension: {names}", err=True)
+    text = _contents(packed.num_samples, packed.num_files, len(packed.paths))
+    names = ", ".join(packed.left_out[:SHOWN]) + (", ..." if len(packed.left_out) > SHOWN else "")
+    left_out = [f"left out, since they are hidden or have no extension: {names}"] if names else []
+    return Result({"shards": packed.paths, **sizes, "left_out": packed.left_out}, [text], left_out)
 
 
-def catalogue(
-    files: ManyPaths, out: Path, reader: str | None = None, jobs: FromOne = JOBS, as_json: AsJson = False
-) -> None:
+def catalogue(files: ManyPaths, out: Path, reader: str | None = None, jobs: FromOne = JOBS) -> Result:
     """Write one file with what a job needs of each file at its start: size, version, samples, row groups.
 
     A dataset takes it in place of the files. An interrupted run resumes where it stopped.
@@ -159,8 +143,8 @@ def catalogue(
         result = make_catalogue(files, str(out), reader, threads=jobs, progress=report)
     sizes = {"files": result.num_files, "samples": int(result.samples.sum()), "bytes": out.stat().st_size}
     number = counted(result.num_files, "file")
-    text = f"{out}: {sizes['samples']} samples in {number}, {sizes['bytes']:,} bytes"
-    show({"out": str(out), **sizes}, text, as_json=as_json)
+    text = f"{out}: {counted(sizes['samples'], 'sample')} in {number}, {sizes['bytes']:,} bytes"
+    return Result({"out": str(out), **sizes}, [text])
 
 
 def lengths(
@@ -169,8 +153,7 @@ def lengths(
     field: str | None = None,
     function: Annotated[str | None, typer.Option(metavar="MODULE:FUNCTION")] = None,
     workers: FromZero = 0,
-    as_json: AsJson = False,
-) -> None:
+) -> Result:
     """Compute the length of each sample once; an interrupted run resumes where it stopped.
 
     Options:
@@ -191,7 +174,7 @@ def lengths(
     figures = {"samples": len(values), "shortest": shortest, "longest": longest, "mean": mean}
     extent = f"{shortest:,} to {longest:,} long, {mean:,.1f} on average"
     text = f"{out}: {counted(len(values), 'sample')}, {extent}"
-    show({"out": str(out), **figures}, text, as_json=as_json)
+    return Result({"out": str(out), **figures}, [text])
 
 
 @final
@@ -236,5 +219,5 @@ class FieldLength:
 def _fields_hint(sample: Any) -> str:
     """Returns a hint with the fields of a sample."""
     if isinstance(sample, Mapping):
-        return f"there are {', '.join(sorted(map(str, sample)))}"
+        return f"name a field: {', '.join(sorted(map(str, sample)))}"
     return "samples are tuples: give an index from 0" if isinstance(sample, tuple | list) else "name no field"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 import typer
 
-from samplerkit.cli.opening import AsJson, ConfigPath, FromZero, NumRanks, StatePath, load_run, parse_epochs
-from samplerkit.cli.printing import Facts, PrintedTable, counted, show
+from samplerkit.cli.opening import ConfigPath, FromZero, NumRanks, load_run, parse_epochs
+from samplerkit.cli.printing import Facts, Part, PrintedTable, Result, counted
 from samplerkit.inspect.time_machine import BatchRead, StepRead, when_document
 from samplerkit.inspect.time_machine import at as read_at
 from samplerkit.inspect.time_machine import when as read_when
@@ -17,9 +18,8 @@ from samplerkit.inspect.view import RunView
 from samplerkit.order.dataset_protocol import file_number
 from samplerkit.order.typing import Ids
 
-_MAX_FILES = 12
 _MAX_IDS = 64
-_MAX_SPANS = 24
+_MAX_TIMES = 20
 
 
 def at(
@@ -28,23 +28,23 @@ def at(
     step: FromZero,
     rank: FromZero = 0,
     world: NumRanks = None,
-    state: StatePath = None,
-    as_json: AsJson = False,
-) -> None:
+    state: Path | None = None,
+) -> Result:
     """Show what a rank reads in a step, without a log of the run.
 
     Options:
         epoch: the epoch, from 0.
         step: the step, from 0.
         rank: the rank, from 0.
+        state: a checkpoint from which the run resumes: JSON, or torch.save.
     """
-    read = read_at(load_run(config, world, state)[1], epoch, step, rank)
-    parts: list[str | PrintedTable] = []
+    read = read_at(load_run(config, world, state), epoch, step, rank)
+    parts: list[Part] = [_facts(read)]
     if read.spans is not None and read.batch is None:
-        parts = ["", _spans(read)]
+        parts += ["", _spans(read)]
     elif read.files is not None:
-        parts = ["", _files(read.files, read.names)]
-    show(read.to_dict(), _facts(read), *parts, as_json=as_json)
+        parts += ["", _files(read.files, read.names)]
+    return Result(read.to_dict(), parts)
 
 
 def _facts(read: StepRead) -> Facts:
@@ -79,7 +79,7 @@ def _spans(read: StepRead) -> PrintedTable:
         for id, spans in zip(read.ids.tolist(), read.spans or (), strict=True)
         for file, document, first, count in spans
     ]
-    return PrintedTable(("window", "file", "document", "first", "tokens"), rows, most=_MAX_SPANS)
+    return PrintedTable(("window", "file", "document", "first", "tokens"), rows)
 
 
 def _of_batch(batch: BatchRead, among: str) -> Facts:
@@ -101,17 +101,10 @@ def _list_ids(ids: Ids) -> str:
 
 
 def _files(read: Ids, names: tuple[str, ...] | None) -> PrintedTable:
-    files, counts = np.unique(read, return_counts=True)
-    order = np.argsort(-counts, kind="stable")
     columns = ("file", "samples", *(("name",) if names else ()))
-    rows = [
-        (file, count, *([names[file]] if names else []))
-        for file, count in zip(files[order], counts[order], strict=True)
-    ]
-    return PrintedTable(columns, rows, left=len(columns) - 2, most=_MAX_FILES)
-
-
-_MAX_TIMES = 20
+    counts = Counter(sorted(read.tolist())).most_common()
+    rows = [(file, count, *([names[file]] if names else [])) for file, count in counts]
+    return PrintedTable(columns, rows, texts=("name",))
 
 
 def when(
@@ -121,9 +114,8 @@ def when(
     file: str | None = None,
     epochs: str = "0:1",
     world: NumRanks = None,
-    state: StatePath = None,
-    as_json: AsJson = False,
-) -> None:
+    state: Path | None = None,
+) -> Result:
     """Show when a sample, or a document of tokens, is read, in which step of which rank.
 
     Options:
@@ -131,13 +123,14 @@ def when(
         document: the number of a document of tokens in its file, in place of a sample.
         file: the file of the document, by number or name; by default file 0.
         epochs: one epoch, or a range such as 0:10.
+        state: a checkpoint from which the run resumes: JSON, or torch.save.
     """
     if (sample is None) == (document is None):
         raise typer.BadParameter("give one of the two", param_hint="--sample or --document")
     if document is None and file is not None:
         raise typer.BadParameter("goes with --document", param_hint="--file")
     selected, name = parse_epochs(epochs), file or "0"
-    view = RunView.of(load_run(config, world, state)[1])
+    view = RunView.of(load_run(config, world, state))
     layout, names = view.layout, view.layout.names or ()
     number = int(name) if name.isdecimal() else file_number(layout, name)
     results = times_read(view, selected, sample, document, number)
@@ -155,16 +148,13 @@ def when(
             facts.append(("file", f"{number}, {names[number]}" if names else str(number)))
     rows: list[tuple[object, ...]] = []
     for epoch, (entry, times) in zip(selected, results, strict=True):
-        rows += [(epoch, *(time[key] for key in keys), "pad" * time["is_pad"]) for time in times[:_MAX_TIMES]]
-        if len(times) > _MAX_TIMES:
-            more = f"and {len(times) - _MAX_TIMES} more times; --json lists all"
-            rows.append((epoch, *[""] * len(keys), more))
-        elif not times:
+        rows += [(epoch, *(time[key] for key in keys), "pad" * time["is_pad"]) for time in times]
+        if not times:
             rows.append((epoch, *_unread(entry)))
     result = {**query, "num_ranks": view.num_ranks, "fingerprint": view.fingerprint}
     facts += [("order", view.fingerprint), ("ranks", str(view.num_ranks))]
-    table = PrintedTable(("epoch", *columns, "note"), rows, left=1)
-    show({**result, "epochs": [entry for entry, _ in results]}, facts, "", table, as_json=as_json)
+    table = PrintedTable(("epoch", *columns, "note"), rows, texts=("note",), most=_MAX_TIMES * len(selected))
+    return Result({**result, "epochs": [entry for entry, _ in results]}, [facts, "", table])
 
 
 def times_read(
@@ -203,4 +193,4 @@ def _unread(entry: Any) -> tuple[object, ...]:
         return "-", "-", "-", "", "", "", "not read: empty, left out, or dropped by the tail"
     if not entry["unread"]:
         return "-", "-", "-", "", "not drawn"
-    return "-", "-", "-", entry["unread"][0], "not read: the tail drops it, or it lies before the start"
+    return "-", "-", "-", entry["unread"][0], "not read: the tail drops it, or it is before the start"

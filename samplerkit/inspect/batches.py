@@ -70,7 +70,7 @@ class BatchFigures:
 
 def batch_figures(view: RunView, epoch: int) -> BatchFigures | None:
     """Computes the figures of the batches of an epoch, without mixing; None for batches of one size."""
-    plan = view.run.plan(epoch)
+    plan = view.run.epoch(epoch).plan
     if plan is None or view.recipe is None:
         return None
     count = len(plan)
@@ -146,12 +146,13 @@ def new_companions(view: RunView, epoch: int) -> float | None:
         The mean over some samples; None without batches of a recipe, or if it would take long.
     """
     size = view.layout.num_samples
-    plan = view.run.plan(epoch)
+    plan = view.run.epoch(epoch).plan
     if plan is None or (plan.window is not None and size > _SEARCHED_SAMPLES) or size < 2:
         return None
     probes = np.random.default_rng(1).choice(size, min(_PROBES, size), replace=False)
     met: list[Ids] = [np.zeros(0, dtype=np.int64)] * probes.size
-    for plan in filter(None, map(view.run.plan, range(epoch, epoch + _EPOCHS))):
+    plans = (view.run.epoch(number).plan for number in range(epoch, epoch + _EPOCHS))
+    for plan in filter(None, plans):
         probe_numbers, numbers = plan.batch_of(probes)
         samples = plan.samples(numbers)
         for probe, (begin, end) in zip(probe_numbers.tolist(), pairwise(samples.edges.tolist()), strict=True):

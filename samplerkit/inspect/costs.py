@@ -69,7 +69,7 @@ def files_of_a_rank(view: RunView, epoch: int) -> tuple[int | None, bool]:
     """Counts the most files that a rank reads, and returns whether the whole epoch was counted."""
     if not view.layout.has_files:
         return None, True
-    is_counted = len(view.run.undealt(epoch)) <= COUNTED_SAMPLES
+    is_counted = len(view.run.epoch(epoch).order) <= COUNTED_SAMPLES
     ranks = range(view.num_ranks) if is_counted else sorted({0, view.num_ranks // 2, view.num_ranks - 1})
     return max(int(files_read(view, epoch, [rank]).sum()) for rank in ranks), is_counted
 
@@ -93,7 +93,7 @@ def files_read(view: RunView, epoch: int, ranks: Sequence[int], every: int = 1) 
     Returns:
         Whether each file is read, shape (files,).
     """
-    is_counted = len(view.run.undealt(epoch)) <= COUNTED_SAMPLES
+    is_counted = len(view.run.epoch(epoch).order) <= COUNTED_SAMPLES
     seen: Flags = np.zeros(view.layout.num_files, dtype=bool)
     is_infile = view.recipe is None and view.shuffle is Shuffle.INFILE
     plain = view.order_source.plain if is_infile else None

@@ -251,7 +251,7 @@ def _costs_of_machines(stored: StoredFiles, per_machine: int) -> tuple[list[Fetc
     files are in the cache.
     """
     view, ranks = stored.view, range(stored.view.num_ranks)
-    samples, batches = len(view.run.undealt(stored.epoch)), COUNTED_SAMPLES // view.samples_a_batch
+    samples, batches = len(view.run.epoch(stored.epoch).order), COUNTED_SAMPLES // view.samples_a_batch
     batches = min(batches, COUNTED_BATCHES)
     is_counted = samples <= batches * view.samples_a_batch
     if is_counted:

@@ -110,7 +110,7 @@ class RunFigures:
     @cached_property
     def sources(self) -> dict[str, SourceFigures]:
         """How much the epoch reads of each source of a mixture, by name; empty for other chains."""
-        run, order = self.view.run, self.view.run.undealt(self.epoch)
+        run, order = self.view.run, self.view.run.epoch(self.epoch).order
         before, after = (source_reads(run.recipe, run.dataset, order, at) for at in (0, len(order)))
         none = SourceRead(0, 0.0, 0)
         samples = {name: read.samples - before.get(name, none).samples for name, read in after.items()}

@@ -185,7 +185,7 @@ def at(
 
 
 def _batch_of(view: RunView, reading: Reading, step: int) -> BatchRead | None:
-    plan = view.run.plan(reading.epoch)
+    plan = view.run.epoch(reading.epoch).plan
     if plan is None:
         return None
     delivery = reading.delivery
@@ -240,9 +240,9 @@ def when(
 
 def in_epoch(view: RunView, reading: Reading, sample: int) -> EpochOfSample:
     """Finds the times when any rank reads a sample in an epoch."""
-    epoch, plan = reading.epoch, view.run.plan(reading.epoch)
+    epoch, plan = reading.epoch, view.run.epoch(reading.epoch).plan
     positions = (
-        view.run.undealt(epoch).positions_of(sample) if plan is None else np.unique(plan.batch_of(sample))
+        view.run.epoch(epoch).order.positions_of(sample) if plan is None else np.unique(plan.batch_of(sample))
     )
     dealt = [
         time

@@ -101,7 +101,7 @@ def spans_in(dataset: Any, id: int, epoch: int) -> Any:
 
 def _cut(view: RunView, epoch: int) -> tuple[float | None, bool]:
     """Returns the share of windows that begin within a document, from evenly spaced windows of the epoch."""
-    dataset, order = view.run.dataset, view.run.undealt(epoch)
+    dataset, order = view.run.dataset, view.run.epoch(epoch).order
     if not callable(getattr(dataset, "spans", None)) or not len(order):
         return None, True
     positions = spread_over(len(order), _MAX_WINDOWS)

@@ -101,7 +101,7 @@ class RunView:
         """
         rank = arguments.integer("rank", rank)
         if not 0 <= rank < self.num_ranks:
-            hint = "give the number of ranks as world" if self.num_ranks == 1 else ""
+            hint = "set the number of ranks: world=, or --world" if self.num_ranks == 1 else ""
             raise ArgumentRangeError("rank", f"must be in [0, {self.num_ranks})", rank, hint=hint)
         epoch = arguments.epoch(epoch)
         if start is None:
@@ -127,7 +127,7 @@ class RunView:
     @cached_property
     def samples_a_batch(self) -> int:
         """Samples per rank and step; for batches of a recipe, the mean of the first batches."""
-        plan = self.run.plan(self.epoch)
+        plan = self.run.epoch(self.epoch).plan
         if plan is None:
             return self.batch_size
         sizes = [len(batch) for batch in islice(plan, _FIRST_BATCHES)] or [1]

@@ -4,9 +4,9 @@ Nothing here is a collective. A rank that begins an order which others do not, f
 instance, waits for the time limit, logs a warning, and continues alone.
 
 The store is one process that the whole job uses, so requests to it are few. A rank joins its group, which is
-all ranks that begin the same, with three requests, and then polls one counter with growing pauses. Groups
+all ranks that begin the same, with two requests, and then polls one counter with growing pauses. Groups
 that wait longer are listed under one key, by one rank of each; ranks that join another group find them there.
-The members of a group are read only for errors: one rank per shard counts whether all shards are read.
+The members of a group are read only for errors and, by the last rank to join, where ranks share shards.
 """
 
 from __future__ import annotations
@@ -47,13 +47,16 @@ _LISTED = "waiting"
 MAX_NAMED = 64
 """Ranks or shards that an error names."""
 
-JOINED = (1 << 32) - 1
+JOINED = (1 << 20) - 1
 """The bits of a group's counter for the number of ranks that have joined."""
 
-AGREED = 1 << 32
+IN_PLACE = 1 << 20
+"""What a rank that reads the shard of its number, of as many as ranks, adds to the counter when it joins."""
+
+AGREED = 1 << 40
 """What is added to the counter when all ranks have joined."""
 
-REFUSED = 1 << 36
+REFUSED = 1 << 42
 """What is added to the counter, once or more often, when ranks disagree."""
 
 
@@ -62,17 +65,15 @@ class Group(NamedTuple):
 
     Args:
         of: the digest of its identity.
-        completed: how often all ranks have begun it before.
-        refused: how often it was refused before.
+        round: how often it was begun before: by all ranks together, or refused.
     """
 
     of: str
-    completed: int
-    refused: int
+    round: int
 
     def key(self, name: str) -> str:
         """The key of a value of this group in the store."""
-        return f"{name}/{self.of}/{self.completed}/{self.refused}"
+        return f"{name}/{self.of}/{self.round}"
 
 
 @final
@@ -91,11 +92,9 @@ class Agreement:
         self.rank = rank
         self.ranks = ranks
         self._clock = clock
-        self._completed: Counter[str] = Counter()
-        # How many refusals of an order this rank has raised: a rank that is late raises each too, once.
-        self._refused: Counter[str] = Counter()
+        # By the digest of an order; a rank that is late raises each refusal too, once.
+        self._rounds: Counter[str] = Counter()
         self._joined: set[Group] = set()
-        self._counting: dict[World, bool] = {}
 
     def require(
         self, identity: dict[str, Any], seconds: float, *, world: World | None = None, alone: bool = True
@@ -116,7 +115,7 @@ class Agreement:
         of = digest(_to_json(identity))
         # A group after a time-out stays open: a late rank need not wait, and this rank does not count twice
         # when it begins again.
-        own = Group(of, self._completed[of], self._refused[of])
+        own = Group(of, self._rounds[of])
         self._join(own, world or World(self.ranks, self.rank))
         is_listed = False
         try:
@@ -137,7 +136,7 @@ class Agreement:
                 with contextlib.suppress(torch.distributed.DistError):
                     self._unlist(own)
         self._joined.discard(own)
-        self._completed[of] = own.completed + 1
+        self._rounds[of] = own.round + 1
 
     def _join(self, own: Group, world: World) -> None:
         entry = f"{self.rank} {world.num_shards} {world.shard_id},"
@@ -145,29 +144,17 @@ class Agreement:
         if own in self._joined:
             return
         self._joined.add(own)
-        readers = own.key(f"readers/{world.num_shards}")
-        self.store.add(readers, 1 + (self._counts_for(world) << 32))
-        if self.store.add(own.key("joined"), 1) & JOINED == self.ranks:
-            self._complete(own, self.store.add(readers, 0) == self.ranks + (world.num_shards << 32))
-
-    def _counts_for(self, world: World) -> bool:
-        """Whether this rank counts for its shard: of several readers of a shard, always the same one."""
-        if world.num_shards == self.ranks:
-            return world.shard_id == self.rank
-        if world not in self._counting:
-            place = f"reader/{world.num_shards}/{world.shard_id}"
-            self._counting[world] = (
-                self.store.compare_set(place, "", str(self.rank)) == str(self.rank).encode()
-            )
-        return self._counting[world]
+        is_in_place = world == World(self.ranks, self.rank)
+        count = self.store.add(own.key("joined"), 1 + IN_PLACE * is_in_place)
+        if count & JOINED == self.ranks:
+            self._complete(own, count == self.ranks * (1 + IN_PLACE))
 
     def _complete(self, own: Group, reads_all: bool) -> None:
         """Lets all ranks continue, if they read all shards: called by the last rank to join.
 
         Args:
             own: the group.
-            reads_all: whether all ranks have the same number of shards, and each of these was counted.
-                Otherwise the members of the group must be read.
+            reads_all: whether each rank reads the shard of its number; else the members are read.
         """
         problem = "" if reads_all else unread_shards(self._members(own))
         if problem:
@@ -257,11 +244,11 @@ class Agreement:
     def _wait_for_refused(self, groups: list[Group]) -> None:
         """Waits for two pauses of the refused ranks: the first rank to end may hold the store."""
         for group in groups:
-            following = group._replace(refused=group.refused + 1)
+            following = group._replace(round=group.round + 1)
             # A late rank raises one error, however often the others have disagreed before.
             while self.store.add(following.key("joined"), 0) >= REFUSED:
-                following = following._replace(refused=following.refused + 1)
-            self._refused[group.of] = max(self._refused[group.of], following.refused)
+                following = following._replace(round=following.round + 1)
+            self._rounds[group.of] = max(self._rounds[group.of], following.round)
         self._clock.sleep(2 * _LONGEST_PAUSE)
 
     def _give_up(self, own: Group, identity: dict[str, Any], seconds: float, *, alone: bool) -> None:

@@ -126,14 +126,9 @@ def watched_loads() -> Iterator[str]:
 
 
 @functools.cache
-def warn_once(message: str, stacklevel: int) -> None:
-    """Warns once per process of each finding.
-
-    Args:
-        message: from `watched_loads`.
-        stacklevel: as for `warnings.warn`, seen from the caller.
-    """
-    warnings.warn(message, LoadingThreadWarning, stacklevel=stacklevel + 1)
+def warn_once(message: str) -> None:
+    """Warns once per process of each finding of `watched_loads`, where a loop asks for a batch."""
+    warnings.warn(message, LoadingThreadWarning, stacklevel=3)
 
 
 def _drawn_from(before: dict[str, Any], *, allows_seed: bool) -> list[str]:

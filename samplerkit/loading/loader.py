@@ -140,7 +140,7 @@ class Loader(MetricsMixin, Closing):
         self.tail: Final = checked_tail(tail, batch_size, batches, drop_last=drops)
         self.run_ahead: Final = arguments.boolean("run_ahead", run_ahead)
         resumes = arguments.choice("after_break", after_break, get_args(AfterBreak)) == "continue"
-        skips: Any = arguments.choice("bad_samples", bad_samples, get_args(BadSamples))
+        skips = arguments.choice("bad_samples", bad_samples, get_args(BadSamples)) == "skip"
         stage = None if device is None else partial(DeviceStage, device=checked_device(device))
         self._make_stage: MakeStage | None = stage
         run = Run.of(sampler, dataset, world, batches, batch_size=self.batch_size or 1, tail=self.tail)
@@ -148,10 +148,10 @@ class Loader(MetricsMixin, Closing):
         self._workers: Final = LoaderWorkers(
             self._cursor,
             self.num_workers,
-            skips,
+            self.workers,
             checked_options(dataloader_options, self.num_workers, self.workers),
-            seed_draws=seeds,
-            kind=self.workers,
+            skips=skips,
+            seeds_draws=seeds,
             file_affinity=self.file_affinity,
         )
         self._received = Received(self.dataset if self._workers.has_processes else None)
@@ -215,7 +215,7 @@ class Loader(MetricsMixin, Closing):
     @property
     def plan(self) -> BatchPlan | None:
         """The batches of the current epoch of all ranks; None with `batch_size`."""
-        return self._cursor.run.plan(self.epoch)
+        return self._cursor.run.epoch(self.epoch).plan
 
     @property
     def fingerprint(self) -> str:
@@ -239,7 +239,7 @@ class Loader(MetricsMixin, Closing):
     @property
     def worker_pids(self) -> list[int]:
         """The process ids of the workers that read for this loader now; threads have none."""
-        return self._workers.pids
+        return self._workers.readers if self._workers.has_processes else []
 
     def __iter__(self) -> Iterator[Any]:
         return self.iterate_on(self._make_stage, run_ahead=self.run_ahead)

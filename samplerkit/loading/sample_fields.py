@@ -37,10 +37,6 @@ class SampleCollate(ABC):
             segments: which parts of the samples they are, for packs; None for whole samples.
         """
 
-    def measured_by(self, measure: Measure) -> Self:
-        """Returns a copy with the lengths and the limit of a run's batches; called by a loader."""
-        return self
-
 
 class PlannedCollate(SampleCollate):
     """The base of collate functions for samples of different lengths: padding, and checks against a plan.
@@ -65,7 +61,7 @@ class PlannedCollate(SampleCollate):
         self._measure = None if plan is None else self._checked(plan.measure)
 
     def measured_by(self, measure: Measure) -> Self:
-        """Returns a copy with the lengths and the limit of a run's batches.
+        """Returns a copy with the lengths and the limit of a run's batches; called by a loader.
 
         Raises:
             ArgumentValueError: these do not fit: they have no buckets to pad to, or no packs.

@@ -180,26 +180,23 @@ class Received:
     def __init__(self, dataset: Any) -> None:
         self.skipped: deque[SkippedSample] = deque(maxlen=MAX_SKIPPED)
         self._skipped = 0
-        # By step: the places of samples that were left out, and the sample in place of a whole batch.
-        self._left_out: dict[int, tuple[list[int], int | None]] = {}
         self._logged: set[str] = set()
-        self._iteration: Iteration | None = None
-        self._waits = Waits()
-        self._started = self._wait_start = self._last = time.perf_counter()
         self._worker_stats: dict[int, Any] = {}
         self._ended_worker_stats: Any = None
+        self.begin(None, [])
         if callable(count := getattr(dataset, "count_workers", None)):
             count(self.worker_stats)
 
-    def begin(self, iteration: Iteration, readers: Collection[int]) -> None:
+    def begin(self, iteration: Iteration | None, readers: Collection[int]) -> None:
         """Begins the figures of an iteration.
 
         Args:
-            iteration: which.
+            iteration: which; None before the first one.
             readers: of the reports: those that stay alive from the previous one.
         """
         self._waits, self._iteration = Waits(), iteration
-        self._left_out.clear()
+        # By step: the places of samples that were left out, and the sample in place of a whole batch.
+        self._left_out: dict[int, tuple[list[int], int | None]] = {}
         self._started = self._wait_start = self._last = time.perf_counter()
         for reader in self._worker_stats.keys() - set(readers):
             self._ended_worker_stats = _sum(self._ended_worker_stats, self._worker_stats.pop(reader))
@@ -218,8 +215,7 @@ class Received:
         if answer.skipped:
             self._skipped += len(answer.skipped)
             self._left_out[step] = [skipped.place for skipped in answer.skipped], answer.stand_in
-        for report in answer.reports:
-            self._worker_stats[report.reader] = report.stats
+        self._worker_stats.update(answer.reports)
         return answer.batch
 
     def ids(self, iteration: Iteration, reading: Reading, step: int) -> Ids:

@@ -50,7 +50,7 @@ class CountsSteps(ABC):
     @property
     def order(self) -> Order:
         """The undealt order of the current epoch."""
-        return self._cursor.run.undealt(self.epoch)
+        return self._cursor.run.epoch(self.epoch).order
 
     @property
     def batch_sampler(self) -> SimpleNamespace:
@@ -243,13 +243,12 @@ class MetricsMixin(CountsSteps):
         return with_bar(self)
 
     def _sources_read(self, place: Place) -> dict[str, SourceRead]:
-        run = self._cursor.run
-        order, units = run.undealt(place.epoch), run.reading(place.epoch, 0).delivery.size
-        position = place.position
-        if run.unit.recipe is not None:
+        run, position = self._cursor.run, place.position
+        units = run.epoch(place.epoch)
+        if units.plan is not None:
             # Counting the samples of all batches so far would take long.
-            position = round(len(order) * position / max(1, units))
-        return source_reads(run.recipe, run.dataset, order, position)
+            position = round(len(units.order) * position / max(1, len(units.plan)))
+        return source_reads(run.recipe, run.dataset, units.order, position)
 
     def _shares(self, ids: np.ndarray[Any, Any]) -> dict[str, float]:
         layout = Layout.of(self._cursor.run.dataset)

@@ -247,7 +247,7 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
 
     def _order_from(self, epoch: int, position: int) -> Order:
         deal = self.recipe.chain.root_deal(self.dataset) or Deal()
-        return deal.shard(self._cursor.run.undealt(epoch), self.world, position)
+        return deal.shard(self._cursor.run.epoch(epoch).order, self.world, position)
 
 
 def in_batches(order: Order, size: int) -> Iterator[Ids]:

@@ -59,16 +59,16 @@ def store_requests(ranks: int, late: float, dead: int) -> dict[int, Outcome]:
 def expected_requests(ranks: int, seconds: float) -> tuple[int, int]:
     """The requests of a rank that waits so long, if it does not list its group, and if it does.
 
-    Three to join, one look at the list, and a poll after each of the pauses, which grow. Who waits for more
+    Two to join, one look at the list, and a poll after each of the pauses, which grow. Who waits for more
     than a second lists its group, by five requests more, of which two take it off again; the others look at
-    the list with each later poll. Who comes last makes three to let the others continue, and one poll.
+    the list with each later poll. Who comes last makes two to let the others continue, and one poll.
     """
     pause, now, all_polls, late_polls = max(0.01, ranks / 50_000), 0.0, 1, 0
     while now < seconds:
         now, pause = now + min(pause, SECONDS - now), min(1.0, pause * 1.5)
         is_over = now >= seconds
         all_polls, late_polls = all_polls + 1, late_polls + (now >= 1.0 and (not is_over or now >= SECONDS))
-    plain = 4 + all_polls
+    plain = 3 + all_polls
     # Where all give up, each lists the group that another one has just taken off, and takes it off again.
     return plain + late_polls + 4 * (now >= SECONDS), plain + 5 * (late_polls > 0)
 
@@ -221,7 +221,7 @@ def report_store() -> None:
         for ranks in RANKS:
             outcomes = store_requests(ranks, late, dead)
             found = [outcomes[rank] for rank in three(ranks)]
-            expected = {*expected_requests(ranks, SECONDS if dead else late)} | ({7} - {7 * bool(dead)})
+            expected = {*expected_requests(ranks, SECONDS if dead else late)} | ({5} - {5 * bool(dead)})
             told = ", ".join(map(str, sorted(expected)))
             most = max(one.store.bytes for one in found)
             print_row(title, f"{ranks:,}", *(one.requests for one in found), told, f"{most:,}")

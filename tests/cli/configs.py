@@ -1,4 +1,4 @@
-"""Configs of eight files that commands are asked of, and what they answer."""
+"""Configs of eight files for the commands, and checks of their output."""
 
 from __future__ import annotations
 

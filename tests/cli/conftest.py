@@ -14,7 +14,7 @@ __all__ = ["cache_home"]
 
 @pytest.fixture
 def command(monkeypatch, capsys):
-    """Runs the command in this process, in 80 columns; gives its exit code, output and errors."""
+    """Runs the command in this process, in 80 columns; returns its exit code, output and errors."""
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.delenv("FORCE_COLOR", raising=False)
 
@@ -30,7 +30,7 @@ def command(monkeypatch, capsys):
 
 @pytest.fixture
 def refused(command):
-    """Runs a command that is refused; gives the one line that says why."""
+    """Runs a command that is refused; returns the line that says why."""
 
     def called(*arguments):
         code, output, errors = command(*arguments)
@@ -42,8 +42,8 @@ def refused(command):
 
 
 @pytest.fixture
-def said(command):
-    """Runs a command that succeeds; gives what it prints."""
+def printed(command):
+    """Runs a command that succeeds; returns its output."""
 
     def called(*arguments):
         code, output, _ = command(*arguments)

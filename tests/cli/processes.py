@@ -1,4 +1,4 @@
-"""Running a command as a user does, and looking for what it left behind."""
+"""Running a command as a user does, and finding what it left behind."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def without_job() -> dict[str, str]:
 
 
 def environment(temporary: Path) -> dict[str, str]:
-    """The same, whose temporary files we can look at."""
+    """The same, with its temporary files in a folder of the test."""
     return {**without_job(), "TMPDIR": str(temporary), "OMP_NUM_THREADS": "1"}
 
 
@@ -44,11 +44,11 @@ def run(command: tuple[str, ...], temporary: Path) -> subprocess.CompletedProces
 
 
 def processes_of(folder: Path, patience: float = 60.0) -> list[str]:
-    """Command lines of processes that have the folder in them or as TMPDIR, and run when patience is over."""
+    """Command lines of processes with the folder in them or as TMPDIR that still run after some seconds."""
     end = time.monotonic() + patience
-    while (found := _naming(str(folder))) and time.monotonic() < end:
+    while (processes := _naming(str(folder))) and time.monotonic() < end:
         time.sleep(0.1)
-    return [line for _, line in found]
+    return [line for _, line in processes]
 
 
 def pids_of(folder: Path) -> list[int]:
@@ -57,13 +57,13 @@ def pids_of(folder: Path) -> list[int]:
 
 
 def _naming(text: str) -> list[tuple[int, str]]:
-    found = []
+    processes = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
             environment = path.with_name("environ").read_bytes().decode(errors="replace")
-        except OSError:  # it ended meanwhile
+        except OSError:  # it has ended
             continue
         if text in line or f"TMPDIR={text}" in environment:
-            found.append((int(path.parent.name), line))
-    return found
+            processes.append((int(path.parent.name), line))
+    return processes

@@ -16,7 +16,7 @@ FUNCTIONS = """
     from torch.utils.data import DataLoader
 
     def hashed():
-        # A seed from hash() is another one in each process.
+        # A seed from hash() differs from process to process.
         recipe = sk.RandomSampler(seed=hash("seed") % 1000)
         sampler = sk.TorchSampler(recipe, range(100), sk.World(1, 0))
         return DataLoader(range(100), 8, sampler=sampler, num_workers=2)
@@ -47,19 +47,19 @@ def write_module(tmp_path, monkeypatch):
 
 def test_a_config_is_checked_in_the_given_epoch(command, tmp_path):
     path = config(tmp_path, shuffle="files")
-    code, found = in_json(command, "check", path, "--epoch", 3)
-    assert (code, found["findings"]) == (0, [])
+    code, report = in_json(command, "check", path, "--epoch", 3)
+    assert (code, report["findings"]) == (0, [])
 
 
-def test_check_reads_the_module_and_asks_a_process_with_other_hashes(command, refused, write_module):
+def test_check_reads_the_module_and_runs_a_process_with_other_hashes(command, refused, write_module):
     write_module("planted_loaders", FUNCTIONS)
-    code, told = in_json(command, "check", "planted_loaders:hashed")
+    code, report = in_json(command, "check", "planted_loaders:hashed")
     assert code == 1
-    assert [finding["code"] for finding in told["findings"]] == ["resume-inexact", "ranks-disagree"]
-    assert "the seed" in told["findings"][1]["what"]
+    assert [finding["code"] for finding in report["findings"]] == ["resume-inexact", "ranks-disagree"]
+    assert "the seed" in report["findings"][1]["what"]
     code, output, errors = command("check", "planted_loaders:healthy", "--json")
     assert (code, json.loads(output)["findings"]) == (0, [])
-    assert "reading the paths" in errors, "what a function prints is no part of the JSON"
+    assert "reading the paths" in errors, "output of a function must not be in the JSON"
     missing = refused("check", "planted_loaders:missing")
     assert missing.startswith("samplerkit: function: cannot be imported")
 
@@ -79,7 +79,7 @@ def test_check_reads_the_module_and_asks_a_process_with_other_hashes(command, re
         "a module that fails",
     ],
 )
-def test_a_function_that_fails_is_no_finding_but_one_line(refused, write_module, text, line):
+def test_a_function_that_fails_is_an_error_in_one_line_and_no_finding(refused, write_module, text, line):
     name = f"failing_loaders_{len(text)}"
     write_module(name, text)
     assert line.format(name=name) in refused("check", f"{name}:failing")
@@ -110,5 +110,5 @@ SAVING = """
 )
 def test_check_sees_a_module_that_saves_the_state_of_a_plain_loaders_sampler(write_module, name, what, codes):
     write_module(f"saving_{name}", SAVING.replace("{what}", what))
-    found = check(import_module(f"saving_{name}").loader)
-    assert [finding.code for finding in found] == codes
+    findings = check(import_module(f"saving_{name}").loader)
+    assert [finding.code for finding in findings] == codes

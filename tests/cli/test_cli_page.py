@@ -1,4 +1,4 @@
-"""The page about the command line shows what the commands really print."""
+"""The page about the command line shows the output of the commands."""
 
 from __future__ import annotations
 
@@ -47,6 +47,6 @@ def test_the_page_shows_each_command_and_both_configs():
     }
 
 
-def test_the_table_names_every_finding_in_the_doctors_words():
+def test_the_table_has_every_finding_with_the_meaning_of_the_doctor():
     rows = dict(re.findall(r"^\| `([a-z-]+)` \| (.*) \|$", PAGE, re.MULTILINE))
     assert {code: rows.get(code) for code in KINDS} == {code: kind.meaning for code, kind in KINDS.items()}

@@ -24,20 +24,20 @@ def run_yaml(tmp_path):
     return str(path)
 
 
-def test_version(said):
-    assert said("--version") == f"samplerkit {samplerkit.__version__}\n"
+def test_version(printed):
+    assert printed("--version") == f"samplerkit {samplerkit.__version__}\n"
 
 
 @pytest.mark.parametrize(
-    ("extra", "module", "asked"),
+    ("extra", "module", "options"),
     [("demo", "sklearn.datasets", []), ("plot", "matplotlib.figure", ["run.yaml", "-o", "order.png"])],
 )
-def test_a_missing_package_is_one_line_with_the_hint(refused, run_yaml, monkeypatch, extra, module, asked):
+def test_a_missing_package_is_one_line_with_the_hint(refused, run_yaml, monkeypatch, extra, module, options):
     monkeypatch.chdir(Path(run_yaml).parent)
     monkeypatch.setitem(sys.modules, module, None)
     hint = f'install it with: pip install "samplerkit[{extra}]"'
-    package = module.partition(".")[0]
-    assert refused(extra, *asked) == f"samplerkit: {extra}: needs {package}, which is not installed; {hint}\n"
+    problem = f"needs {module.partition('.')[0]}, which is not installed"
+    assert refused(extra, *options) == f"samplerkit: {extra}: {problem}; {hint}\n"
     assert not Path("order.png").exists()
 
 
@@ -55,17 +55,17 @@ def test_a_folder_that_cannot_be_written_is_a_usage_error(refused, tmp_path):
     assert "--keep" in refused("demo", "--keep", tmp_path / "file" / "below")
 
 
-def test_a_name_of_a_file_that_is_no_text_is_read_described_and_printed(command, monkeypatch, tmp_path):
+def test_a_file_name_that_is_not_valid_text_is_read_and_printed(command, monkeypatch, tmp_path):
     path = tmp_path / os.fsdecode(b"\xff.txt")
     path.write_text("a\nb\n")
     dataset = sk.FileDataset([path], "text")
     assert len(sk.Loader(dataset, sk.RandomSampler(), batch_size=1).fingerprint) == 12
     config = tmp_path / "run.yaml"
     config.write_text("dataset: {kind: files, files: '*.txt', reader: text}\nsampler: {kind: random}")
-    printed = io.BytesIO()
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(printed, encoding="utf-8"))
+    stdout = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(stdout, encoding="utf-8"))
     assert command("at", config, "--epoch", 0, "--step", 0, "--json")[0] == 0
-    assert set(json.loads(printed.getvalue())["files"]) == {"\udcff.txt"}
+    assert set(json.loads(stdout.getvalue())["files"]) == {"\udcff.txt"}
 
 
 def full_disk():
@@ -81,14 +81,14 @@ def broken_pipe():
 @pytest.mark.parametrize(
     ("opened", "reason"), [(full_disk, "No space left on device"), (broken_pipe, "Broken pipe")]
 )
-def test_a_stdout_that_takes_no_more_is_one_line_and_exit_code_1(run_yaml, opened, reason):
+def test_a_stdout_that_cannot_be_written_is_one_line_and_exit_code_1(run_yaml, opened, reason):
     stdout = opened()
     try:
-        with Program(["-m", "samplerkit", "validate", run_yaml], stdout=stdout, stderr=PIPE) as told:
-            errors = told.communicate()[1]
+        with Program(["-m", "samplerkit", "validate", run_yaml], stdout=stdout, stderr=PIPE) as process:
+            errors = process.communicate()[1]
     finally:
         os.close(stdout)
-    assert (errors, told.returncode) == (f"samplerkit: standard output: {reason}\n", 1)
+    assert (errors, process.returncode) == (f"samplerkit: standard output: {reason}\n", 1)
 
 
 def test_a_closed_stdout_is_one_line_and_exit_code_1(run_yaml):

@@ -1,4 +1,4 @@
-"""The command `samplerkit edit`: it writes a config that the checkpoint fits, and says what changes."""
+"""The command `samplerkit edit`: it writes a config that the checkpoint fits, and prints what changes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def command_in(folder):
 
 @pytest.fixture
 def edited(command, tmp_path):
-    """Edits a run of two ranks at step 4; gives the exit code, the output and the errors."""
+    """Edits a run of two ranks at step 4; returns the exit code, the output and the errors."""
     (tmp_path / "train.yaml").write_text(yaml.safe_dump(TRAIN))
     loader = sk.load_config(tmp_path / "train.yaml").make_loader(range(100), sk.World(2, 0))
     (tmp_path / "state.json").write_text(json.dumps(loader.state_dict(step=4)))
@@ -39,30 +39,30 @@ def resumed(folder, dataset=None, world=None):
     return loader
 
 
-def test_the_written_config_resumes_from_the_checkpoint_by_the_edit(edited, tmp_path):
+def test_the_written_config_resumes_from_the_checkpoint_with_the_edit(edited, tmp_path):
     code, output, _ = edited("--skip", 30, "--json")
     assert code == 0
-    told = json.loads(output)
-    assert (told["at"], told["unchanged"], told["skipped"], told["edits"]) == (40, 0, 30, 1)
+    result = json.loads(output)
+    assert (result["at"], result["unchanged"], result["skipped"], result["edits"]) == (40, 0, 30, 1)
     loader = resumed(tmp_path, range(100), sk.World(2, 0))
     assert next(iter(loader)).tolist() == sk.RandomSampler(seed=7).order(100)[70:80:2].tolist()
-    assert loader.fingerprint == told["order"]
+    assert loader.fingerprint == result["order"]
 
 
 def test_a_step_has_more_samples_from_the_checkpoint_on(edited, tmp_path):
-    assert "30 samples a step" in edited("--global-batch", 30)[1]
+    assert "global_batch=30" in edited("--global-batch", 30)[1]
     loader = resumed(tmp_path, range(100), sk.World(2, 0))
     assert [len(batch) for batch in loader] == [15, 15]
 
 
-def test_ids_of_a_file_leave_the_run(edited, tmp_path):
+def test_ids_of_a_file_are_no_longer_read(edited, tmp_path):
     np.save(tmp_path / "bad.npy", np.arange(10, 90))
-    assert "without 80 ids" in edited("--without", tmp_path / "bad.npy")[1]
+    assert "without=<80 ids>" in edited("--without", tmp_path / "bad.npy")[1]
     loader = resumed(tmp_path, range(100), sk.World(2, 0))
     assert set(loader.order[40:].tolist()) == {*range(10), *range(90, 100)}
 
 
-def test_the_written_config_finds_its_files_from_another_folder(said, tmp_path, monkeypatch):
+def test_the_written_config_finds_its_files_from_another_folder(printed, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for folder in ("run", "edited"):
         (tmp_path / folder).mkdir()
@@ -71,13 +71,13 @@ def test_the_written_config_finds_its_files_from_another_folder(said, tmp_path, 
     (tmp_path / "run" / "train.yaml").write_text(yaml.safe_dump(config))
     state = sk.load_config("run/train.yaml").make_loader(range(100)).state_dict(step=4)
     (tmp_path / "state.json").write_text(json.dumps(state))
-    said("edit", "state.json", "--config", "run/train.yaml", "-o", "edited/train.yaml", "--skip", 5)
+    printed("edit", "state.json", "--config", "run/train.yaml", "-o", "edited/train.yaml", "--skip", 5)
     assert len(sk.load_config("edited/train.yaml").sampler.order(100)) == 60
 
 
 SUBSET = "new: {kind: subset, indices: [3, 5]}"
 LONG = SUBSET + " " * 300
-"""Longer than a name of a file may be."""
+"""Longer than a file name may be."""
 
 
 @pytest.mark.parametrize(
@@ -99,11 +99,11 @@ def test_a_part_that_was_appended_to_the_tree_is_read_from_the_checkpoint_on(com
     (tmp_path / "state.json").write_text(json.dumps(loader.state_dict(step=4)))
     config = {**run, "dataset": {"kind": "tree", "parts": parts}}
     (tmp_path / "train.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
-    asked = (*command_in(tmp_path), "--weights", "web=1,code=1,new=2")
-    assert command(*asked)[0] == 2
-    assert command(*asked, "--source", source)[0] == 0
-    goes_on = resumed(tmp_path, Numbers(sk.Layout.tree(sizes)))
-    ids = goes_on.order[:]
+    arguments = (*command_in(tmp_path), "--weights", "web=1,code=1,new=2")
+    assert command(*arguments)[0] == 2
+    assert command(*arguments, "--source", source)[0] == 0
+    loader_after = resumed(tmp_path, Numbers(sk.Layout.tree(sizes)))
+    ids = loader_after.order[:]
     assert (ids[:40] == loader.order[:40]).all()
     assert (ids[40:] >= 150).sum() == pytest.approx(80, abs=9)
     assert {*ids[ids >= 150].tolist()} == {*new}
@@ -124,7 +124,7 @@ def test_a_part_that_was_appended_to_the_tree_is_read_from_the_checkpoint_on(com
         ["--weights", "web=1", "--source", "[" * 9_000],
     ],
 )
-def test_what_cannot_be_is_refused_and_nothing_is_written(edited, tmp_path, options):
+def test_invalid_edits_are_refused_and_nothing_is_written(edited, tmp_path, options):
     assert edited(*options)[0] == 2
     assert not (tmp_path / "edited.yaml").exists()
 

@@ -26,7 +26,7 @@ images = pytest.importorskip("PIL.Image")
 
 
 def jpeg(number, width, height):
-    """A JPEG whose grey says its number."""
+    """A JPEG whose grey level is its number."""
     stream = io.BytesIO()
     array = np.full((height, width, 3), 20 + number, dtype=np.uint8)
     images.fromarray(array).save(stream, "JPEG", quality=95)
@@ -35,7 +35,7 @@ def jpeg(number, width, height):
 
 @pytest.fixture(name="shards", scope="module")
 def fixture_shards(tmp_path_factory):
-    """Shards of JPEGs, every ninth of which is cut off, and a shard of nothing but broken ones."""
+    """Shards of JPEGs, every ninth of which is cut off, and a shard of broken ones only."""
     folder = tmp_path_factory.mktemp("etl") / "raw"
     with TarWriter(f"{folder}/raw-%03d.tar", samples_per_shard=SAMPLES) as writer:
         for number in range(SHARDS * SAMPLES):
@@ -56,7 +56,7 @@ def command(shards, out):
 
 
 def assert_is_complete(out):
-    """Every sample that is whole is there once, smaller, with what it was; nothing else is there."""
+    """Every complete sample is there once, smaller and with its fields, and nothing else."""
     dataset = TarDataset(f"{out}/*.tar", cache=out.parent / "cache").decode("pil")
     seen = Counter(sample["__key__"] for sample in dataset)
     assert seen == Counter(f"dir/{number:04}" for number in WHOLE)
@@ -83,7 +83,7 @@ def test_a_run_that_is_killed_half_way_resumes_and_loses_and_repeats_nothing(sha
     out = tmp_path / "small"
     name, *arguments = command(shards, out)
     example = ROOT / "docs" / "examples" / name
-    # What is killed cannot remove the folder of its sockets.
+    # A killed process cannot remove the folder of its sockets.
     with (
         tempfile.TemporaryDirectory(prefix="killed-") as sockets,
         subprocess.Popen(
@@ -98,7 +98,7 @@ def test_a_run_that_is_killed_half_way_resumes_and_loses_and_repeats_nothing(sha
         while time.monotonic() < end:
             assert process.poll() is None
             if len(list(out.glob("*.json"))) >= 2:
-                # The session holds its workers too; stopped, they stay at what is under way.
+                # The session holds its workers too; stopped, they stay at the shards in progress.
                 os.killpg(process.pid, signal.SIGSTOP)
                 if list(out.glob(".raw-*.work")):
                     break
@@ -111,7 +111,7 @@ def test_a_run_that_is_killed_half_way_resumes_and_loses_and_repeats_nothing(sha
     reports = list(out.glob("*.json"))
     finished = {path: path.stat().st_mtime_ns for one in reports for path in out.glob(f"{one.stem}.*")}
     assert 2 <= len(reports) < SHARDS
-    assert list(out.glob(".raw-*.work")), "nothing was under way when it was killed"
+    assert list(out.glob(".raw-*.work")), "no shard was in progress when it was killed"
     done = run_example(*command(shards, out), temporary=tmp_path)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -120,12 +120,12 @@ def test_a_run_that_is_killed_half_way_resumes_and_loses_and_repeats_nothing(sha
     assert len(lines) == 2 + SHARDS - len(reports)
     assert {path: path.stat().st_mtime_ns for path in finished} == finished
     assert_is_complete(out)
-    # A third time there is nothing left to do, and the sum is the same.
+    # The third run has nothing to do, and the same summary.
     again = run_example(*command(shards, out), temporary=tmp_path)
     assert again.stdout.splitlines() == [f"{SHARDS} shards, {SHARDS} of them finished before", SUMMARY]
 
 
-def test_without_shards_it_shows_itself(tmp_path):
+def test_without_shards_it_makes_its_own(tmp_path):
     done = run_example("etl.py", temporary=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "200 samples read, 195 written, 5 dropped, 0 shards failed"

@@ -36,7 +36,7 @@ def test_own_data_trains_on_two_ranks(tmp_path):
 
 
 @pytest.mark.campaign
-def test_image_folder_trains_and_a_killed_run_resumes_to_the_very_same_network(tmp_path):
+def test_image_folder_trains_and_a_killed_run_resumes_to_the_same_network(tmp_path):
     example = [sys.executable, str(EXAMPLES / "train_image_folder.py")]
     images, whole, cut = tmp_path / "images", tmp_path / "whole.pt", tmp_path / "cut.pt"
     images.mkdir()
@@ -59,15 +59,15 @@ def test_image_folder_trains_and_a_killed_run_resumes_to_the_very_same_network(t
     assert state["position"] > 0
     done = run((*example, str(images), str(cut)), tmp_path)
     assert done.returncode == 0, done.stderr
-    _, gone_on, *rest = done.stdout.splitlines()
-    assert gone_on == f"continues in epoch {state['epoch']}"
+    _, resumed, *rest = done.stdout.splitlines()
+    assert resumed == f"continues in epoch {state['epoch']}"
     assert rest == epochs[state["epoch"] :]
     one, other = (torch.load(path, weights_only=True)["model"] for path in (whole, cut))
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
 def losses(folder):
-    """What was noted of each step, first to last: steps that were taken again stand twice."""
+    """The log of each step, in order: steps that were repeated are in it twice."""
     path = folder / "losses.jsonl"
     # A process that was killed may have left the beginning of a line.
     lines = path.read_text().splitlines() if path.exists() else []
@@ -91,17 +91,17 @@ def test_a_gpt_is_killed_on_two_ranks_resumes_on_one_with_other_weights_and_then
     killed_at = losses(tmp_path)[-1][0]
     assert killed_at >= 28
 
-    for steps, options, first in ((60, (), "step 20"), (80, ("--seq-len", "256"), "step 60")):
-        more = ("--steps", str(steps), "--edit", "40:0.1", *options)
+    for end, options, first in ((60, (), "step 20"), (80, ("--seq-len", "256"), "step 60")):
+        more = ("--steps", str(end), "--edit", "40:0.1", *options)
         done = run((sys.executable, example, str(tmp_path), *more), tmp_path)
         assert done.returncode == 0, done.stderr
         assert done.stdout.splitlines()[0].startswith(f"{first}: 1 ranks")
 
-    told = losses(tmp_path)
-    before, after = told[:killed_at], told[killed_at:]
+    steps = losses(tmp_path)
+    before, after = steps[:killed_at], steps[killed_at:]
     assert [line[0] for line in before] == list(range(1, killed_at + 1))
     assert [line[0] for line in after] == list(range(21, 81))
-    # One rank takes the very steps that two have taken: their losses differ by rounding only.
+    # One rank takes the same steps as two: their losses differ by rounding only.
     again = zip(before[20:], after, strict=False)
     assert all(abs(one[1] - other[1]) < 1e-3 for one, other in again)
     assert [line[2:] for line in after[18:21]] == [[1, 128, 0.5]] * 2 + [[1, 128, 0.1]]

@@ -1,4 +1,4 @@
-"""The commands validate, schema, plan, plot and help; and mistakes of use of any command are one line."""
+"""The commands validate, schema, plan, plot and help; and usage errors of any command, in one line."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ import samplerkit as sk
 from tests.cli.configs import NAMES, SIZES, config, in_json, is_plain_and_narrow
 
 
-def test_validate_says_yes_or_what_to_hint(command, tmp_path):
+def test_validate_prints_valid_or_an_error_with_a_hint(command, tmp_path):
     path = config(tmp_path, shuffle="files")
     assert command("validate", path) == (0, f"{path}: valid\n", "")
     wrong = config(tmp_path, "wrong.yaml", shuffel="files")
     code, output, errors = command("validate", wrong)
     assert (code, output, errors.count("\n")) == (1, "", 1)
     assert "did you mean shuffle?" in errors
-    code, told = in_json(command, "validate", wrong)
-    assert (code, told["is_valid"], told["problem"]["place"]) == (1, False, "sampler.shuffel")
+    code, result = in_json(command, "validate", wrong)
+    assert (code, result["is_valid"], result["problem"]["place"]) == (1, False, "sampler.shuffel")
     unfit = config(tmp_path, "unfit.yaml", dataset={"kind": "size", "size": 9}, shuffle="files")
     code, _, errors = command("validate", unfit)
     assert code == 1
     assert "it has no files" in errors
 
 
-def test_schema_is_the_json_schema_of_configs(said):
-    output = said("schema")
+def test_schema_is_the_json_schema_of_configs(printed):
+    output = printed("schema")
     assert json.loads(output) == sk.Config.json_schema()
 
 
 @pytest.mark.parametrize("shuffle", ["files", "infile"])
-def test_plan_counts_what_each_rank_really_reads(command, said, tmp_path, shuffle):
+def test_plan_counts_what_each_rank_reads(command, printed, tmp_path, shuffle):
     path = config(tmp_path, shuffle=shuffle)
-    output = said("plan", path, "--world", 3)
+    output = printed("plan", path, "--world", 3)
     assert is_plain_and_narrow(output)
-    found = in_json(command, "plan", path, "--world", 3)[1]
+    planned = in_json(command, "plan", path, "--world", 3)[1]
     layout = sk.Layout(SIZES, NAMES)
     ranks = [sk.load_config(path).make_loader(layout, sk.World(3, rank)) for rank in range(3)]
     files = [{int(f) for s in range(len(r)) for f in layout.file_of(r.ids(s))} for r in ranks]
-    assert found["files_of_a_rank"] == max(map(len, files))
-    assert found["steps"] == len(ranks[0])
-    assert found["pads"] == sum(int(r.pads(step).sum()) for r in ranks for step in range(len(r)))
-    assert found["epoch_samples"] == sum(SIZES)
-    assert 0 < found["mixing"]["value"] <= 1
-    for word in (shuffle.upper(), found["fingerprint"], "408 samples in 8 files", "mixing", "advice"):
+    assert planned["files_of_a_rank"] == max(map(len, files))
+    assert planned["steps"] == len(ranks[0])
+    assert planned["pads"] == sum(int(r.pads(step).sum()) for r in ranks for step in range(len(r)))
+    assert planned["epoch_samples"] == sum(SIZES)
+    assert 0 < planned["mixing"]["value"] <= 1
+    for word in (shuffle.upper(), planned["fingerprint"], "408 samples in 8 files", "mixing", "advice"):
         assert word in output
 
 
@@ -54,11 +54,11 @@ USAGE = {
     "a picture without a name": (("plot", "CONFIG"), "is missing: give a .png or .html file, or --open"),
     "a page of two configs": (("plot", "CONFIG", "CONFIG", "--open"), "--open shows one"),
     "a missing option": (("at", "CONFIG", "--epoch", 3), "Missing option '--step'; see samplerkit at --help"),
-    "a rank that is not there": (
+    "a rank that does not exist": (
         ("at", "CONFIG", "--epoch", 0, "--step", 0, "--rank", 3, "--world", 2),
         "rank: must be in [0, 2), got 3",
     ),
-    "epochs that are none": (("when", "CONFIG", "--sample", 0, "--epochs", "a:b"), "write 3, or 0:10"),
+    "invalid epochs": (("when", "CONFIG", "--sample", 0, "--epochs", "a:b"), "write 3, or 0:10"),
     "a sample and a document": (
         ("when", "CONFIG", "--sample", 1, "--document", 1),
         "give one of the two",
@@ -74,40 +74,40 @@ USAGE = {
 
 
 @pytest.mark.parametrize(("arguments", "words"), USAGE.values(), ids=USAGE.keys())
-def test_a_mistake_of_use_is_one_line_and_exits_with_two(refused, tmp_path, arguments, words):
+def test_a_usage_error_is_one_line_and_exits_with_two(refused, tmp_path, arguments, words):
     bare = tmp_path / "bare.yaml"
     bare.write_text("sampler: {kind: random}\n")
     names = {"CONFIG": config(tmp_path, shuffle="files"), "BARE": str(bare)}
     assert words in refused(*(names.get(argument, argument) for argument in arguments))
 
 
-def test_a_terminal_without_columns_gets_whole_numbers(said, monkeypatch, tmp_path):
+def test_a_terminal_without_columns_gets_whole_numbers(printed, monkeypatch, tmp_path):
     path = config(tmp_path, shuffle=False)
-    wide = said("when", path, "--sample", 407)
+    wide = printed("when", path, "--sample", 407)
     monkeypatch.setenv("COLUMNS", "0")
-    assert said("when", path, "--sample", 407) == wide
+    assert printed("when", path, "--sample", 407) == wide
 
 
 def test_plot_draws_pictures_of_configs(command, tmp_path):
     pytest.importorskip("matplotlib", reason="pictures need the extra plot")
     first = config(tmp_path, "first.yaml", shuffle="files", loader={"batch_size": 4})
     second = config(tmp_path, "second.yaml", shuffle="global", loader={"batch_size": 4})
-    code, told = in_json(command, "plot", first, second, "-o", tmp_path / "order.png", "--world", 2)
+    code, result = in_json(command, "plot", first, second, "-o", tmp_path / "order.png", "--world", 2)
     assert code == 0
     assert (tmp_path / "order.png").read_bytes().startswith(b"\x89PNG")
-    assert set(told["orders"]) == {"first", "second"}
+    assert set(result["orders"]) == {"first", "second"}
 
 
-def test_plot_writes_the_name_of_a_config_whatever_it_is(command, tmp_path):
+def test_plot_writes_any_name_of_a_config(command, tmp_path):
     pytest.importorskip("matplotlib", reason="pictures need the extra plot")
     path = config(tmp_path, "a$b^$ \udcff.yaml", shuffle="files", loader={"batch_size": 4})
-    code, told = in_json(command, "plot", path, "-o", tmp_path / "order.html")
-    assert (code, [*told["orders"]]) == (0, ["a$b^$ \\udcff"])
+    code, result = in_json(command, "plot", path, "-o", tmp_path / "order.html")
+    assert (code, [*result["orders"]]) == (0, ["a$b^$ \\udcff"])
     assert "a$b^$ \\udcff" in (tmp_path / "order.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("display", [True, False])
-def test_a_page_with_the_settings_of_a_config_is_opened_where_there_is_a_display(
+def test_a_page_with_the_settings_of_a_config_is_opened_if_there_is_a_display(
     command, tmp_path, monkeypatch, display
 ):
     opened = []
@@ -116,7 +116,7 @@ def test_a_page_with_the_settings_of_a_config_is_opened_where_there_is_a_display
     for name in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
     named = ("-o", tmp_path / "page.html")
-    if display:  # without a name it is among the temporary files
+    if display:  # without a name it is a temporary file
         monkeypatch.setenv("DISPLAY", ":0")
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
         named = ()

@@ -1,4 +1,4 @@
-"""What plan advises keeps the samples; what it tells of other starts, machines and workers is what is so."""
+"""The advice of plan keeps the samples; its figures for other starts, machines and workers are right."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.cli.configs import config, in_json
 
 SIZES = [40, 60, 50, 50, 30, 70, 45, 55]
 EQUAL = [50] * 8
-"""As many samples; the figures of files of one size are a single formula."""
+"""The same number of samples; the figures of files of one size are a single formula."""
 
 MODES = [
     {"shuffle": "false"},
@@ -55,7 +55,7 @@ CHOOSING = {
     "a subset, dealt and shuffled": (dealt(SUBSET, shuffle=True), True),
     "a subset below a shuffle": (dealt({**RANDOM, "child": SUBSET}), True),
 }
-"""Chains that choose samples, and whether something above shuffles what is chosen."""
+"""Chains that choose samples, and whether a sampler above shuffles them."""
 
 
 def config_of(section, sizes=SIZES, **more):
@@ -71,10 +71,10 @@ def written(folder, section, **more):
 
 @pytest.mark.parametrize("section", WHOLE.values(), ids=WHOLE.keys())
 @pytest.mark.parametrize("mode", MODES, ids=[mode["shuffle"] for mode in MODES])
-def test_what_is_advised_can_be_loaded_and_reads_the_same_samples_in_that_mode(section, mode):
+def test_advice_can_be_loaded_and_reads_the_same_samples_in_that_mode(section, mode):
     config = sk.load_config(config_of(section))
-    found = advised_section(config, sk.Layout(SIZES), mode)
-    made = sk.load_config(config_of(yaml.safe_load(in_yaml(found))))
+    section, _ = advised_section(config, sk.Layout(SIZES), mode)
+    made = sk.load_config(config_of(yaml.safe_load(in_yaml(section))))
     layout = made.dataset
     assert sorted(made.sampler.undealt_order(layout)) == sorted(config.sampler.undealt_order(layout))
     assert made.sampler.get_child() is None
@@ -84,38 +84,38 @@ def test_what_is_advised_can_be_loaded_and_reads_the_same_samples_in_that_mode(s
 
 
 @pytest.mark.parametrize(("section", "is_shuffled"), CHOOSING.values(), ids=CHOOSING.keys())
-def test_nothing_is_advised_in_place_of_a_choice_but_a_random_sampler_where_none_shuffles(
+def test_no_mode_is_advised_in_place_of_a_choice_but_a_random_sampler_if_none_shuffles(
     section, is_shuffled, command, tmp_path
 ):
     config = sk.load_config(config_of(section))
-    assert all(advised_section(config, sk.Layout(SIZES), mode) is None for mode in MODES)
-    told = in_json(command, "plan", written(tmp_path, section, sizes=EQUAL))[1]["recommendation"]
-    assert (told["chosen"], told["sampler"]) == (None, None)
-    assert "chooses the samples, and a shuffle mode in its place would read others" in told["reason"]
-    assert told["reason"].endswith("already fully shuffled") == is_shuffled
-    assert ("put a random sampler over it" in told["reason"]) != is_shuffled
+    assert all(advised_section(config, sk.Layout(SIZES), mode)[0] is None for mode in MODES)
+    advice = in_json(command, "plan", written(tmp_path, section, sizes=EQUAL))[1]["recommendation"]
+    assert (advice["chosen"], advice["sampler"]) == (None, None)
+    assert "chooses the samples, and a shuffle mode in its place would read others" in advice["reason"]
+    assert advice["reason"].endswith("already fully shuffled") == is_shuffled
+    assert ("put a random sampler over it" in advice["reason"]) != is_shuffled
 
 
-def test_min_quality_advises_no_mode_in_place_of_a_choice_either():
+def test_min_quality_advises_no_mode_in_place_of_a_choice():
     weighted = {"kind": "subset", "indices": list(range(400))}
     with pytest.raises(sk.ConfigError, match="put a RandomSampler over SubsetSampler, which chooses"):
         sk.load_config(config_of(weighted, min_quality=0.9))
 
 
-def test_the_chain_of_the_readme_has_a_mode_and_advice_that_can_be_pasted(command, said, tmp_path):
+def test_the_chain_of_the_readme_has_a_mode_and_advice_that_can_be_pasted(command, printed, tmp_path):
     path = written(tmp_path, WHOLE["distributed over sequential"], sizes=EQUAL)
-    output = said("plan", path, "--world", 2)
+    output = printed("plan", path, "--world", 2)
     assert "mode     GLOBAL: the sampler says so" in output
-    told = in_json(command, "plan", path, "--world", 2)[1]["recommendation"]["sampler"]
-    assert f"write sampler: {in_yaml(told)}" in " ".join(output.split())
-    assert command("validate", written(tmp_path, told))[0] == 0
+    section = in_json(command, "plan", path, "--world", 2)[1]["recommendation"]["sampler"]
+    assert f"write sampler: {in_yaml(section)}" in " ".join(output.split())
+    assert command("validate", written(tmp_path, section))[0] == 0
     weights = command("plan", written(tmp_path, CHOOSING["weights"][0], sizes=EQUAL))[1]
     assert "mode     none: the sampler has no shuffle mode" in weights
     assert "cheapest" not in weights
 
 
 class Remote(sk.Layout):
-    """Remote shards, as far as they are asked."""
+    """Remote shards, as far as plan requests them."""
 
     is_remote, fetch, max_cache_bytes = True, "shards", None
 
@@ -136,17 +136,17 @@ def remote(ranks, workers=0, **options):
 def test_each_machine_fetches_what_its_ranks_read(shuffle, per_machine, monkeypatch):
     loader = remote(8, shuffle=shuffle)
     view = RunView.of(loader)
-    wanted = 0
+    files = 0
     for first in range(0, 8, per_machine):
         readings = [view.reading(0, rank) for rank in range(first, min(8, first + per_machine))]
         ids = np.concatenate([ids for reading in readings for _, ids in reading.batches()])
-        wanted += np.unique(view.layout.file_of(ids)).size
-    found = plan(loader, ranks_per_machine=per_machine).transfers
-    assert (found.whole.requests, found.whole.bytes) == (wanted, wanted << 20)
+        files += np.unique(view.layout.file_of(ids)).size
+    transfers = plan(loader, ranks_per_machine=per_machine).transfers
+    assert (transfers.whole.requests, transfers.whole.bytes) == (files, files << 20)
     monkeypatch.setattr("samplerkit.inspect.download_costs.COUNTED_SAMPLES", 256)
     estimated = downloads_of_parts(view, 0, per_machine)[""]
     assert not estimated.is_counted
-    assert estimated.whole.requests == pytest.approx(wanted, rel=0.35)
+    assert estimated.whole.requests == pytest.approx(files, rel=0.35)
 
 
 def test_a_run_that_resumes_on_other_ranks_is_planned_with_the_lanes_of_its_start(command, tmp_path):
@@ -186,5 +186,5 @@ def test_remote_files_are_advised_blocks_of_four_files_as_the_page_says(command,
 
 def test_three_samples_are_planned_without_a_mixing_and_advice(command, tmp_path):
     path = config(tmp_path, dataset={"kind": "size", "size": 3})
-    told = in_json(command, "plan", path)[1]
-    assert (told["num_samples"], told["mixing"], told["recommendation"]) == (3, None, None)
+    planned = in_json(command, "plan", path)[1]
+    assert (planned["num_samples"], planned["mixing"], planned["recommendation"]) == (3, None, None)

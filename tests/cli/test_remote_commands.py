@@ -1,4 +1,4 @@
-"""The commands on files that lie elsewhere: what they ask, what they say, and what they refuse."""
+"""The commands on remote files: their requests, their output, and what they refuse."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.storage.files.folders import write_npz
 from tests.storage.remote.server import served
 
 SIZES = [40] * 16
-SECRET = "X-Signature=5ec4e7"  # noqa: S105  # no secret of anyone's
+SECRET = "X-Signature=5ec4e7"  # noqa: S105  # not a real secret
 
 
 @pytest.fixture(name="folder", scope="module")
@@ -28,7 +28,7 @@ def fixture_folder(tmp_path_factory):
 
 @pytest.fixture(name="web")
 def fixture_web(folder):
-    """A server of these, of which no command downloads anything."""
+    """A server of these files; no command may download any."""
     with served(folder / "data") as web:
         yield web
         assert len(web.asked("GET")) == 0
@@ -44,19 +44,19 @@ def tar(web, **more):
     return {"kind": "tar", "urls": urls, "remote": {"attempts": 2}, **more}
 
 
-def rows(output):
-    """The facts of a plan by their names; lines that go on are joined."""
-    found = []
+def facts_of(output):
+    """The facts of a plan by their names; wrapped lines are joined."""
+    facts = []
     for line in output.splitlines():
         name, _, value = line.partition(" ")
         if name:
-            found.append((name, value.strip()))
+            facts.append((name, value.strip()))
         else:
-            found[-1] = (found[-1][0], f"{found[-1][1]} {line.strip()}")
-    return found
+            facts[-1] = (facts[-1][0], f"{facts[-1][1]} {line.strip()}")
+    return facts
 
 
-def test_a_plan_tells_the_downloads_and_bytes_of_an_epoch_and_downloads_nothing(
+def test_a_plan_reports_the_downloads_and_bytes_of_an_epoch_and_downloads_nothing(
     command, tmp_path, folder, web
 ):
     path = config(tmp_path, dataset=npz(web, lengths=SIZES), shuffle="partial", partial_size=60)
@@ -64,18 +64,18 @@ def test_a_plan_tells_the_downloads_and_bytes_of_an_epoch_and_downloads_nothing(
     assert (code, errors) == (0, "")
     assert len(web.asked("VERSION")) == 16
     size = sum(file.stat().st_size for file in (folder / "data").glob("*.npz"))
-    told = rows(output)
-    assert ("storage", f"16 remote files, {size_of(size)}") in told
-    assert ("whole", f"16 downloads and {size_of(size)} an epoch") in told
-    assert "costly" not in dict(told)
-    assert "ranges" not in dict(told)
-    moved = in_json(command, "plan", path, "--world", 4)[1]["transfers"]
-    assert (moved["whole"], moved["ratio"]) == ({"requests": 16, "bytes": size}, 1.0)
-    assert (moved["ranges"], moved["advice"], moved["is_counted"]) == (None, "", True)
+    facts = facts_of(output)
+    assert ("storage", f"16 remote files, {size_of(size)}") in facts
+    assert ("whole", f"16 downloads and {size_of(size)} an epoch") in facts
+    assert "costly" not in dict(facts)
+    assert "ranges" not in dict(facts)
+    transfers = in_json(command, "plan", path, "--world", 4)[1]["transfers"]
+    assert (transfers["whole"], transfers["ratio"]) == ({"requests": 16, "bytes": size}, 1.0)
+    assert (transfers["ranges"], transfers["advice"], transfers["is_counted"]) == (None, "", True)
     assert "5ec4e7" not in output
 
 
-def test_a_plan_of_a_tree_tells_what_each_part_asks(command, tmp_path, web):
+def test_a_plan_of_a_tree_reports_the_requests_of_each_part(command, tmp_path, web):
     code = {**tar(web, lengths=SIZES), "fetch": "ranges"}
     parts = {"web": npz(web, lengths=SIZES), "far": {"kind": "tree", "parts": {"code": code}}}
     sources = {"web": {"kind": "random", "shuffle": "files", "seed": 3}, "far": None}
@@ -83,20 +83,20 @@ def test_a_plan_of_a_tree_tells_what_each_part_asks(command, tmp_path, web):
     sections = {"dataset": {"kind": "tree", "parts": parts}, "sampler": sampler, "loader": {"batch_size": 5}}
     path = tmp_path / "run.yaml"
     path.write_text(yaml.safe_dump(sections, sort_keys=False))
-    asked = ("plan", path, "--world", 4, "--ranks-per-machine", 2)
-    answer = in_json(command, *asked)[1]
-    assert answer["transfers"] is None
-    moved = answer["transfers_of_parts"]
-    assert list(moved) == ["web", "far/code"]
-    downloads, requests = moved["web"]["whole"]["requests"], moved["far/code"]["ranges"]["requests"]
+    arguments = ("plan", path, "--world", 4, "--ranks-per-machine", 2)
+    planned = in_json(command, *arguments)[1]
+    assert planned["transfers"] is None
+    transfers = planned["transfers_of_parts"]
+    assert list(transfers) == ["web", "far/code"]
+    downloads, requests = transfers["web"]["whole"]["requests"], transfers["far/code"]["ranges"]["requests"]
     assert 10 <= downloads <= 20  # 400 samples, 40 in a file
-    assert requests == pytest.approx(200, abs=20)  # a third of the samples, each by itself
-    told = rows(command(*asked)[1])
-    assert next(value for name, value in told if name == "whole").startswith(f"web: {downloads} downloads")
-    (ranges,) = (value for name, value in told if name == "ranges")
+    assert requests == pytest.approx(200, abs=20)  # a third of the samples, one request each
+    facts = facts_of(command(*arguments)[1])
+    assert next(value for name, value in facts if name == "whole").startswith(f"web: {downloads} downloads")
+    (ranges,) = (value for name, value in facts if name == "ranges")
     assert ranges.startswith(f"far/code: {requests} requests and ")
     assert ranges.endswith(" an epoch; this is what it does")
-    assert dict(told)["total"].startswith(f"{downloads} downloads and {requests} requests, ")
+    assert dict(facts)["total"].startswith(f"{downloads} downloads and {requests} requests, ")
     findings = in_json(command, "check", path, "--world", 4)[1]["findings"]
     (what,) = (one["what"] for one in findings if one["code"] == "costly-remote")
     assert " in far/code: " in what
@@ -106,11 +106,11 @@ def test_a_cache_that_is_too_small_for_the_order_is_named_with_its_hint(command,
     size = (folder / "data" / "000.npz").stat().st_size
     remote = {"attempts": 2, "max_cache_bytes": 4 * size + 100}
     path = config(tmp_path, dataset=npz(web, lengths=SIZES, remote=remote), shuffle="global")
-    told = dict(rows(command("plan", path)[1]))
-    assert told["storage"].endswith("of which the cache holds 4")
-    downloads = int(told["whole"].split()[0])
+    facts = dict(facts_of(command("plan", path)[1]))
+    assert facts["storage"].endswith("of which the cache holds 4")
+    downloads = int(facts["whole"].split()[0])
     assert downloads > 160
-    assert "take shuffle: partial with partial_size: 160, or a larger cache" in told["costly"]
+    assert "take shuffle: partial with partial_size: 160, or a larger cache" in facts["costly"]
     findings = in_json(command, "check", path)[1]["findings"]
     (finding,) = (one for one in findings if one["code"] == "costly-remote")
     assert finding["hint"].startswith("take shuffle: partial with partial_size: 160")
@@ -118,47 +118,45 @@ def test_a_cache_that_is_too_small_for_the_order_is_named_with_its_hint(command,
 
 
 @pytest.mark.parametrize("kind", [npz, tar])
-def test_nobody_fetches_files_to_count_their_samples_for_a_plan(
-    command, refused, tmp_path, cache_home, web, kind
-):
+def test_a_plan_fetches_no_files_to_count_their_samples(command, refused, tmp_path, cache_home, web, kind):
     path = config(tmp_path, dataset=kind(web), shuffle="global")
     code, output, errors = command("plan", path, "--world", 2)
     assert (code, errors) == (0, "")
-    told = dict(rows(output))
-    assert told["dataset"].endswith("not counted")
-    assert told["ranks"] == "2, batches of 8"
-    assert told["unknown"].startswith("samples, steps, mixing, requests and bytes: to count the samples")
-    assert "lengths" in told["hint"]
-    answer = in_json(command, "plan", path)[1]
-    assert (answer["unknown"], answer["hint"]) == (told["unknown"], told["hint"])
+    facts = dict(facts_of(output))
+    assert facts["dataset"] == "16 remote files, not counted"
+    assert facts["ranks"] == "2, batches of 8"
+    assert facts["unknown"].startswith("samples, steps, mixing, requests and bytes: to count the samples")
+    assert "lengths" in facts["hint"]
+    planned = in_json(command, "plan", path)[1]
+    assert (planned["unknown"], planned["hint"]) == (facts["unknown"], facts["hint"])
     assert command("validate", path)[0] == 0
-    for asked in (("at", path, "--epoch", 0, "--step", 0), ("when", path, "--sample", 3)):
+    for arguments in (("at", path, "--epoch", 0, "--step", 0), ("when", path, "--sample", 3)):
         line = "samplerkit: lengths: are unknown, and all files would"
-        assert refused(*asked).startswith(line)
+        assert refused(*arguments).startswith(line)
     (finding,) = in_json(command, "check", path)[1]["findings"]
     assert finding["code"] == "lengths-unknown"
     assert not cache_home.exists()
 
 
-def test_where_sizes_cannot_be_asked_the_plan_says_so_and_tells_the_rest(command, tmp_path):
+def test_a_plan_without_sizes_of_files_says_so_and_reports_the_rest(command, tmp_path):
     urls = [f"http://127.0.0.1:9/{number}.npz?{SECRET}" for number in range(4)]
     remote = {"attempts": 1, "timeout": 2}
     dataset = {"kind": "files", "files": urls, "reader": "npz", "lengths": [40] * 4, "remote": remote}
     path = config(tmp_path, dataset=dataset, shuffle="global")
     code, output, _ = command("plan", path)
-    told = rows(output)
+    facts = facts_of(output)
     assert code == 0
-    assert ("whole", "4 downloads an epoch") in told
-    assert dict(told)["unknown"].startswith("bytes, for a size could not be asked: http://127.0.0.1:9/")
-    moved = in_json(command, "plan", path)[1]["transfers"]
-    assert (moved["num_bytes"], moved["ratio"], moved["whole"]["bytes"]) == (None, None, None)
+    assert ("whole", "4 downloads an epoch") in facts
+    assert dict(facts)["unknown"].startswith("bytes, for a size could not be asked: http://127.0.0.1:9/")
+    transfers = in_json(command, "plan", path)[1]["transfers"]
+    assert (transfers["num_bytes"], transfers["ratio"], transfers["whole"]["bytes"]) == (None, None, None)
     assert "5ec4e7" not in output
 
 
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (("index", "http://127.0.0.1:9/a.tar?{SECRET}"), "--out: is needed, for nothing is written beside a"),
+        (("index", "http://127.0.0.1:9/a.tar?{SECRET}"), "--out: is needed, since nothing is written"),
         (
             ("index", "http://127.0.0.1:9/a.tar", "http://127.0.0.1:9/b/a.tar", "--out", "x"),
             "--out: would hold two indexes of one name, got 'a.tar.skidx'",

@@ -17,7 +17,7 @@ PARTS = {"web": {"kind": "size", "size": 90}, "code": {"kind": "size", "size": 3
 
 
 def tree_read(folder):
-    """A config of a tree, and what a rank of two has read: a whole epoch of it, and three steps more."""
+    """A config of a tree, and what two ranks have read: a whole epoch, and three steps more."""
     path = config(folder, dataset={"kind": "tree", "parts": PARTS}, shuffle="global")
     loaded = sk.load_config(path)
     loader = sk.Loader(Numbers(loaded.dataset), loaded.sampler, batch_size=8, world=sk.World(2, 0))
@@ -28,58 +28,58 @@ def tree_read(folder):
     return path, loader.history(loader.state_dict(step=3))
 
 
-def test_seen_says_what_a_checkpoint_has_read(command, said, tmp_path):
+def test_seen_shows_what_a_checkpoint_has_read(command, printed, tmp_path):
     path, history = tree_read(tmp_path)
-    asked = ("seen", path, "--state", tmp_path / "state.json", "--world", 2)
-    output = said(*asked)
+    arguments = ("seen", path, "--state", tmp_path / "state.json", "--world", 2)
+    output = printed(*arguments)
     assert is_plain_and_narrow(output)
     assert "168 samples" in output
     assert output.splitlines()[-2:] == ["    0        1      0   the end", "    1        1      0        48"]
-    _, told = in_json(command, *asked, "--since", tmp_path / "earlier.json", "--part", "code")
-    assert (told["samples"], told["is_complete"], told["older_epochs"]) == (48, True, 0)
-    assert told["read"] == [{"epoch": 1, "from": 0, "to": 48}]
-    read = int((history[120:] < 30).sum())  # the parts of a config are in the order of the alphabet
-    assert told["part"] == {"name": "code", "read": read, "passes": read / 30}
+    _, result = in_json(command, *arguments, "--since", tmp_path / "earlier.json", "--part", "code")
+    assert (result["samples"], result["is_complete"], result["older_epochs"]) == (48, True, 0)
+    assert result["read"] == [{"epoch": 1, "from": 0, "to": 48}]
+    read = int((history[120:] < 30).sum())  # the parts of a config are in alphabetical order
+    assert result["part"] == {"name": "code", "read": read, "passes": read / 30}
 
 
-def test_seen_says_when_a_sample_was_read_by_epochs_and_positions(command, tmp_path):
+def test_seen_shows_in_which_epochs_and_positions_a_sample_was_read(command, tmp_path):
     path, history = tree_read(tmp_path)
-    asked = ("seen", path, "--state", tmp_path / "state.json", "--world", 3)
+    arguments = ("seen", path, "--state", tmp_path / "state.json", "--world", 3)
     for sample in (int(history[130]), int(np.setdiff1d(np.arange(120), history[120:])[0])):
         positions = history.positions_of(sample)
         epochs = history.epochs_of(positions).tolist()
-        wanted = [*zip(epochs, (positions % 120).tolist(), strict=True)]
-        _, told = in_json(command, *asked, "--sample", sample)
-        assert [(time["epoch"], time["position"]) for time in told["times"]] == wanted
-        assert all(str(position) in command(*asked, "--sample", sample)[1] for _, position in wanted)
+        expected = [*zip(epochs, (positions % 120).tolist(), strict=True)]
+        _, result = in_json(command, *arguments, "--sample", sample)
+        assert [(time["epoch"], time["position"]) for time in result["times"]] == expected
+        assert all(str(position) in command(*arguments, "--sample", sample)[1] for _, position in expected)
 
 
-def test_seen_writes_all_ids_in_the_order_of_reading(said, tmp_path):
+def test_seen_writes_all_ids_in_the_order_of_reading(printed, tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed: no parquet here")
     path, history = tree_read(tmp_path)
     for name in ("ids.npy", "ids.parquet"):
-        said("seen", path, "--state", tmp_path / "state.json", "--out", tmp_path / name)
+        printed("seen", path, "--state", tmp_path / "state.json", "--out", tmp_path / name)
     assert np.load(tmp_path / "ids.npy").tolist() == history[:].tolist()
     assert parquet.read_table(tmp_path / "ids.parquet")["id"].to_pylist() == history[:].tolist()
 
 
-def test_seen_says_how_many_tokens_of_a_document_were_read(command, tmp_path):
+def test_seen_shows_how_many_tokens_of_a_document_were_read(command, tmp_path):
     prefix = write_tokens(tmp_path / "corpus", map(range, (6, 30, 8)))
     tokens = {"kind": "tokens", "files": [prefix], "seq_len": 4, "phase": False}
     path = config(tmp_path, dataset=tokens, shuffle="false")
     loader = sk.load_config(path).make_loader(world=sk.World(1, 0))
     (tmp_path / "state.json").write_text(json.dumps(loader.state_dict(step=0)))
-    asked = ("seen", path, "--state", tmp_path / "state.json", "--document", 1)
-    assert "never" in command(*asked)[1]
+    arguments = ("seen", path, "--state", tmp_path / "state.json", "--document", 1)
+    assert "never" in command(*arguments)[1]
     (tmp_path / "state.json").write_text(json.dumps(loader.state_dict(step=1)))
-    times = in_json(command, *asked)[1]["times"]
+    times = in_json(command, *arguments)[1]["times"]
     # Of the first of seven windows three tokens, and five of each other one, its last label included.
     read = [(time["first"], time["tokens"]) for time in times]
     assert read == [(0, 3), *((2 + 4 * n, 5) for n in range(6))]
 
 
 @pytest.mark.parametrize(
-    ("said", "problem"),
+    ("options", "problem"),
     [
         (("--part", "books"), "is no part of the dataset"),
         (("--sample", 120), "outside of a dataset"),
@@ -90,10 +90,10 @@ def test_seen_says_how_many_tokens_of_a_document_were_read(command, tmp_path):
         (("--since", "state.json", "--state", "earlier.json"), "is not in the past"),
     ],
 )
-def test_what_cannot_be_answered_is_one_line(refused, tmp_path, monkeypatch, said, problem):
+def test_an_invalid_question_is_an_error_in_one_line(refused, tmp_path, monkeypatch, options, problem):
     path, _ = tree_read(tmp_path)
     monkeypatch.chdir(tmp_path)
-    assert problem in refused("seen", path, "--state", "state.json", *said)
+    assert problem in refused("seen", path, "--state", "state.json", *options)
 
 
 def saved_state(path, step=3):
@@ -102,27 +102,27 @@ def saved_state(path, step=3):
 
 
 @pytest.mark.parametrize("kind", ["json", "torch"])
-def test_state_finds_a_state_in_a_checkpoint_and_compares_it_with_a_config(command, said, tmp_path, kind):
+def test_state_finds_a_state_in_a_checkpoint_and_compares_it_with_a_config(command, printed, tmp_path, kind):
     path, file = config(tmp_path, shuffle="files"), tmp_path / f"checkpoint.{kind}"
     saved = saved_state(path)
     if kind == "json":
         file.write_text(f"\t{json.dumps(saved)}", encoding="utf-8-sig")
     else:
         torch.save({"model": torch.zeros(3), "data": [saved]}, file)
-    output = said("state", file, "--config", path, "--world", 4)
+    output = printed("state", file, "--config", path, "--world", 4)
     assert is_plain_and_narrow(output)
     assert "whole, and fits the config" in output
-    told = in_json(command, "state", file)[1]["states"][0]
-    assert told["place"] == ("the file itself" if kind == "json" else "/data/0")
-    assert told["position"] == saved["position"] == 48
-    assert told["order"] == in_json(command, "plan", path, "--world", 2)[1]["fingerprint"]
+    state = in_json(command, "state", file)[1]["states"][0]
+    assert state["place"] == ("the file itself" if kind == "json" else "/data/0")
+    assert state["position"] == saved["position"] == 48
+    assert state["order"] == in_json(command, "plan", path, "--world", 2)[1]["fingerprint"]
     other = config(tmp_path, "other.yaml", shuffle="global")
     code, _, errors = command("state", file, "--config", other)
     assert (code, errors.count("\n")) == (1, 1)
     assert "state: sampler: differs" in errors
 
 
-def test_state_sees_damage_and_what_is_no_state(command, tmp_path):
+def test_state_reports_damage_and_files_without_a_state(command, tmp_path):
     path, file = config(tmp_path, shuffle="files"), tmp_path / "state.json"
     file.write_text(json.dumps({**saved_state(path), "position": 64}))
     code, output, errors = command("state", file)
@@ -136,15 +136,15 @@ def test_state_sees_damage_and_what_is_no_state(command, tmp_path):
 
 
 class Code:
-    """What a hostile checkpoint would be made of."""
+    """The content of a hostile checkpoint."""
 
     def __reduce__(self):
         return print, ("it ran",)
 
 
-def test_state_runs_no_code_of_a_checkpoint_and_takes_nothing_else_for_one(refused, tmp_path):
+def test_state_runs_no_code_of_a_checkpoint_and_reads_no_other_files(refused, tmp_path):
     torch.save({"data": Code()}, tmp_path / "hostile.pt")
-    (tmp_path / "pops.pt").write_bytes(b"s")  # of these torch's unpickler lets exceptions of Python out
+    (tmp_path / "pops.pt").write_bytes(b"s")  # on these torch's unpickler raises other exceptions of Python
     (tmp_path / "ends.pt").write_bytes(b"X\x01")
     problem = "is neither JSON nor a checkpoint that is safe to read"
     for name in ("hostile.pt", "pops.pt", "ends.pt"):
@@ -153,9 +153,9 @@ def test_state_runs_no_code_of_a_checkpoint_and_takes_nothing_else_for_one(refus
         assert error.endswith("; save loader.state_dict() in a file of its own\n")
 
 
-def test_at_shows_pads_and_long_batches_as_such(command, said, tmp_path):
+def test_at_counts_pads_and_the_rest_of_long_batches(command, printed, tmp_path):
     path = config(tmp_path, shuffle="global")
-    output = said("at", path, "--epoch", 0, "--step", 10, "--rank", 4, "--world", 5)
+    output = printed("at", path, "--epoch", 0, "--step", 10, "--rank", 4, "--world", 5)
     assert "2 samples, 1 pad among them" in output
     long = config(tmp_path, loader={"batch_size": 100})
     assert "and 36 more; --json lists all" in " ".join(
@@ -163,7 +163,7 @@ def test_at_shows_pads_and_long_batches_as_such(command, said, tmp_path):
     )
 
 
-def test_when_tells_dropped_from_never_drawn(command, tmp_path):
+def test_when_distinguishes_dropped_from_never_drawn(command, tmp_path):
     path = config(tmp_path, shuffle=False, loader={"batch_size": 50, "tail": "drop"})
     assert "the tail drops it" in command("when", path, "--sample", 407)[1]
     subset = {"kind": "subset", "indices": [1, 2, 2, 3]}

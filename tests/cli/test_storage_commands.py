@@ -27,7 +27,7 @@ def sources(folder):
     return {path.relative_to(folder).as_posix(): path for path in folder.rglob("*.py")}
 
 
-def test_a_folder_is_packed_and_every_file_comes_back_and_twice_needs_a_word(command, tmp_path, folder):
+def test_a_folder_is_packed_with_every_file_and_replaced_only_with_overwrite(command, tmp_path, folder):
     shards = tmp_path / "shards" / "out-%03d.tar"
     pack = ("pack", folder, "--shards", shards, "--samples-per-shard", 7)
     code, out, _ = command(*pack)
@@ -42,7 +42,7 @@ def test_a_folder_is_packed_and_every_file_comes_back_and_twice_needs_a_word(com
     assert sorted(shards.parent.glob("*.skidx")) == [Path(f"{path}.skidx") for path in paths]
     first = paths[0].read_bytes()
     line = f"samplerkit: shards: is there already, got '{paths[0]}'; "
-    line += "give another path, or replace it by overwrite=True\n"
+    line += "give another path, or replace it: overwrite=True, or --overwrite\n"
     assert command(*pack) == (2, "", line)
     assert command(*pack, "--overwrite")[0] == 0
     assert paths[0].read_bytes() == first
@@ -53,9 +53,9 @@ def test_files_that_are_left_out_are_named(command, tmp_path):
     (folder / "sub").mkdir(parents=True)
     for name in ("a.txt", "a.cls", "sub/b.txt", "README", ".hidden.txt"):
         (folder / name).write_text(name)
-    left_out = "left out, for they are hidden or have no extension: .hidden.txt, README\n"
-    told = command("pack", folder, "--shards", f"{tmp_path}/out-%d.tar")
-    assert told == (0, "2 samples of 3 files in 1 shard\n", left_out)
+    left_out = "left out, since they are hidden or have no extension: .hidden.txt, README\n"
+    result = command("pack", folder, "--shards", f"{tmp_path}/out-%d.tar")
+    assert result == (0, "2 samples of 3 files in 1 shard\n", left_out)
     assert TarDataset(f"{tmp_path}/out-0.tar").keys() == ["a", "sub/b"]
 
 
@@ -90,24 +90,24 @@ RECORDS = Path(__file__).parents[1] / "data" / "formats" / "tfrecord"
 
 
 @pytest.mark.parametrize(
-    ("option", "names", "told"),
+    ("option", "names", "output"),
     [
         ("--tfrecord", ["plain.tfrecord", "packed.tfrecord.gz"], "80 records in 2 files\n"),
         ("--jsonl", ["a.jsonl"], "2 samples in 1 file\n"),
     ],
 )
-def test_records_are_indexed_beside_their_files_or_in_a_folder(command, tmp_path, option, names, told):
+def test_records_are_indexed_next_to_their_files_or_in_a_folder(command, tmp_path, option, names, output):
     (tmp_path / "a.jsonl").write_text("[1]\n\n[2]\n")
     for name in ("plain.tfrecord", "packed.tfrecord.gz"):
         shutil.copy(RECORDS / name, tmp_path)
     paths = [tmp_path / name for name in names]
-    assert command("index", option, *paths) == (0, told, "")
-    beside = {path.name: path.read_bytes() for path in tmp_path.glob("*.skidx")}
-    assert beside.keys() == {f"{name}.skidx" for name in names}
-    assert command("index", option, *paths, "--out", tmp_path / "out") == (0, told, "")
-    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == beside
+    assert command("index", option, *paths) == (0, output, "")
+    indexes = {path.name: path.read_bytes() for path in tmp_path.glob("*.skidx")}
+    assert indexes.keys() == {f"{name}.skidx" for name in names}
+    assert command("index", option, *paths, "--out", tmp_path / "out") == (0, output, "")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == indexes
     code, _, error = command("index", option, *paths, "--checksums")
-    assert (code, "is an option for tar shards, not for " in error) == (2, True)
+    assert (code, "--checksums: is for tar shards only" in error) == (2, True)
     code, _, error = command("index", "--jsonl", "--tfrecord", *paths)
     assert (code, "give one of the two" in error) == (2, True)
 
@@ -124,8 +124,8 @@ def config(tmp_path):
 
 def test_the_bytes_of_a_field_of_tar_samples_are_their_lengths(command, tmp_path, config):
     out = tmp_path / "lengths.npy"
-    told = command("lengths", config, "--out", out, "--field", "txt")
-    assert told == (0, f"{out}: 10 samples, 0 to 18 long, 9.0 on average\n", "")
+    result = command("lengths", config, "--out", out, "--field", "txt")
+    assert result == (0, f"{out}: 10 samples, 0 to 18 long, 9.0 on average\n", "")
     assert np.load(out).tolist() == [2 * number for number in range(10)]
     other = tmp_path / "other.npy"
     options = ("--out", other, "--field", "txt", "--workers", 1)
@@ -133,29 +133,29 @@ def test_the_bytes_of_a_field_of_tar_samples_are_their_lengths(command, tmp_path
     assert other.read_bytes() == out.read_bytes()
 
 
-def test_a_function_of_the_users_measures_samples(command, monkeypatch, tmp_path, config):
-    (tmp_path / "measures_of_mine.py").write_text(
+def test_a_function_of_the_user_measures_samples(command, monkeypatch, tmp_path, config):
+    (tmp_path / "user_measures.py").write_text(
         "def letters(sample):\n    return len(sample['txt'].decode())\n"
     )
     monkeypatch.chdir(tmp_path)
-    function = ("--function", "measures_of_mine:letters")
+    function = ("--function", "user_measures:letters")
     assert command("lengths", config, "--out", "l.npy", *function)[0] == 0
     assert np.load("l.npy").tolist() == list(range(10))
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "problem"),
     [
-        (["--field", "jpg"], "field: is not in the sample, got 'jpg'; there are __key__, __url__, cls, txt"),
+        (["--field", "jpg"], "field: is not in the sample, got 'jpg'; name a field: __key__, __url__,"),
         (["--field", "txt", "--function", "a:b"], "conflicts with --field"),
         (["--function", "json:nothing"], "cannot be imported"),
         (["--function", "failing_measures:any"], "(NameError: name 'ä' is not defined; failing_measures.py"),
     ],
 )
-def test_what_cannot_be_measured_is_one_line(refused, monkeypatch, tmp_path, config, options, says):
+def test_what_cannot_be_measured_is_one_line(refused, monkeypatch, tmp_path, config, options, problem):
     (tmp_path / "failing_measures.py").write_text("ä")
     monkeypatch.syspath_prepend(tmp_path)
-    assert says in refused("lengths", config, "--out", tmp_path / "l.npy", *options)
+    assert problem in refused("lengths", config, "--out", tmp_path / "l.npy", *options)
 
 
 def test_a_layout_has_no_samples_to_measure(refused, tmp_path):

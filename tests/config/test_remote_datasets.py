@@ -107,12 +107,12 @@ def test_paths_in_a_config_at_a_url_start_from_its_folder(remote_run):
     assert again == config
 
 
-def test_commands_take_the_url_of_a_config(remote_run, said):
+def test_commands_take_the_url_of_a_config(remote_run, printed):
     url = f"{remote_run.url}/config.yaml"
     for name in ("validate", "plan", "check"):
-        printed = said(name, f"{url}?{SECRET}")
-        assert SECRET not in printed
-        assert name == "plan" or printed.startswith(f"{url}: ")
+        output = printed(name, f"{url}?{SECRET}")
+        assert SECRET not in output
+        assert name == "plan" or output.startswith(f"{url}: ")
 
 
 @pytest.mark.parametrize(

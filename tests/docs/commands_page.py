@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin
 
 from typer.models import ArgumentInfo
 
@@ -45,7 +45,7 @@ class Given:
 
 
 def _described(command: Callable[..., Any]) -> Iterator[str]:
-    given = [_given(command, parameter) for parameter in inspect.signature(command).parameters.values()]
+    given = [_given(parameter) for parameter in inspect.signature(command).parameters.values()]
     arguments = [one.name for one in given if one.is_argument]
     usage = " ".join(["samplerkit", command.__name__, "[OPTIONS]", *arguments])
     yield f"\n## {command.__name__}\n\n{summary(command)}\n\n```text\n{usage}\n```\n"
@@ -56,8 +56,8 @@ def _described(command: Callable[..., Any]) -> Iterator[str]:
         yield f"| {name} | {_shown(one.default)} | {in_a_cell(one.meaning)} |\n"
 
 
-def _given(command: Callable[..., Any], parameter: inspect.Parameter) -> Given:
-    hint = get_type_hints(command, include_extras=True)[parameter.name]
+def _given(parameter: inspect.Parameter) -> Given:
+    hint = parameter.annotation
     while get_origin(hint) is not Annotated:
         # An alias of an annotated type, or None.
         (hint,) = (member for member in get_args(hint) if member is not NoneType)
@@ -65,7 +65,7 @@ def _given(command: Callable[..., Any], parameter: inspect.Parameter) -> Given:
     default = ... if parameter.default is parameter.empty else parameter.default
     (kind, *_) = [member for member in get_args(kind) if member is not NoneType] or [kind]
     if isinstance(info, ArgumentInfo):
-        name = info.metavar or f"{parameter.name.upper()}{'...' if _is_list(get_args(hint)[0]) else ''}"
+        name = (info.metavar or parameter.name.upper()) + ("..." if _is_list(get_args(hint)[0]) else "")
     else:
         # typer takes the first name for a default, as long as the hint is not annotated.
         names = [name for name in (info.default, *(info.param_decls or ())) if isinstance(name, str)]

@@ -1,5 +1,5 @@
 """The command `samplerkit`, whose output about runs is tested."""
 
-from tests.cli.conftest import command, said
+from tests.cli.conftest import command, printed
 
-__all__ = ["command", "said"]
+__all__ = ["command", "printed"]

@@ -93,7 +93,7 @@ def test_a_plan_has_the_shares_of_samples_and_of_tokens(by):
     np.testing.assert_allclose(shares, expected, atol=0.01)
 
 
-def test_the_command_plan_shows_what_is_read_of_each_source(said, tmp_path):
+def test_the_command_plan_shows_what_is_read_of_each_source(printed, tmp_path):
     config = tmp_path / "train.yaml"
     config.write_text(
         """
@@ -102,5 +102,5 @@ sampler: {kind: mixture, weights: [3, 1], num_samples: 400}
 loader: {batch_size: 10}
 """
     )
-    printed = " ".join(said("plan", config).split())
-    assert "source 1: 25.0 % of the samples; 5.00 passes by the end of the epoch" in printed
+    output = " ".join(printed("plan", config).split())
+    assert "source 1: 25.0 % of the samples; 5.00 passes by the end of the epoch" in output

@@ -69,28 +69,28 @@ def test_the_documents_that_a_step_reports_are_those_that_are_read(prefix, epoch
     assert at(loader(range(100), sk.RandomSampler()), 0, 0).spans is None
 
 
-def test_the_commands_show_tokens_and_documents(prefix, said):
+def test_the_commands_show_tokens_and_documents(prefix, printed):
     config = prefix.with_name("run.yaml")
     config.write_text(
         "dataset: {kind: tokens, files: corpus, seq_len: 5, block_len: 20, documents: idx, seed: 1}\n"
         "sampler: {kind: block, pool: 2, seed: 3}\n"
         "loader: {batch_size: 2}\n"
     )
-    planned = said("plan", config, "--world", 2)
+    planned = printed("plan", config, "--world", 2)
     assert "20 a step, 200 an epoch, in windows of 5 and blocks of 20" in planned
     assert "of the windows begin within one" in planned
     assert "may change every 2 steps" in planned
-    printed = said("at", config, "--epoch", 0, "--step", 1, "--world", 2)
+    output = printed("at", config, "--epoch", 0, "--step", 1, "--world", 2)
     read = at(sk.load_config(config), 0, 1, world=2)
     count = len({span[:2] for spans in read.spans for span in spans})
-    assert f"tokens {read.tokens} of {count} documents" in " ".join(printed.split())
+    assert f"tokens {read.tokens} of {count} documents" in " ".join(output.split())
     assert read.tokens == read.to_dict()["tokens"] == 10
     query = ("when", config, "--document", 4, "--world", 2)
     parts = when_document(sk.load_config(config), 4, range(2), world=2)
-    lines = [line.split() for line in said(*query, "--epochs", "0:2").splitlines() if line]
+    lines = [line.split() for line in printed(*query, "--epochs", "0:2").splitlines() if line]
     listed = [line[-1] for line in lines if line[0].isdecimal()]
     assert listed == [str(part.tokens) for part in (*parts[0], *parts[1])]
-    assert json.loads(said(*query, "--json"))["epochs"] == [[asdict(part) for part in parts[0]]]
+    assert json.loads(printed(*query, "--json"))["epochs"] == [[asdict(part) for part in parts[0]]]
 
 
 def all_parts(run, epoch, ranks):

@@ -17,7 +17,7 @@ from typing import Any
 import torch.distributed
 
 import samplerkit as sk
-from samplerkit.loading.agreement import Agreement, Group
+from samplerkit.loading.agreement import IN_PLACE, Agreement, Group
 from samplerkit.loading.state.state import digest
 
 ORDER = {"dataset": "10 samples", "sampler": "RandomSampler()", "seed": [0], "epoch": 0, "position": 0}
@@ -149,10 +149,9 @@ def simulate(
 
     def enter_others() -> None:
         joined = [rank for rank in range(ranks) if rank not in begins][dead:]
-        group = Group(digest(json.dumps(others, sort_keys=True)), 0, 0)
+        group = Group(digest(json.dumps(others, sort_keys=True)), 0)
         store.append(group.key("members"), "".join(f"{rank} {ranks} {rank}," for rank in joined))
-        store.add(group.key(f"readers/{ranks}"), len(joined) * (1 + (1 << 32)))
-        store.add(group.key("joined"), len(joined))
+        store.add(group.key("joined"), len(joined) * (1 + IN_PLACE))
 
     works = [(start, lambda rank=rank: begin(rank)) for rank, (start, _) in begins.items()]
     time.run(works if others is None else [*works, (0.001, enter_others)])

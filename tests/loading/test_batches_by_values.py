@@ -167,14 +167,14 @@ def require_all(lengths: tuple[int, ...], order: str, recipe: str) -> tuple[int,
         run = Run.of(sampler, layout, sk.World(first, 0), batches)
         other, units = run, run.epoch(0)
         plan, count = units.plan, len(units.plan)
-        whole = require_plan(plan, sizes, run.undealt(0).ids_at(np.arange(len(run.undealt(0)))), first)
+        whole = require_plan(plan, sizes, run.epoch(0).order[:], first)
         for left, ranks in combinations(range(1, 5), 2):
             if left <= count and ranks in ranks_of:
                 require_parts(units, sizes, count - left, ranks)
         for position in range(count):
             saved = json.loads(json.dumps(run.state(Place(0, position)).to_dict()))
             other, _ = other.restored(saved)
-            rest, begin = other.plan(0), whole.edges[position]
+            rest, begin = other.epoch(0).plan, whole.edges[position]
             samples = rest.samples(np.arange(position, count))
             assert not rest.has(count)
             assert np.array_equal(samples.edges + begin, whole.edges[position:])

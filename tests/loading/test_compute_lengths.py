@@ -157,9 +157,9 @@ def test_a_function_that_gives_no_lengths_is_refused(tmp_path, function, error, 
 @pytest.mark.parametrize(
     ("sample", "field", "hint"),
     [
-        ({"a": 1}, "b", "there are a"),
-        ({"a": 1}, None, "there are a"),
-        ({"a": 1.5}, "a", "there are a"),
+        ({"a": 1}, "b", "name a field: a"),
+        ({"a": 1}, None, "name a field: a"),
+        ({"a": 1.5}, "a", "name a field: a"),
         ((1, 2), "a", "give an index"),
         ((1, 2), "2", "give an index"),
         ({"a": None}, "a", "has no length"),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -14,9 +16,9 @@ from hypothesis import strategies as st
 
 import samplerkit as sk
 from samplerkit.loading.workers.batch_maker import BatchMaker, batch_of
-from samplerkit.loading.workers.file_affinity import FileAffinity, joined
+from samplerkit.loading.workers.file_affinity import FileAffinity, joined, upcoming_in_files
 from samplerkit.loading.workers.loader_workers import requests_of
-from samplerkit.loading.workers.reader import ReaderOptions, SampleReader
+from samplerkit.loading.workers.reader import ReaderOptions
 from tests.loading.documents import SIZES, Parts
 
 LAYOUT = sk.Layout([7, 9, 0, 3, 12, 5, 8, 10, 1])
@@ -177,22 +179,23 @@ def test_joined_shares_are_the_batch(sizes, mode, batch_size, workers, steps, ba
     loader = sk.Loader(dataset, sampler_of(mode), batch_size=batch_size, bad_samples="skip")
     loader.load_state_dict(loader.state_dict(step=min(steps, len(loader))))
     reading = loader._reading
-    maker = BatchMaker(SampleReader(dataset, ReaderOptions(0, skips=True)), batch_of)
+    maker = BatchMaker(dataset, ReaderOptions(0, skips=True, collate=batch_of))
     affinity, owners, firsts, has_read = FileAffinity(dataset.layout, workers), {}, {}, defaultdict(list)
     for request in requests_of(loader._cursor, (), False, reading):
         parts = affinity.shares_of(request)
-        for part in parts:
-            firsts.setdefault(part.worker, part)
-            has_read[part.worker].append(part.ids.tolist())
+        for worker, part in parts:
+            firsts.setdefault(worker, part)
+            has_read[worker].append(part.ids.tolist())
             for file in set(dataset.layout.file_of(part.ids).tolist()):
-                assert owners.setdefault(file, part.worker) == part.worker
+                assert owners.setdefault(file, worker) == worker
         outcomes = []
         for at_once in (True, False):
             try:
                 if at_once or len(parts) == 1:
-                    samples = maker.reader.read(request)
+                    samples = maker.read(request)
                 else:
-                    samples = joined(parts, [maker.reader.read(part) for part in parts])
+                    shares = [part for _, part in parts]
+                    samples = joined(shares, [maker.read(share) for share in shares])
                 answer = maker.collated(request, samples)
                 skipped = [(skip.id, skip.place, skip.error) for skip in answer.skipped]
                 outcomes.append([plain(answer.batch), skipped, answer.stand_in])
@@ -200,7 +203,9 @@ def test_joined_shares_are_the_batch(sizes, mode, batch_size, workers, steps, ba
                 outcomes.append(str(error))
         assert outcomes[0] == outcomes[1]
     for worker, first in firsts.items():
-        assert [ids.tolist() for ids in first.upcoming(reading.batches, dataset)] == has_read[worker]
+        info = SimpleNamespace(id=worker, num_workers=workers)
+        with patch.object(torch.utils.data, "get_worker_info", lambda info=info: info):
+            assert [*map(list, upcoming_in_files(first, reading.batches, dataset))] == has_read[worker]
 
 
 def test_a_file_goes_to_the_worker_with_the_fewest_samples():

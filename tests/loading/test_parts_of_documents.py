@@ -216,3 +216,29 @@ def test_a_plain_dataloader_takes_packs_of_whole_documents_and_no_others():
 def test_packs_of_lists_without_a_token_hold_integers_too():
     loader = sk.Loader([[], []], sk.SequentialSampler(), batches=sk.PackBatches(4, lengths=[2, 2]))
     assert next(iter(loader))["input_ids"].dtype == torch.int64
+
+
+class Absent(list):
+    """What a dataset has of a batch whose samples are all missing: another one."""
+
+    missing = ((0, "a.tar", "is gone"),)
+    stand_in = 3
+
+
+class AllAbsent:
+    def __len__(self):
+        return 2
+
+    def __getitems__(self, ids):
+        return self.read_present(ids)
+
+    def read_present(self, ids):
+        return Absent([np.arange(9)])
+
+
+def test_a_pack_whose_documents_are_all_missing_is_cut_from_a_substitute():
+    recipe = sk.PackBatches(8, lengths=[5, 4], window=1)
+    loader = sk.Loader(AllAbsent(), sk.SequentialSampler(), batches=recipe)
+    tokens = [batch["input_ids"].tolist() for batch in loader]
+    assert tokens == [[[0, 1, 2, 3, 4, 0, 0, 0]], [[0, 1, 2, 3, 0, 0, 0, 0]]]
+    assert [skipped.id for skipped in loader.skipped] == [0, 1]

@@ -113,3 +113,13 @@ def test_a_global_batch_that_the_ranks_do_not_divide_is_refused_when_edited_and_
     four.load_state_dict(late)
     assert len(next(iter(four))) == 2
     assert len(four) == len(counted_steps(100, 0, 20, ((10, 6), (60, 8)), "pad"))
+
+
+def test_a_history_has_no_samples_that_a_ramp_left_out():
+    ledger = sk.Ledger(sk.SequentialSampler(), [sk.Edit(at=4, global_batch=4)])
+    whole, whole_steps = (
+        sk.Loader(range(11), ledger, batch_size=2, tail=tail) for tail in ("ragged", "drop")
+    )
+    whole_steps.load_state_dict(whole.state_dict(step=3), allow={"tail"})
+    assert list(whole_steps) == []
+    assert whole_steps.history()[:].tolist() == [*range(8)]

@@ -106,11 +106,13 @@ print(json.dumps([outcome(*case) for case in json.loads(sys.argv[1])]))
 
 IN_THE_LOOP = "read_own()"
 PROCESSES = "read_own(num_workers=2)"
+LEFT_OPEN = "sys.left = iter(sk.Loader(range(100), batch_size=4, num_workers=2)); next(sys.left)"
 THREADS_OF_ITS_OWN = "read_own(num_workers=2, workers='threads')"
 OF_THE_PARENT = ("loader.close()", "loader.__dict__.clear()", "refused(batches)", "sys.exit()")
 HANGS = ("processes", "fork", "signal.alarm(1); time.sleep(600)")
 FORKS = [
     *(("processes", by, code) for by in ("fork", "multiprocessing") for code in (IN_THE_LOOP, PROCESSES)),
+    ("processes", "multiprocessing", LEFT_OPEN),
     *(("threads", "fork", code) for code in (IN_THE_LOOP, PROCESSES, THREADS_OF_ITS_OWN)),
     *((kind, "fork", code) for kind in ("processes", "threads") for code in OF_THE_PARENT),
 ]

@@ -144,7 +144,7 @@ def test_threads_that_request_different_epochs_at_once_each_get_their_own_order(
     def read_order(epoch):
         expected = sampler.undealt_order(range(8), epoch, constants=run.constants).recipe
         for _ in range(10_000):
-            assert run.undealt(epoch).recipe == expected
+            assert run.epoch(epoch).order.recipe == expected
 
     run_in_threads(lambda: read_order(0), lambda: read_order(1))
 

@@ -166,7 +166,7 @@ def batch_larger_than_shard(setup: Inspection) -> Faults:
 def _batch_of_a_rank(setup: Inspection) -> tuple[int | None, int | None]:
     """Returns the batch size, and the samples that a rank reads; None for a number that is not known."""
     if setup.view is not None:
-        samples = len(setup.view.run.undealt(setup.view.epoch))
+        samples = len(setup.view.run.epoch(setup.view.epoch).order)
         return setup.view.batch_size, -(-samples // setup.view.num_ranks)
     batch_sampler = getattr(setup.loader, "batch_sampler", None)
     size = getattr(batch_sampler, "batch_size", None)

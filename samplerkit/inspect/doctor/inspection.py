@@ -278,7 +278,7 @@ class Inspection:
     def run_with_plan(self) -> PlannedRun | None:
         """Returns a run whose batches come from a plan."""
         run = self.run_with_order()
-        plan = None if run is None else run.view.run.plan(run.view.epoch)
+        plan = None if run is None else run.view.run.epoch(run.view.epoch).plan
         if run is None or plan is None or run.view.recipe is None:
             return None
         return PlannedRun(run, run.view.recipe, plan)

@@ -141,7 +141,7 @@ def function_named(name: str) -> Callable[[], Any]:
             "function", f"cannot be imported ({error})", name, hint="write module:function"
         ) from error
     if not callable(function):
-        raise ArgumentTypeError("function", "cannot be called", name)
+        raise ArgumentTypeError("function", "cannot be called", name, hint="write module:function")
     result: Callable[[], Any] = function
     return result
 

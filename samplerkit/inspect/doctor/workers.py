@@ -216,7 +216,7 @@ def _generator_of(obj: Any) -> str | None:
 def _shared(setup: Inspection) -> Iterator[tuple[str, Any]]:
     """Yields the objects that the threads of a loader share, each with its path."""
     if setup.threads:
-        collate = setup.loader._workers._options.get("collate_fn")
+        collate = setup.loader._workers.options.get("collate_fn")
         yield from _inside("dataset", setup.dataset, _DEEPEST_SHARED, set())
         yield from _inside("collate_fn", collate, 1, set())
 

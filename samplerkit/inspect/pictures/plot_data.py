@@ -125,8 +125,8 @@ class PlotData:
         pairs = np.zeros((parts, parts))
         places = np.random.default_rng(self.epoch)
         for epoch in range(self.epoch, self.epoch + EPOCHS):
-            plan = self.view.run.plan(epoch)
-            units: Any = self.view.run.undealt(epoch) if plan is None else plan
+            plan = self.view.run.epoch(epoch).plan
+            units: Any = self.view.run.epoch(epoch).order if plan is None else plan
             window = min(WINDOW_BATCHES * self.view.reading(epoch).delivery.global_batch, len(units))
             # At other places in each epoch; files that are always read between two windows would be missed.
             for start in places.integers(0, len(units) - window + 1, _WINDOWS // EPOCHS).tolist():
@@ -186,13 +186,13 @@ class PlotData:
     @property
     def has_lengths(self) -> bool:
         """Whether the run has batches of samples of different lengths, and the lengths are known."""
-        plan = self.view.run.plan(self.epoch)
+        plan = self.view.run.epoch(self.epoch).plan
         return plan is not None and plan.measure.lengths is not None and plan.measure.keys is None
 
     @cached_property
     def batches(self) -> tuple[Ids, Ids, Ids, Ids]:
         """Steps, ranks, and the lengths of the shortest and the longest sample of each batch; whole steps."""
-        plan = self.view.run.plan(self.epoch)
+        plan = self.view.run.epoch(self.epoch).plan
         ranks = self.view.num_ranks
         if plan is None or not self.has_lengths or len(plan) < ranks:
             return (np.zeros(0, dtype=np.int64),) * 4

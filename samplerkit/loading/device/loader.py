@@ -261,8 +261,8 @@ class WrappedLoader:
             self._loader.load_state_dict(state)
             self._snapshot = copy.deepcopy(dict(state))
         else:
-            require_fields("state", state, _CHECKS, missing_ok=("ended",))
-            self._cursor.load(Place(state["epoch"], state["step"], state.get("ended")))
+            require_fields("state", state, _CHECKS)
+            self._cursor.load(Place(state["epoch"], state["step"], state["ended"]))
         self._must_set_epoch = not self._has_state
 
     def close(self) -> None:

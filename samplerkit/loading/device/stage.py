@@ -94,7 +94,7 @@ class DeviceStage(Iterator[Any]):
         streams = streams_for(device) if streams is None else streams
         channel: Channel[Item, BatchSlot] = Channel([BatchSlot()] * depth)
         pins = streams.pins if pins is None else pins
-        self._producer: Producer | None = Producer(source, channel, streams, pins=pins, load=load)
+        self._producer: Producer | None = Producer(source, channel, streams, pins, load)
         self._channel: Final = channel
         self._streams: Final = streams
         # Of the batch received last: the stream that works on it, and leaves unknown to the allocator.
@@ -136,7 +136,7 @@ class DeviceStage(Iterator[Any]):
         self._channel.give_slot(slot)
         self._counts.add(wait, queued, item.load, item.load_cpu, item.copy)
         if item.warning:
-            warn_once(item.warning, stacklevel=2)
+            warn_once(item.warning)
         return item.value
 
     def close(self, seconds: float | None = CLOSE_SECONDS) -> bool:
@@ -249,6 +249,7 @@ Item = LoadedBatch | EpochEnd | BaseException
 
 
 @final
+@dataclass(eq=False)
 class Producer:
     """The loading thread: pulls from the source and sends to the device, until its channel is closed.
 
@@ -260,25 +261,16 @@ class Producer:
         load: as for the stage.
     """
 
-    def __init__(
-        self,
-        source: Iterator[Any],
-        channel: Channel[Item, BatchSlot],
-        streams: Streams,
-        *,
-        pins: bool,
-        load: Load | None = None,
-    ) -> None:
-        self._source: Final = source
-        self._channel: Final = channel
-        self._streams: Final = streams
-        self._pins: Final = pins
-        self._load: Final = load
-        # What is copied lives until the event behind it has passed.
-        self._sources: Final[collections.deque[tuple[Any, list[Any]]]] = collections.deque()
-        self._watch: Final = watched_loads()
-        # A slot that is taken already; the end of an epoch leaves it for the next batch.
-        self._slot: BatchSlot | None = None
+    source: Iterator[Any]
+    channel: Channel[Item, BatchSlot]
+    streams: Streams
+    pins: bool
+    load: Load | None
+    # What is copied lives until the event behind it has passed.
+    _sources: collections.deque[tuple[Any, list[Any]]] = field(default_factory=collections.deque, init=False)
+    _watch: Iterator[str] = field(default_factory=watched_loads, init=False)
+    # A slot that is taken already; the end of an epoch leaves it for the next batch.
+    _slot: BatchSlot | None = field(default=None, init=False)
 
     def thread(self) -> threading.Thread:
         """Makes the thread that runs it; the interpreter's exit ends it."""
@@ -289,7 +281,7 @@ class Producer:
     def stop(self) -> None:
         """Asks the thread to end, unless it is one of the process from which this one was forked."""
         if self._thread.is_alive():
-            self._channel.close()
+            self.channel.close()
 
     def join(self, deadline: float) -> None:
         """Waits for the thread until a time of the monotonic clock."""
@@ -299,20 +291,20 @@ class Producer:
     def run(self) -> None:
         """Makes items until there are no more, or the channel is closed."""
         try:
-            self._streams.enter_thread()
+            self.streams.enter_thread()
             while self.step():
                 pass
             self.end()
         except BaseException as error:  # whatever it is, it belongs into the loop
-            self._channel.put(not_stop_iteration(error, _WHERE))
+            self.channel.put(not_stop_iteration(error, _WHERE))
 
     def step(self) -> bool:
         """Makes one item once there is a slot for it; returns whether another one may follow."""
         if self._slot is None:
-            self._slot = self._channel.take_slot()
+            self._slot = self.channel.take_slot()
         item = None if self._slot is None else self._make(self._slot)
         if item is not None:
-            self._channel.put(item)
+            self.channel.put(item)
         may_follow = isinstance(item, LoadedBatch | EpochEnd)
         del item  # the traceback of an error refers to this frame
         return may_follow
@@ -320,9 +312,9 @@ class Producer:
     def end(self) -> None:
         """Waits for copies under way, then ends the source, here where it ran."""
         while self._sources:
-            self._streams.wait(self._sources[0][0])
+            self.streams.wait(self._sources[0][0])
             self._sources.popleft()
-        close = getattr(self._source, "close", None)
+        close = getattr(self.source, "close", None)
         if callable(close):
             close()
 
@@ -330,7 +322,7 @@ class Producer:
         next(self._watch)
         started, before = time.perf_counter(), time.thread_time()
         try:
-            batch = next(self._source)
+            batch = next(self.source)
         except BaseException as error:  # whatever it is, its end as well, it belongs into the loop
             return error
         finally:
@@ -338,7 +330,7 @@ class Producer:
             warning = next(self._watch)
         if isinstance(batch, EpochEnd):
             return batch
-        if self._channel.is_closed:
+        if self.channel.is_closed:
             return None
         self._slot = None
         sending = time.perf_counter()
@@ -355,8 +347,8 @@ class Producer:
 
     def _send(self, batch: Any, slot: BatchSlot) -> tuple[Any, Any]:
         """Begins to copy a batch, once the window allows it; gives it on the device, and when it is there."""
-        streams = self._streams
-        host = map_leaves(streams.pin, batch) if self._pins else batch
+        streams = self.streams
+        host = map_leaves(streams.pin, batch) if self.pins else batch
         if slot.fence is not None:
             streams.wait(slot.fence)
         slot.retained.clear()
@@ -366,7 +358,7 @@ class Producer:
         sources = [storage for leaf in leaves(host) for storage in (leaf, *storages(leaf))]
         with streams.side(sources):
             try:
-                value = map_leaves(streams.copy, host) if self._load is None else self._load(host)
+                value = map_leaves(streams.copy, host) if self.load is None else self.load(host)
             finally:
                 ready = streams.record_ready()
                 self._sources.append((ready, sources))

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Any, Final, Literal, final
 
 import torch
-from torch.nn.utils.rnn import PackedSequence
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError
 from samplerkit.order import arguments
@@ -165,9 +163,7 @@ def streams_for(device: torch.device) -> Streams:
     return _device_streams(torch.device(device.type, index))
 
 
-@functools.cache
-def _device_streams(device: torch.device) -> DeviceStreams:
-    return DeviceStreams(device)
+_device_streams = functools.cache(DeviceStreams)
 
 
 def current_device() -> torch.device:
@@ -231,9 +227,10 @@ def pin_policy(pin_memory: Any) -> bool | None:
 
 def move(leaf: Any, device: torch.device, *, non_blocking: bool) -> Any:
     """Moves a leaf to a device; objects whose `to` knows no `non_blocking` are moved without."""
-    if isinstance(leaf, torch.Tensor | PackedSequence) or _takes_non_blocking(leaf.to):
+    try:
         return leaf.to(device, non_blocking=non_blocking)
-    return leaf.to(device)
+    except TypeError:
+        return leaf.to(device)
 
 
 def pinned(leaf: Any) -> Any:
@@ -249,13 +246,3 @@ def pinned(leaf: Any) -> Any:
     result = leaf.pin_memory()
     is_same_kind = type(result) is type(leaf) if is_tensor else callable(getattr(type(result), "to", None))
     return result if is_same_kind else leaf
-
-
-def _takes_non_blocking(to: Callable[..., Any]) -> bool:
-    try:
-        parameters = inspect.signature(to).parameters
-    except (TypeError, ValueError):
-        return False
-    return "non_blocking" in parameters or any(
-        parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()
-    )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import takewhile
+from operator import methodcaller
 from typing import Any, Final, Literal, final, get_args
 
 import numpy as np
@@ -127,7 +127,7 @@ class TensorLoader(CountsSteps):
             self._received.begin(iteration, [])
             self._cursor.require_agreement(iteration)
             for step, ids in enumerate(self._ids(reading)):
-                batch = map_leaves(partial(_rows_at, ids), self.data)
+                batch = map_leaves(methodcaller("index_select", 0, ids), self.data)
                 iteration.taken = step + 1
                 yield batch
                 del batch
@@ -139,7 +139,7 @@ class TensorLoader(CountsSteps):
 
     def _ids(self, reading: Reading) -> Iterator[torch.Tensor]:
         """Yields the ids of each step, on the device; more steps at once as one goes."""
-        order = self._cursor.run.undealt(reading.epoch)
+        order = self._cursor.run.epoch(reading.epoch).order
         ids_at = self._on_device(order)
         if ids_at is None:
             for _, ids in reading.batches():
@@ -175,10 +175,6 @@ class TensorLoader(CountsSteps):
                     raise
                 self._last = (order, None)
         return self._last[1]
-
-
-def _rows_at(ids: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-    return rows.index_select(0, ids)
 
 
 def _device_and_rows(data: Any) -> tuple[torch.device, int]:

@@ -77,16 +77,6 @@ class EpochBatches(EpochUnits):
         return self.plans.plan(self.epoch, self.saved_window)
 
     @property
-    def total(self) -> BatchPlan:
-        """The plan, which counts its batches no further than it has to."""
-        return self.plan
-
-    @property
-    def is_random_access(self) -> bool:
-        """Whether any batch costs the same to find: in plans of windows a batch costs its window."""
-        return self.plan.window is None
-
-    @property
     def num_draws(self) -> int:
         """The number of draws of the epoch, pads not counted."""
         return self.plan.num_draws
@@ -195,7 +185,7 @@ class BatchUnit(Unit):
     """Counts batches of a recipe.
 
     Args:
-        batches: how batches are made.
+        recipe: how batches are made.
         inner: of what they are made: samples, or windows of tokens.
         words: the description of the recipe, made once: a user's recipe may change its attributes as it cuts.
         abreast: what a state has fixed; None before.
@@ -207,7 +197,7 @@ class BatchUnit(Unit):
     is_woven = False
     epochs_cached = 2  # the next one may be begun ahead of its time, while batches of this one are looked up
 
-    batches: BatchRecipe
+    recipe: BatchRecipe = field()  # no default, though samples have None there
     inner: Unit
     words: str
     abreast: int | None = None
@@ -236,11 +226,6 @@ class BatchUnit(Unit):
             raise NotSupportedError("batches", "are not counted in blocks, as the ledger below is", recipe)
         return cls(batches, inner, batches.words)
 
-    @property
-    def recipe(self) -> BatchRecipe:
-        """The recipe for batches."""
-        return self.batches
-
     def of_epoch(self, run: RunFacts, epoch: int) -> EpochBatches:
         """Returns the batches of an epoch."""
         inner = self.inner.of_epoch(run, epoch)
@@ -265,9 +250,9 @@ class BatchUnit(Unit):
         for name in ("recipe", "lengths"):
             if saved[name] != current[name]:
                 raise mismatch(name, saved[name], current[name], _HINT)
-        if self.batches.abreast not in (None, saved["abreast"]):
+        if self.recipe.abreast not in (None, saved["abreast"]):
             hint = "leave it out of the recipe: the state fixes it"
-            raise mismatch("abreast", saved["abreast"], self.batches.abreast, hint)
+            raise mismatch("abreast", saved["abreast"], self.recipe.abreast, hint)
         window = saved["window"]
         if (window is None) != (current["window"] is None):
             raise mismatch("window", window, current["window"], _HINT)
@@ -278,7 +263,7 @@ class BatchUnit(Unit):
 
     def _plans_of(self, run: RunFacts) -> Plans:
         def make() -> Plans:
-            return self.batches.over(run.recipe, run.dataset, constants=run.constants, abreast=self.abreast)
+            return self.recipe.over(run.recipe, run.dataset, constants=run.constants, abreast=self.abreast)
 
         # An edit of a ledger changes the order alone.
         return self.plans.get(run.constants, make).read_by(run.recipe)

@@ -265,11 +265,6 @@ class Reading:
         return self.units.epoch
 
     @property
-    def start(self) -> int:
-        """The position at which it begins."""
-        return self.delivery.start
-
-    @property
     def steps(self) -> int:
         """The number of batches."""
         return 0 if self.is_spent else self.delivery.steps(self.shard)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, final
 
 import numpy as np
@@ -57,6 +58,7 @@ class History(Order):
     run: Run
     past: Past
     num_samples: int | None = None
+    _orders: Latest[Order] = field(default_factory=partial(Latest, _ORDERS_CACHED), init=False)
 
     @staticmethod
     def of(source: Any, state: Mapping[str, Any]) -> History:
@@ -103,10 +105,6 @@ class History(Order):
         if self.run.unit.recipe is not None:
             sizes = [len(self._samples(number)) for number in range(len(sizes))]
         return edges_of(np.array(sizes, dtype=np.int64))
-
-    @cached_property
-    def _orders(self) -> Latest[Order]:
-        return Latest(_ORDERS_CACHED)
 
     def _samples(self, number: int) -> Order:
         epoch, begin, end = self.parts[number]
@@ -166,7 +164,7 @@ class History(Order):
         *complete, (epoch, begin, end) = earlier or [(0, 0, 0)]
         *same, (own_epoch, own_begin, own_end) = self.parts[: len(earlier)] or [(0, 0, 0)]
         if forgotten < 0 or (same, own_epoch, own_begin) != (complete, epoch, begin) or own_end < end:
-            raise StateError("state", "is not in the past of this history", saved.place)
+            raise StateError("read", "is not in the past of this history", saved.place)
         rest = [(epoch, end, own_end)] * (end < own_end) + self.parts[len(earlier) :]
         later = tuple(EpochsRead(epoch, 1, begin, end) for epoch, begin, end in rest)
         return History(self.run, Past(later, max(0, forgotten - len(parts))))
@@ -176,12 +174,13 @@ class History(Order):
 
         For any other dataset, the one part is called `all`.
         """
-        parts = Layout.of(self.run.dataset).parts
-        edges = edges_of(np.array([part.num_samples for part in parts.values()], dtype=np.int64))
-        counts = np.zeros(len(parts), dtype=np.int64)
-        for ids in self.chunks() if parts else ():
-            counts += np.bincount(interval_of(edges, ids), minlength=counts.size)
-        return dict(zip(parts, counts.tolist(), strict=True)) if parts else {"all": len(self)}
+        layout = Layout.of(self.run.dataset)
+        if not layout.parts:
+            return {"all": len(self)}
+        counts = np.zeros(len(layout.parts), dtype=np.int64)
+        for ids in self.chunks():
+            counts += np.bincount(interval_of(layout.part_starts, ids), minlength=counts.size)
+        return dict(zip(layout.parts, counts.tolist(), strict=True))
 
     def unread(self) -> Order:
         """Returns the samples of the dataset that were never read, ascending: another run can read these.

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, cast, final, get_args
 
-from samplerkit.batches.plan import BatchPlan
 from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, CompositionError, NotSupportedError
 from samplerkit.loading.run.batch_unit import BatchUnit
@@ -33,7 +32,6 @@ from samplerkit.order.caching import Latest, cached_property
 from samplerkit.order.deal import World
 from samplerkit.order.layout import Layout
 from samplerkit.order.modes import Shuffle
-from samplerkit.order.order import Order
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.chain import RunConstants
 from samplerkit.samplers.mixing.ledger import Ledger
@@ -63,6 +61,8 @@ class Run:
     tail: Tail
     given_world: World | None
     fixed: RunConstants | None = None
+    _readings: Latest[Reading] = field(default_factory=Latest, init=False, repr=False)
+    _given_ids: Latest[Section] = field(default_factory=Latest, init=False, repr=False)
 
     @classmethod
     def of(
@@ -115,14 +115,6 @@ class Run:
     def epoch(self, epoch: int) -> EpochUnits:
         """Returns the units of an epoch; the latest are kept."""
         return self._epochs.get(epoch, lambda: self.unit.of_epoch(self._facts, epoch))
-
-    def undealt(self, epoch: int) -> Order:
-        """Returns the order of an epoch that all shards read together."""
-        return self.epoch(epoch).order
-
-    def plan(self, epoch: int) -> BatchPlan | None:
-        """Returns the batch plan of an epoch; None where samples are dealt."""
-        return self.epoch(epoch).plan
 
     def reading(self, epoch: int, start: int) -> Reading:
         """Returns what this process reads from a position of an epoch on; the latest is kept."""
@@ -187,7 +179,7 @@ class Run:
         """Returns the digest of ids that come from code of the user's; None where there are none."""
         if not any(link.is_foreign for link in self.recipe._tree()):
             return None
-        return self._given_ids.get(epoch, lambda: section_of_ids(self.undealt(epoch)))
+        return self._given_ids.get(epoch, lambda: section_of_ids(self.epoch(epoch).order))
 
     def restored(self, saved: Any, allow: Collection[str] | None = None) -> tuple[Run, State]:
         """Returns the run that a saved state is of, and the state, in the units of this run.
@@ -240,14 +232,6 @@ class Run:
     @cached_property
     def _epochs(self) -> Latest[EpochUnits]:
         return Latest(self.unit.epochs_cached)
-
-    @cached_property
-    def _readings(self) -> Latest[Reading]:
-        return Latest()
-
-    @cached_property
-    def _given_ids(self) -> Latest[Section]:
-        return Latest()
 
     def __getstate__(self) -> dict[str, Any]:
         """A worker does not ask the job."""

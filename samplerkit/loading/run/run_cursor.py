@@ -71,9 +71,12 @@ class RunCursor(Cursor):
     def stretch(self, epoch: int, start: int, taken: int) -> EpochsRead:
         """Returns the stretch of an epoch that all ranks have read in some steps."""
         delivery = self.run.reading(epoch, start).delivery
-        end, drops = delivery.position_after(taken), delivery.tail == "drop"
-        if delivery.is_over_after(taken) and not (drops and delivery.ramp):
-            end = -delivery.global_batch if drops else -1
+        if not delivery.is_over_after(taken):
+            end = delivery.position_after(taken)
+        elif delivery.tail != "drop":
+            end = -1
+        else:  # with a ramp, steps have several sizes
+            end = delivery.first(delivery.job_steps) if delivery.ramp else -delivery.global_batch
         return EpochsRead(epoch, 1, start, end)
 
     def state(self, steps: int | None = None) -> dict[str, Any]:
@@ -129,7 +132,7 @@ class RunCursor(Cursor):
         following, run = 0, None
         while run is not self.run:
             run = self.run
-            reading = run.reading(reading.epoch, reading.start)
+            reading = run.reading(reading.epoch, reading.delivery.start)
             for step, samples in reading.samples(following, columns=columns):
                 # Other runs are not edited, and a process forked meanwhile could wait for the lock for ever.
                 if isinstance(run.recipe, Ledger):
@@ -203,7 +206,7 @@ class RunCursor(Cursor):
         """
         if not self.edits:
             return reading.has(step)
-        reading = self.run.reading(reading.epoch, reading.start)
+        reading = self.run.reading(reading.epoch, reading.delivery.start)
         if not reading.has(step):
             return False
         agreed = self._agreed.edits.ledger.edits

@@ -96,12 +96,12 @@ class EpochUnits:
     @property
     def total(self) -> int | BatchPlan:
         """The number of units; or the plan that knows it, where counting may take long."""
-        return len(self.order)
+        return len(self.order) if self.plan is None else self.plan
 
     @property
     def is_random_access(self) -> bool:
-        """Whether any unit costs the same to find, wherever it is."""
-        return False
+        """Whether any unit costs the same to find: in plans of windows a batch costs its window."""
+        return self.plan is not None and self.plan.window is None
 
     @property
     def num_draws(self) -> int:
@@ -175,7 +175,6 @@ class EpochUnits:
         """Takes over what was found out of the units before an edit, which are the same as without it."""
 
 
-@dataclass(frozen=True, eq=False)
 class Unit:
     """What a run counts: samples, unless a subclass says otherwise.
 
@@ -191,10 +190,8 @@ class Unit:
     is_woven: ClassVar[bool] = True
     """Whether they come in the lanes of the order."""
 
-    @property
-    def recipe(self) -> BatchRecipe | None:
-        """The recipe for batches; None where samples are dealt."""
-        return None
+    recipe: BatchRecipe | None = None
+    """The recipe for batches; None where samples are dealt."""
 
     def of_epoch(self, run: RunFacts, epoch: int) -> EpochUnits:
         """Returns the units of an epoch."""

@@ -82,21 +82,18 @@ def list_of(check: FieldCheck, length: int | None = None) -> FieldCheck:
     return FieldCheck(is_plausible, f"must be a list, of which each {check.problem}")
 
 
-def require_fields(
-    name: str, saved: Any, checks: Mapping[str, FieldCheck], missing_ok: Collection[str] = ()
-) -> None:
+def require_fields(name: str, saved: Any, checks: Mapping[str, FieldCheck]) -> None:
     """Refuses values that no run saves, though their checksum may fit.
 
     Args:
         name: of the section, for the error.
         saved: the values.
         checks: of all fields.
-        missing_ok: the fields that may be missing.
 
     Raises:
         StateError: a field is missing, unknown or holds what no run saves; it names the field.
     """
-    if not isinstance(saved, Mapping) or not set(checks) - set(missing_ok) <= set(saved) <= set(checks):
+    if not isinstance(saved, Mapping) or saved.keys() != checks.keys():
         names = sorted(map(str, saved)) if isinstance(saved, Mapping) else saved
         raise StateError(name, "has missing or unknown fields", names)
     for field_name, value in saved.items():

@@ -10,44 +10,25 @@ import numpy as np
 import torch
 import torch.utils.data
 
-from samplerkit.batches.segments import Segments
 from samplerkit.errors import DatasetError
 from samplerkit.loading.generators import seed_generators
 from samplerkit.loading.sample_fields import SampleCollate
 from samplerkit.loading.workers.protocol import Answer, Request, SkippedSample
 from samplerkit.loading.workers.reader import SampleReader, cut
 from samplerkit.loading.workers.worker_side import Message, pickled, sendable_errors, sending_error
-from samplerkit.order.typing import Ids
 
 
-class BatchMaker:
-    """Reads the samples of a request and collates them.
-
-    Args:
-        reader: reads the samples.
-        collate: makes a batch of a list of samples; a `SampleCollate` receives which these are.
-        pins: whether batches are pinned in this process.
-    """
-
-    def __init__(self, reader: SampleReader, collate: Any, *, pins: bool = False) -> None:
-        self.reader = reader
-        self._collate = collate
-        self._takes_ids = isinstance(collate, SampleCollate)
-        self.pins = pins
+class BatchMaker(SampleReader):
+    """Reads the samples of a request and collates them."""
 
     def __getitem__(self, request: Request) -> Any:
-        self.reader.begin(request)
+        self.begin(request)
         return self.batch(request)
 
-    def batch(self, request: Request, reader: SampleReader | None = None) -> Answer:
-        """Makes the batch of a request after `begin`; several threads may do so at a time.
-
-        Args:
-            request: the request.
-            reader: reads the samples, where a thread has a copy of the dataset.
-        """
-        batch = self.collated(request, (reader or self.reader).read(request))
-        return batch.pin_memory() if self.pins else batch
+    def batch(self, request: Request) -> Answer:
+        """Makes the batch of a request after `begin`; several threads may do so at a time."""
+        batch = self.collated(request, self.read(request))
+        return batch.pin_memory() if self.options.pins else batch
 
     def collated(self, request: Request, samples: Answer) -> Answer:
         """Collates the samples of a request; an error of the collate function names them.
@@ -57,19 +38,19 @@ class BatchMaker:
         """
         if samples.stand_in is None and 0 < len(samples.skipped) == request.ids.size:
             raise _all_skipped_error(request, samples.skipped)
-        if self.reader.options.seeds_draws:
+        if self.options.seeds_draws:
             # The collate function draws by the first draw of the batch. Parts of a document share a draw, so
             # these also draw by their starts.
             begin = 0 if request.segments is None else int(request.segments.starts[0])
-            seed_generators(self.reader.draws(request).draw(0), f"batch {begin}" if begin else "batch")
-        batch, segments = samples.batch, _segments(request, samples)
+            seed_generators(self.draws(request).draw(0), f"batch {begin}" if begin else "batch")
+        batch, read, collate = samples.batch, request.read_by(samples), self.options.collate
         try:
-            if samples.stand_in is not None and segments is not None:
-                batch = cut(batch, segments)
-            if self._takes_ids:
-                batch = self._collate.collated(batch, _ids(request, samples), segments)
+            if samples.stand_in is not None and read.segments is not None:
+                batch = cut(batch, read.segments)
+            if isinstance(collate, SampleCollate):
+                batch = collate.collated(batch, read.ids, read.segments)
             else:
-                batch = self._collate(batch)
+                batch = collate(batch)
         except Exception as error:
             request.note(error, f"collating {request.some_ids}")
             raise
@@ -92,22 +73,6 @@ def batch_of(samples: Any) -> Any:
     return torch.utils.data.default_collate(samples)
 
 
-def _ids(request: Request, samples: Answer) -> Ids:
-    """The ids of the samples that a batch is made of."""
-    if samples.stand_in is not None:
-        return np.array([samples.stand_in])
-    return np.delete(request.ids, samples.places_skipped)
-
-
-def _segments(request: Request, samples: Answer) -> Segments | None:
-    """Which parts of the samples a batch is made of; a substitute is as long as the longest part."""
-    if request.segments is None or samples.stand_in is None:
-        return request.segments and request.segments.without(samples.places_skipped)
-    zero = np.zeros(1, dtype=np.int64)
-    longest = request.segments.lengths.max(keepdims=True)
-    return Segments(zero, longest, zero, np.zeros(1, dtype=bool))
-
-
 def _all_skipped_error(request: Request, skipped: Sequence[SkippedSample]) -> DatasetError:
     return DatasetError(
         "dataset",
@@ -127,8 +92,8 @@ class SendingMaker(BatchMaker):
 
     def __getitem__(self, request: Request) -> Message:
         with sendable_errors():
-            self.reader.begin(request)
-            return self._sent(request, self.reader.read(request))
+            self.begin(request)
+            return self._sent(request, self.read(request))
 
     def _sent(self, request: Request, samples: Answer) -> Message:
         answer = self.collated(request, samples) if request.is_complete else samples
@@ -136,7 +101,7 @@ class SendingMaker(BatchMaker):
             return pickled(answer)
         except Exception as error:
             bad = _unsendable(request, samples)
-            if not (bad and self.reader.options.skips):
+            if not (bad and self.options.skips):
                 raise _unsendable_error(request, list(bad.values()), error) from error
         return self._sent(request, _without(samples, bad))
 

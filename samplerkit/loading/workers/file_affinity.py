@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, cast, final
 
 import numpy as np
-import torch
+import torch.utils.data
 
 from samplerkit.errors import DatasetError
 from samplerkit.loading.sample_fields import rows_of
@@ -50,50 +50,24 @@ class FileAffinity:
             self._samples[worker] += int(self._layout.sizes[file])
         return self._workers[files]
 
-    def shares_of(self, request: Request) -> list[ShareRequest]:
+    def shares_of(self, request: Request) -> list[tuple[int, Request]]:
         """Returns the share of each worker that has files of a batch; all of it, where only one has."""
         assigned = self.workers_of(request.ids)
         workers = np.unique(assigned).tolist() or [0]
-        shares = [
-            ShareRequest(**vars(request), worker=worker, num_workers=len(self._samples)) for worker in workers
-        ]
         if len(workers) == 1:
-            return shares
+            return [(workers[0], request)]
         places = [np.flatnonzero(assigned == worker) for worker in workers]
-        return [share.at(own, places=own) for share, own in zip(shares, places, strict=True)]
+        return [(worker, request.at(own, places=own)) for worker, own in zip(workers, places, strict=True)]
 
 
-@final
-@dataclass(eq=False)
-class ShareRequest(Request):
-    """The samples of a batch that are in the files of one worker.
-
-    Args:
-        worker: the number of the worker.
-        num_workers: how many there are.
-        places: theirs in the batch, ascending; None where all of the batch is theirs.
-    """
-
-    worker: int = 0
-    num_workers: int = 1
-    places: Ids | None = None
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether these are all samples of the batch."""
-        return self.places is None
-
-    def place(self, number: int) -> int:
-        """Returns the place in the batch of one of the samples."""
-        return number if self.places is None else int(self.places[number])
-
-    def upcoming(self, batches: Batches, dataset: Any) -> Iterator[Ids]:
-        """Returns the ids of each batch, or of its share of it, that the worker reads from here on."""
-        affinity = FileAffinity(layout_of_files(dataset), self.num_workers)
-        for step, ids in batches(0, 1):  # from where the reading began, since files are given in its order
-            own = ids[affinity.workers_of(ids) == self.worker]
-            if own.size and step >= self.step:
-                yield own
+def upcoming_in_files(request: Request, batches: Batches, dataset: Any) -> Iterator[Ids]:
+    """Returns the ids of each batch, or of its share of it, that this worker reads from a request on."""
+    worker: Any = torch.utils.data.get_worker_info()
+    affinity = FileAffinity(layout_of_files(dataset), worker.num_workers)
+    for step, ids in batches(0, 1):  # from where the reading began, since files are given in its order
+        own = ids[affinity.workers_of(ids) == worker.id]
+        if own.size and step >= request.step:
+            yield own
 
 
 @final
@@ -106,8 +80,7 @@ class AffineProcesses(WorkerProcesses):
 
     def __init__(self, maker: SendingMaker, number: int, options: Mapping[str, Any]) -> None:
         super().__init__(maker, number, options)
-        self._collator: Final = maker
-        self._layout: Final = layout_of_files(maker.reader.dataset)
+        self._layout: Final = layout_of_files(maker.dataset)
         self._reading: tuple[int, int] | None = None
 
     def shares_of(self, request: Request) -> list[tuple[int, Request]]:
@@ -115,13 +88,14 @@ class AffineProcesses(WorkerProcesses):
         if self._reading != (request.epoch, request.start):
             self._reading = request.epoch, request.start
             self._affinity = FileAffinity(self._layout, self._number)
-        return [(share.worker, share) for share in self._affinity.shares_of(request)]
+        return self._affinity.shares_of(request)
 
     def joined(self, request: Request, shares: list[tuple[int, Any]], answers: list[Answer]) -> Answer:
         """Collates what several workers have read."""
         if len(answers) == 1:
             return answers[0]
-        return self._collator.collated(request, joined([share for _, share in shares], answers))
+        batch: Answer = self._maker.collated(request, joined([share for _, share in shares], answers))
+        return batch
 
 
 def layout_of_files(dataset: Any) -> Layout:
@@ -137,7 +111,7 @@ def layout_of_files(dataset: Any) -> Layout:
     return layout
 
 
-def joined(shares: Sequence[ShareRequest], answers: Sequence[Answer]) -> Answer:
+def joined(shares: Sequence[Request], answers: Sequence[Answer]) -> Answer:
     """Joins the samples of a batch, as if one worker had read it.
 
     Args:

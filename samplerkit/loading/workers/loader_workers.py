@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast, final, get_args
 
@@ -17,11 +18,11 @@ from samplerkit.loading.device.streams import current_device
 from samplerkit.loading.generators import preserved_generators
 from samplerkit.loading.run.delivery import Reading
 from samplerkit.loading.run.run_cursor import RunCursor
-from samplerkit.loading.sample_fields import SampleCollate
+from samplerkit.loading.sample_fields import PlannedCollate
 from samplerkit.loading.workers.batch_maker import BatchMaker, SendingMaker, batch_of
-from samplerkit.loading.workers.file_affinity import AffineProcesses
-from samplerkit.loading.workers.protocol import BadSamples, Batches, Request, WorkerKind, Workers
-from samplerkit.loading.workers.reader import ReaderOptions, SampleReader, reports_stats
+from samplerkit.loading.workers.file_affinity import AffineProcesses, upcoming_in_files
+from samplerkit.loading.workers.protocol import Batches, Request, WorkerKind, Workers
+from samplerkit.loading.workers.reader import ReaderOptions, reports_stats
 from samplerkit.loading.workers.thread_pool import ThreadPool, ThreadSchedule
 from samplerkit.loading.workers.worker_processes import WorkerProcesses
 from samplerkit.order import arguments
@@ -34,59 +35,49 @@ REFUSED = {
 }
 """Options that a loader does not take, and what to do in place of them."""
 
-_FUNCTIONS = {"collate_fn", "worker_init_fn"}
-_SWITCHES = {"pin_memory", "persistent_workers"}
-_NEED_WORKERS = ("prefetch_factor", "persistent_workers", "timeout")
-
 _STAGE_SECONDS = 0.4
 """How long a stage may take to end before the workers that it waits for are ended: together with
 `LAST_BATCH_SECONDS`, which these have then, it is below the two seconds that an end may take."""
 
 
 @final
+@dataclass(eq=False)
 class WorkerIteration(ExitAware):
     """One iteration over the batches of workers, through a stage if there is one.
+
+    Args:
+        workers: make the batches.
+        batches: of the workers.
+        make_stage: made the stage; None where there is none.
+        keeps_workers: whether `end` leaves the workers alive.
+        restores_generators: whether the generators of this process are as before after each batch.
 
     Attributes:
         next_epoch: the epoch to which it ran ahead when the one before was finished; None before.
         is_open: whether it is under way.
-
-    Args:
-        workers: make the batches.
-        requests: of the batches.
-        make_stage: puts a stage behind them.
-        keeps_workers: whether `end` leaves the workers alive.
-        restores_generators: whether the generators of this process are as before after each batch.
     """
 
-    def __init__(
-        self,
-        workers: Workers,
-        requests: Iterator[Request],
-        make_stage: MakeStage | None,
-        *,
-        keeps_workers: bool,
-        restores_generators: bool,
-    ) -> None:
-        self.next_epoch: int | None = None
-        self.workers = workers
-        self._make_stage = make_stage
-        batches = workers.open(requests, in_the_loop=make_stage is None)
-        self._stage = None if make_stage is None else make_stage(batches)
-        self._batches: Iterator[Any] = batches if self._stage is None else iter(self._stage)
-        self._keeps_workers = keeps_workers
-        self._next: Any = preserved_generators()(next) if restores_generators else next
-        self.is_open = True
+    workers: Workers
+    batches: Iterator[Any]
+    make_stage: MakeStage | None
+    keeps_workers: bool
+    restores_generators: bool
+    next_epoch: int | None = None
+    is_open: bool = True
+
+    def __post_init__(self) -> None:
+        self._stage = None if self.make_stage is None else self.make_stage(self.batches)
 
     def runs_ahead_to(self, reading: Reading, make_stage: MakeStage | None) -> bool:
         """Returns whether its next batches are those of a reading."""
-        next_batches = (self.next_epoch, 0, self._make_stage)
-        return self.is_open and next_batches == (reading.epoch, reading.start, make_stage)
+        next_batches = (self.next_epoch, 0, self.make_stage)
+        return self.is_open and next_batches == (reading.epoch, reading.delivery.start, make_stage)
 
     def next(self) -> Any:
         """Returns the next batch, which the loop has counted; raises what was raised while it was made."""
+        take: Any = preserved_generators()(next) if self.restores_generators else next
         try:
-            return self._next(self._batches)
+            return take(self.batches if self._stage is None else self._stage)
         except StopIteration as error:
             raise not_stop_iteration(error, "a dataset or its collate function") from error
 
@@ -96,10 +87,10 @@ class WorkerIteration(ExitAware):
             self.is_open = False
             self.workers.cancel()
             has_ended = self._stage is None or self._stage.close(_STAGE_SECONDS)
-            self._keeps_workers = self._keeps_workers and has_ended
-            if not (self._keeps_workers and self.workers.can_be_reused):
+            self.keeps_workers = self.keeps_workers and has_ended
+            if not (self.keeps_workers and self.workers.can_be_reused):
                 self.workers.close()
-        return self._keeps_workers and self.workers.can_be_reused
+        return self.keeps_workers and self.workers.can_be_reused
 
 
 @final
@@ -108,67 +99,55 @@ class _ThreadOwner:
 
 
 @final
+@dataclass(eq=False)
 class LoaderWorkers:
     """Chooses the workers of a loader, starts them at first use, and opens iterations over their batches.
 
     Args:
         cursor: of the run.
         num_workers: worker processes or threads.
-        bad_samples: what becomes of a sample that cannot be read.
-        options: of the DataLoader, from `checked_options`.
-        seed_draws: whether the process-wide generators are seeded for each draw.
         kind: processes or threads.
+        options: of the DataLoader, from `checked_options`.
+        skips: whether samples that cannot be read are left out.
+        seeds_draws: whether the process-wide generators are seeded for each draw.
         file_affinity: whether each file is one worker's.
 
     Attributes:
         token: what threads hold in place of the loader, since they must not keep it alive.
     """
 
-    def __init__(
-        self,
-        cursor: RunCursor,
-        num_workers: int,
-        bad_samples: BadSamples,
-        options: dict[str, Any],
-        *,
-        seed_draws: bool = False,
-        kind: WorkerKind = "processes",
-        file_affinity: bool = False,
-    ) -> None:
-        self._cursor = cursor
-        self._num_workers = num_workers
-        self._skips = bad_samples == "skip"
-        self._options = options
-        self._seed_draws = seed_draws
-        self._kind = kind
+    cursor: RunCursor
+    num_workers: int
+    kind: WorkerKind
+    options: dict[str, Any]
+    skips: bool
+    seeds_draws: bool
+    file_affinity: bool
+
+    def __post_init__(self) -> None:
         # Threads share their files, and one worker reads all.
-        self._is_affine = file_affinity and num_workers > 1 and kind == "processes"
+        self._is_affine = self.file_affinity and self.num_workers > 1 and self.kind == "processes"
         self._reset()
 
     def _reset(self) -> None:
         self.token = object()
-        self._schedule = ThreadSchedule(self._num_workers)  # holds for the next epoch too
+        self._schedule = ThreadSchedule(self.num_workers)  # holds for the next epoch too
         self._owner: _ThreadOwner | None = None
         self._open: WorkerIteration | None = None
 
     @property
-    def pids(self) -> list[int]:
-        """The process ids of the workers."""
-        return [] if self._open is None else self._open.workers.pids
-
-    @property
     def readers(self) -> list[int]:
-        """Under which numbers the figures of the workers are reported."""
+        """The numbers of the workers: the ids of processes, or those under which threads report figures."""
         return [] if self._open is None else self._open.workers.readers
 
     @property
     def has_processes(self) -> bool:
         """Whether other processes read."""
-        return self._num_workers > 0 and self._kind == "processes"
+        return self.num_workers > 0 and self.kind == "processes"
 
     @property
     def _pins(self) -> bool:
-        return bool(self._options.get("pin_memory")) and current_device().type != "cpu"
+        return bool(self.options.get("pin_memory")) and current_device().type != "cpu"
 
     def open(self, reading: Reading, make_stage: MakeStage | None, *, run_ahead: bool) -> WorkerIteration:
         """Begins to answer the requests of a reading, or takes the iteration that ran ahead to it.
@@ -181,7 +160,7 @@ class LoaderWorkers:
         Raises:
             ArgumentValueError: generators are to be seeded in a background thread.
         """
-        seeds_locally = self._seed_draws and (self._is_affine or not self._num_workers)
+        seeds_locally = self.seeds_draws and (self._is_affine or not self.num_workers)
         if seeds_locally and make_stage is not None:
             raise ArgumentValueError(
                 "seed_draws",
@@ -197,13 +176,11 @@ class LoaderWorkers:
             opened.next_epoch = None
             return opened
         reused = opened.workers if opened is not None and opened.end() else None
-        self._open = WorkerIteration(
-            reused or self._make_workers(reading.epoch),
-            requests_of(self._cursor, read_args(self._cursor.run.dataset), run_ahead, reading),
-            make_stage,
-            keeps_workers=bool(self._options.get("persistent_workers")),
-            restores_generators=seeds_locally,
-        )
+        workers = reused or self._make_workers(reading.epoch)
+        requests = requests_of(self.cursor, read_args(self.cursor.run.dataset), run_ahead, reading)
+        batches = workers.open(requests, in_the_loop=make_stage is None)
+        keeps = bool(self.options.get("persistent_workers"))
+        self._open = WorkerIteration(workers, batches, make_stage, keeps, restores_generators=seeds_locally)
         return self._open
 
     def close(self) -> None:
@@ -221,36 +198,38 @@ class LoaderWorkers:
         return copied.__dict__
 
     def _make_workers(self, epoch: int) -> Workers:
-        options, maker = self._options, self._maker(epoch)
+        options, maker = self.options, self._maker(epoch)
         if self.has_processes:
             processes = AffineProcesses if self._is_affine else WorkerProcesses
-            return processes(maker, self._num_workers, options)
-        if not self._num_workers:
-            return Workers(maker.__getitem__)
+            return processes(maker, self.num_workers, options)
+        if not self.num_workers:
+            return Workers(maker)
         self._owner = _ThreadOwner()
-        return ThreadPool(maker, self._num_workers, options, self._schedule, self._owner, self.token)
+        return ThreadPool(maker, self.num_workers, options, self._schedule, self._owner, self.token)
 
     def _maker(self, epoch: int) -> Any:
         """Returns what makes batches of requests."""
-        run = self._cursor.run
-        dataset, plan = run.dataset, run.plan(epoch)
+        run = self.cursor.run
+        dataset, plan = run.dataset, run.epoch(epoch).plan
         if not (hasattr(dataset, "__getitem__") or hasattr(dataset, "__getitems__")):
             raise ArgumentTypeError("dataset", "must be map-style, with __getitem__", dataset)
         is_packed = plan is not None and plan.measure.pack is not None
+        collate: Any = self.options.get("collate_fn") or (PackCollate() if is_packed else batch_of)
+        if plan is not None and isinstance(collate, PlannedCollate):
+            collate = collate.measured_by(plan.measure)
+        reports = self.has_processes and reports_stats(dataset)
         options = ReaderOptions(
             seed_of(run.recipe),
             run.world.shard_id,
-            skips=self._skips,
-            seeds_draws=self._seed_draws,
+            skips=self.skips,
+            seeds_draws=self.seeds_draws,
             is_packed=is_packed,
+            collate=collate,
+            pins=self._pins,
+            upcoming=upcoming_in_files if self._is_affine else Request.upcoming,
         )
-        collate: Any = self._options.get("collate_fn") or (PackCollate() if is_packed else batch_of)
-        if plan is not None and isinstance(collate, SampleCollate):
-            collate = collate.measured_by(plan.measure)
-        reports = self.has_processes and reports_stats(dataset)
-        reader = SampleReader(dataset, options, partial(batches_of, self._cursor), reports=reports)
         make = SendingMaker if self.has_processes else BatchMaker
-        return make(reader, collate, pins=self._pins)
+        return make(dataset, options, partial(batches_of, self.cursor), reports=reports)
 
 
 def _prefetch(batches: Iterator[Any]) -> DeviceStage:
@@ -278,8 +257,9 @@ def requests_of(
         reading: the first one.
     """
     while reading.has(0):
+        epoch, start = reading.epoch, reading.delivery.start
         for step, (ids, draws, segments, columns) in cursor.steps(reading, names):
-            yield Request(reading.epoch, reading.start, step, ids, draws, columns, segments, cursor.edits)
+            yield Request(epoch, start, step, ids, draws, columns, segments, cursor.edits)
         if not run_ahead:
             return
         reading = cursor.run.reading(reading.epoch + 1, 0)
@@ -327,17 +307,17 @@ def checked_options(
 def _require_plausible(options: Mapping[str, Any], num_workers: int) -> None:
     """Checks options that torch would accept, and fail on at the first batch."""
     given = {name: value for name, value in options.items() if value is not None}
-    for name in _FUNCTIONS & given.keys():
+    for name in {"collate_fn", "worker_init_fn"} & given.keys():
         if not callable(given[name]):
             raise ArgumentTypeError(name, "must be a function", given[name])
-    for name in _SWITCHES & given.keys():
+    for name in {"pin_memory", "persistent_workers"} & given.keys():
         arguments.boolean(name, given[name])
     if not isinstance(given.get("generator", torch.default_generator), torch.Generator):
         raise ArgumentTypeError("generator", "must be a torch.Generator", given["generator"])
     if "prefetch_factor" in given:
         arguments.positive("prefetch_factor", given["prefetch_factor"])
     arguments.seconds("timeout", given.get("timeout", 0))
-    for name in () if num_workers else _NEED_WORKERS:
+    for name in () if num_workers else ("prefetch_factor", "persistent_workers", "timeout"):
         if value := given.get(name):
             raise ArgumentValueError(name, "needs workers", value, hint="set num_workers, or leave it out")
 

@@ -31,6 +31,7 @@ Batches = Callable[[int, int], Iterator[tuple[int, Ids]]]
 _MAX_IDS_NAMED = 64
 
 
+@final
 @dataclass(eq=False)
 class Request:
     """One batch that a rank reads. It is never changed, but not frozen, which would be slower.
@@ -45,6 +46,7 @@ class Request:
             these, or both.
         segments: which parts of the samples are read, for packs; None where they are whole.
         edits: all edits of the run, if one was made since it began.
+        places: of the samples in the batch, ascending, where other workers read the rest; else None.
     """
 
     epoch: int
@@ -55,20 +57,21 @@ class Request:
     columns: tuple[Ids, ...] = ()
     segments: Segments | None = None
     edits: tuple[Edit, ...] = ()
+    places: Ids | None = None
 
     def __reduce__(self) -> Any:
         # Sent for each batch, and pickling an array takes ten times as long as pickling its bytes.
         others = {**vars(self), "ids": self.ids.tobytes()}
-        return _unpickled, (type(self), *others.values())
+        return _unpickled, tuple(others.values())
 
     @property
     def is_complete(self) -> bool:
         """Whether these are all samples of the batch, so that the worker that reads them collates them."""
-        return True
+        return self.places is None
 
     def place(self, number: int) -> int:
         """Returns the place in the batch of one of the samples."""
-        return number
+        return number if self.places is None else int(self.places[number])
 
     def follows(self, last: Request) -> bool:
         """Returns whether it comes after another one in what the dataset expects already."""
@@ -76,7 +79,7 @@ class Request:
         return is_same and last.step < self.step
 
     def upcoming(self, batches: Batches, dataset: Any) -> Iterator[Ids]:
-        """Returns the ids of the batches that this worker reads of the dataset, from this request on."""
+        """Returns the ids of the batches that this worker reads from here on, in turn with the others."""
         worker = torch.utils.data.get_worker_info()
         stride = 1 if worker is None else worker.num_workers
         return (ids for _, ids in batches(self.step, stride))
@@ -91,6 +94,17 @@ class Request:
             segments=self.segments and self.segments.at(index),
             **changed,
         )
+
+    def read_by(self, answer: Answer) -> Request:
+        """Returns the request for the samples that an answer has: those not left out, or a substitute."""
+        if answer.stand_in is None:
+            places = answer.places_skipped
+            # Nearly every batch has all of its samples, and is handed on without a copy.
+            return self.at(np.delete(np.arange(self.ids.size), places)) if places else self
+        segments, zero = self.segments, np.zeros(1, dtype=np.int64)
+        if segments is not None:  # a substitute is as long as the longest part
+            segments = Segments(zero, segments.lengths.max(keepdims=True), zero, np.zeros(1, dtype=bool))
+        return replace(self, ids=np.array([answer.stand_in]), segments=segments)
 
     def note_reading(self, error: Exception, number: int | None = None) -> None:
         """Adds a note with the sample to an error, so that the traceback names it."""
@@ -115,8 +129,8 @@ class Request:
         return f"the batch in step {self.step} of epoch {self.epoch}, counted from position {self.start}"
 
 
-def _unpickled(kind: type[Request], epoch: int, start: int, step: int, ids: bytes, *others: Any) -> Request:
-    return kind(epoch, start, step, np.frombuffer(bytearray(ids), np.int64), *others)
+def _unpickled(epoch: int, start: int, step: int, ids: bytes, *others: Any) -> Request:
+    return Request(epoch, start, step, np.frombuffer(bytearray(ids), np.int64), *others)
 
 
 @final
@@ -140,20 +154,6 @@ class SkippedSample:
 
 
 @final
-@dataclass(frozen=True)
-class Report:
-    """The figures of a worker's dataset, up to a batch.
-
-    Args:
-        reader: the process id of the worker, or the number of a thread with its own copy.
-        stats: its dataset's `stats`.
-    """
-
-    reader: int
-    stats: Any
-
-
-@final
 @dataclass(eq=False)
 class Answer:
     """The samples of a request, or the batch that was made of them, and what comes with it; see `Request`.
@@ -161,13 +161,14 @@ class Answer:
     Args:
         batch: the samples, as the dataset gave them, or the batch.
         skipped: samples that were left out; before they are collated, each with its number in the request.
-        reports: the figures of the datasets of the workers that made it, if they have any.
+        reports: the `stats` of the datasets of the workers that made it, if they have any, each after the
+            process id of the worker, or the number of a thread with its own copy.
         stand_in: the sample of which the batch is made, if all of its samples were left out.
     """
 
     batch: Any
     skipped: tuple[SkippedSample, ...] = ()
-    reports: tuple[Report, ...] = ()
+    reports: tuple[tuple[int, Any], ...] = ()
     stand_in: int | None = None
 
     @property
@@ -186,7 +187,7 @@ class Workers:
     This class makes a batch in the loop, on demand; subclasses make it in the background.
 
     Args:
-        make: makes the batch of a request.
+        maker: makes the batch of a request.
 
     Attributes:
         can_be_reused: whether they can make the batches of another iteration.
@@ -194,18 +195,13 @@ class Workers:
 
     can_be_reused = True
 
-    def __init__(self, make: Callable[[Request], Answer]) -> None:
-        self._make = make
-
-    @property
-    def pids(self) -> list[int]:
-        """The ids of the processes that make batches."""
-        return []
+    def __init__(self, maker: Any) -> None:
+        self._maker: Final = maker
 
     @property
     def readers(self) -> list[int]:
-        """Under which numbers the figures of workers are reported."""
-        return self.pids
+        """The numbers of the workers: the ids of processes, or those under which threads report figures."""
+        return []
 
     def open(self, requests: Iterator[Request], *, in_the_loop: bool) -> Iterator[Answer]:
         """Begins an iteration; the one before was cancelled.
@@ -214,7 +210,7 @@ class Workers:
             requests: of the batches.
             in_the_loop: whether batches are taken by the loop, and not by the thread of a stage.
         """
-        return map(self._make, requests)
+        return map(self._maker.__getitem__, requests)
 
     def cancel(self) -> None:
         """Ends the iteration, and the wait for a batch if possible."""
@@ -243,11 +239,15 @@ class WorkerPool(Workers):
     """Workers that make batches in the background.
 
     Args:
+        maker: makes the batch of a request.
         number: of workers.
         options: of the DataLoader.
     """
 
-    def __init__(self, number: int, options: Mapping[str, Any]) -> None:
+    def __init__(self, maker: Any, number: int, options: Mapping[str, Any]) -> None:
+        super().__init__(maker)
+        self._number: Final = number
+        self._options: Final = options
         self.ahead: Final = (options.get("prefetch_factor") or BATCHES_AHEAD) * number
         self.timeout: Final = min(options.get("timeout") or 0, LONGEST_TIMEOUT) or None
         self.process: Final = os.getpid()

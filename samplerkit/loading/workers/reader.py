@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, is_dataclass, replace
 from functools import partial
-from typing import Any, cast, final
+from typing import Any, Self, cast, final
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from samplerkit.batches.segments import Segments
 from samplerkit.errors import DatasetError
 from samplerkit.loading.generators import seed_generators, seed_worker
 from samplerkit.loading.sample_fields import is_sequence, rows_of
-from samplerkit.loading.workers.protocol import Answer, Batches, Report, Request, SkippedSample
+from samplerkit.loading.workers.protocol import Answer, Batches, Request, SkippedSample
 from samplerkit.order.dataset_protocol import has_segments
 from samplerkit.order.draws import Draws
 from samplerkit.order.typing import Ids
@@ -42,7 +42,7 @@ Read = Callable[[Request], Answer]
 @final
 @dataclass(frozen=True)
 class ReaderOptions:
-    """How a loader reads its samples.
+    """How a loader reads its samples, and makes batches of them.
 
     Args:
         seed: of the draws, and of the random state of workers.
@@ -51,6 +51,9 @@ class ReaderOptions:
         seeds_draws: whether the process-wide generators are seeded before each sample. Then a dataset is read
             one by one, unless it has `enters_draws`: then it enters the draw of each sample itself.
         is_packed: whether requests are for parts of samples.
+        collate: makes a batch of a list of samples; a `SampleCollate` receives which these are.
+        pins: whether batches are pinned where they are received.
+        upcoming: returns the ids of the batches that a worker reads from a request on.
     """
 
     seed: int
@@ -58,9 +61,11 @@ class ReaderOptions:
     skips: bool = False
     seeds_draws: bool = False
     is_packed: bool = False
+    collate: Any = None
+    pins: bool = False
+    upcoming: Callable[[Request, Batches, Any], Iterator[Ids]] = Request.upcoming
 
 
-@final
 class SampleReader:
     """Reads the samples of requests, and sets the epoch of the dataset and the worker's random state.
 
@@ -94,8 +99,8 @@ class SampleReader:
         self._batches_of = batches_of if callable(getattr(dataset, "expect", None)) else None
         self._last: Request | None = None
 
-    def for_thread(self, number: int, copies: ExitStack) -> SampleReader:
-        """Returns the reader of one of several threads: this one, or one with a copy of the dataset.
+    def for_thread(self, number: int, copies: ExitStack) -> Self:
+        """Returns what one of several threads reads with: this, or the same with a copy of the dataset.
 
         Args:
             number: under which the figures of a copy are reported.
@@ -106,7 +111,7 @@ class SampleReader:
             return self
         # A dataset that copies parts of itself has the figures of the others, which all threads share.
         reports = reports_stats(own) and callable(getattr(type(own), "copy_for_thread", None))
-        return SampleReader(own, self.options, reports=reports, number=number)
+        return type(self)(own, self.options, reports=reports, number=number)
 
     def sets_epoch(self, request: Request) -> bool:
         """Returns whether `begin` calls `set_epoch` of the dataset."""
@@ -120,7 +125,7 @@ class SampleReader:
             self._begin_epoch(request.epoch)
         if self._batches_of is not None and not (last is not None and request.follows(last)):
             batches = self._batches_of(request)
-            self.dataset.expect(UpcomingIds(partial(request.upcoming, batches, self.dataset)))
+            self.dataset.expect(UpcomingIds(partial(self.options.upcoming, request, batches, self.dataset)))
         self._last = request  # now: what the dataset raised above is asked for again
 
     def draws(self, request: Request) -> Draws:
@@ -134,7 +139,7 @@ class SampleReader:
         answer = None if self._together is None else self._read_together(self._together, request)
         answer = answer or self._read_singly(request)
         if self._reports:
-            return replace(answer, reports=(Report(self._number or os.getpid(), self.dataset.stats),))
+            return replace(answer, reports=((self._number or os.getpid(), self.dataset.stats),))
         return answer
 
     def _read_together(self, read: Read, request: Request) -> Answer | None:
@@ -266,8 +271,7 @@ def _read_and_cut(base: Read, request: Request) -> Answer:
     answer = base(request)
     if answer.stand_in is not None:
         return answer
-    segments = cast("Segments", request.segments).without(answer.places_skipped)
-    return replace(answer, batch=cut(answer.batch, segments))
+    return replace(answer, batch=cut(answer.batch, cast("Segments", request.read_by(answer).segments)))
 
 
 # Parts of samples, for packs.

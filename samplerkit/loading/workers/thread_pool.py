@@ -10,6 +10,7 @@ import weakref
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from itertools import count
 from queue import Empty, SimpleQueue
 from statistics import median
@@ -18,7 +19,6 @@ from typing import Any, Final, final
 from samplerkit.loading.background import end_at_exit, loaders_read_for, read_for, start_thread
 from samplerkit.loading.workers.batch_maker import BatchMaker
 from samplerkit.loading.workers.protocol import Answer, BatchesInOrder, Request, WorkerPool, timed_out
-from samplerkit.loading.workers.reader import SampleReader
 
 TRIAL_BATCHES: Final = 5
 """Batches by which a number of threads is judged, and steps by which the loop is."""
@@ -144,6 +144,7 @@ _numbers = count(-1, -1)
 
 
 @final
+@dataclass(eq=False)
 class Task:
     """One batch that threads make.
 
@@ -158,12 +159,9 @@ class Task:
         result: where the batch is put, or what was raised.
     """
 
-    __slots__ = ("is_cancelled", "request", "result")
-
-    def __init__(self, request: Request) -> None:
-        self.request = request
-        self.is_cancelled = False
-        self.result: SimpleQueue[Any] = SimpleQueue()
+    request: Request
+    is_cancelled: bool = False
+    result: SimpleQueue[Any] = field(default_factory=SimpleQueue)
 
 
 @final
@@ -188,11 +186,9 @@ class ThreadPool(WorkerPool):
         owner: object,
         loader: object,
     ) -> None:
-        super().__init__(number, options)
+        super().__init__(maker, number, options)
         self.schedule: Final = schedule
-        self._maker: Final = maker
         self._loaders: Final = loaders_read_for() | {loader}
-        self._init_function: Final = options.get("worker_init_fn")
         self._numbers: Final = [next(_numbers) for _ in range(number)]
         self._is_stopped = False
         self.has_copies = False  # of the dataset, one a thread: then the loop makes no batch
@@ -225,7 +221,8 @@ class ThreadPool(WorkerPool):
     def open(self, requests: Iterator[Request], *, in_the_loop: bool) -> Iterator[Answer]:
         """Begins an iteration."""
         # What several threads share, the loop may read as well.
-        loop_helps = in_the_loop and len(self._threads) > 1 and not (self._init_function or self.timeout)
+        is_bound = self._options.get("worker_init_fn") or self.timeout
+        loop_helps = in_the_loop and len(self._threads) > 1 and not is_bound
         batches = (LoopAssistedBatches if loop_helps else BatchesInOrder)(self, requests)
         self._iteration = weakref.ref(batches)
         if self._is_stopped:  # meanwhile, by another thread that iterates over the same loader
@@ -281,7 +278,7 @@ class ThreadPool(WorkerPool):
 
     def _run(self, place: int) -> None:
         """The main function of each thread."""
-        shared, reader = self._maker.reader, None
+        maker: BatchMaker | None = None
         batch: Any = None
         read_for(self._loaders)
         with ExitStack() as copies:
@@ -289,11 +286,11 @@ class ThreadPool(WorkerPool):
             while task is not None:
                 trial, started = self.schedule.trial, time.perf_counter()
                 try:
-                    if reader is None:
-                        reader = self._reader(place, copies)
-                    if reader is not shared:
-                        reader.begin(task.request)
-                    batch = self._maker.batch(task.request, reader)
+                    if maker is None:
+                        maker = self._maker_of(place, copies)
+                    if maker is not self._maker:
+                        maker.begin(task.request)
+                    batch = maker.batch(task.request)
                 except BaseException as error:  # whatever it is, it belongs into the loop
                     batch = error
                 seconds = time.perf_counter() - started
@@ -303,12 +300,12 @@ class ThreadPool(WorkerPool):
                 batch = None
                 task = self._take(trial, seconds)
 
-    def _reader(self, place: int, copies: ExitStack) -> SampleReader:
-        if self._init_function is not None:
-            self._init_function(place)
-        reader = self._maker.reader.for_thread(self._numbers[place], copies)
-        self.has_copies |= reader is not self._maker.reader
-        return reader
+    def _maker_of(self, place: int, copies: ExitStack) -> BatchMaker:
+        if (init := self._options.get("worker_init_fn")) is not None:
+            init(place)
+        maker: BatchMaker = self._maker.for_thread(self._numbers[place], copies)
+        self.has_copies |= maker is not self._maker
+        return maker
 
     def _take(self, trial: int = 0, seconds: float | None = None) -> Task | None:
         """Counts the batch that this thread has made, and takes the next task when one more may be made.
@@ -346,14 +343,14 @@ class ThreadPool(WorkerPool):
             None where it has to wait, since no thread may read for an epoch while another one is set in a
             dataset that all share; or when the threads are ended.
         """
-        reader = self._maker.reader
+        maker = self._maker
         while (task := self._waiting_task or self._tasks.get()) is not None and not self._is_stopped:
             self._waiting_task = task
             if not task.is_cancelled:
-                if self._busy and reader.sets_epoch(task.request):
+                if self._busy and maker.sets_epoch(task.request):
                     return None
                 try:
-                    reader.begin(task.request)
+                    maker.begin(task.request)
                 except BaseException as error:  # as above
                     task.result.put(error)
                     task.is_cancelled = True

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterator, Mapping
 from itertools import cycle
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch._utils import ExceptionWrapper
@@ -58,10 +58,7 @@ class WorkerProcesses(WorkerPool):
     """
 
     def __init__(self, maker: Any, number: int, options: Mapping[str, Any]) -> None:
-        super().__init__(number, options)
-        self._maker: Final = maker
-        self._number: Final = number
-        self._options: Final = options
+        super().__init__(maker, number, options)
         self._workers: list[_Worker] = []
         self._sent = 0
         self._turn: Iterator[int] = iter(())
@@ -69,7 +66,7 @@ class WorkerProcesses(WorkerPool):
         self._polls: list[select.poll] = []
 
     @property
-    def pids(self) -> list[int]:
+    def readers(self) -> list[int]:
         """The process ids of the workers."""
         return [worker.process.pid for worker in self._workers]
 
@@ -77,6 +74,7 @@ class WorkerProcesses(WorkerPool):
         """Begins an iteration, and the first one begins the workers."""
         if not self._workers:
             self._start()
+        # Not by the step: with `run_ahead`, epochs of few steps keep all workers busy.
         self._turn = cycle(range(self._number))
         return super().open(requests, in_the_loop=in_the_loop)
 
@@ -129,7 +127,7 @@ class WorkerProcesses(WorkerPool):
         try:
             answers = [self._answer(task, worker) for worker, _ in task.shares]
             batch = self.joined(task.request, task.shares, answers)
-            return batch.pin_memory() if self._maker.pins else batch
+            return batch.pin_memory() if self._maker.options.pins else batch
         except BaseException:
             self.can_be_reused = False  # it is not known what would come next
             raise

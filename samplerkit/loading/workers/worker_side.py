@@ -15,6 +15,7 @@ import multiprocessing.connection
 import os
 import signal
 import socket
+import struct
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -38,15 +39,17 @@ from samplerkit.errors import DatasetError
 from samplerkit.loading.generators import seed_worker
 from samplerkit.loading.workers.protocol import Request
 
-NUMBER_BYTES: Final = 8
-"""The format of the number of a task, after each answer."""
+_END: Final = struct.Struct("<QQ")
+"""The end of each message: how many items of shared memory follow it, and the number of its task."""
 
 
 def end_with_parent() -> None:
     """Ends this worker process as soon as the process that started it is gone, however that ended.
 
-    torch's own check takes up to five seconds. And nothing else ends it: where a queue sends SIGTERM to all
-    processes of a job, as Slurm does, the workers continue, so that the loop can finish its step and save.
+    torch's own check takes up to five seconds. And only a SIGTERM of the parent ends it, by which
+    multiprocessing ends the workers that are left at the end of a process that it started. Where a queue
+    sends one to all processes of a job, as Slurm does, the workers continue, so that the loop can finish its
+    step and save.
     """
     parent = multiprocessing.parent_process()
     if parent is None:
@@ -117,7 +120,7 @@ def run_worker(start: WorkerStart) -> None:
             except Exception:
                 answer = ExceptionWrapper(where=where)  # type: ignore[no-untyped-call]
             message = answer if isinstance(answer, Message) else pickled(answer)
-            message.content.write(number.to_bytes(NUMBER_BYTES, "little"))
+            message.content.write(_END.pack(len(message.shared), number))
             messages.put(message)
             del request, answer, message  # nothing is held while it waits for the next one
 
@@ -129,7 +132,7 @@ def _begin(start: WorkerStart) -> None:
         id=start.number,
         num_workers=start.num_workers,
         seed=torch.initial_seed(),
-        dataset=start.maker.reader.dataset,
+        dataset=start.maker.dataset,
     )
     if start.init is not None:
         with sendable_errors():
@@ -164,8 +167,8 @@ SMALL: Final = 256 << 10
 """Bytes up to which copying through the pipe costs less than shared memory, whose file must be made, handed
 over through a socket, and mapped: half as much at this size, the same at about 1 MiB."""
 
-_DESCRIPTOR, _COPY = b"d", b"c"
-"""The next item of shared memory: its descriptor, sent with this byte; or its content, after the byte."""
+_ITEM: Final = struct.Struct("<?Q")
+"""An item of shared memory: whether its descriptor comes with this, else its content after it; its bytes."""
 
 
 class Message(NamedTuple):
@@ -182,21 +185,10 @@ class Message(NamedTuple):
 
 def pickled(value: Any) -> Message:
     """Pickles a value for another process; raises what its pickling raises."""
-    file, storages = _without_storages(value)
-    end = file.tell()
-    shared = [storage for storage in storages if not _is_small(storage)]
-    for storage in shared:
+    message = _without_large_storages(value)
+    for storage in message.shared:
         storage.share_memory_()
-    if storages:
-        sizes = (_bytes_of(item).tobytes() if _is_small(item) else item.nbytes() for item in storages)
-        ForkingPickler(file).dump([*sizes])
-    file.write(end.to_bytes(_END_BYTES, "little"))
-    return Message(file, shared)
-
-
-def _is_small(storage: torch.UntypedStorage) -> bool:
-    """Returns whether it is sent in the message. Shared storages stay shared, as the user may want."""
-    return storage.nbytes() <= SMALL and not storage.is_shared()
+    return message
 
 
 def _bytes_of(storage: torch.UntypedStorage) -> np.ndarray[Any, Any]:
@@ -204,33 +196,34 @@ def _bytes_of(storage: torch.UntypedStorage) -> np.ndarray[Any, Any]:
     return data
 
 
-def _without_storages(value: Any) -> tuple[io.BytesIO, list[torch.UntypedStorage]]:
-    """Pickles a value without the storages of its tensors, which are sent after it.
+def _without_large_storages(value: Any) -> Message:
+    """Pickles a value without the large storages of its tensors, which are sent after it.
 
-    Views of one storage stay views of one. Nothing is shared if a later part cannot be pickled.
+    Views of one storage stay views of one. Nothing is shared if a later part cannot be pickled. Storages that
+    are in shared memory already stay there, as the user may want.
     """
-    file, storages = io.BytesIO(), list[torch.UntypedStorage]()
+    message = Message(io.BytesIO(), [])
 
     def reduced(storage: torch.UntypedStorage) -> Any:
+        if storage.device.type == "cpu" and storage.nbytes() <= SMALL and not storage.is_shared():
+            return _storage_of, (_bytes_of(storage).tobytes(),)
         strategy: str = torch.multiprocessing.get_sharing_strategy()  # type: ignore[no-untyped-call]
-        by_name = strategy == "file_system" and not _is_small(storage)
-        if by_name or storage.device.type != "cpu":
+        if strategy == "file_system" or storage.device.type != "cpu":
             return reductions.reduce_storage(storage)  # type: ignore[no-untyped-call]
-        storages.append(storage)
-        return _storage_at, (len(storages) - 1,)
+        message.shared.append(storage)
+        return _shared_at, (len(message.shared) - 1,)
 
-    pickler = ForkingPickler(file)
+    pickler = ForkingPickler(message.content)
     reducers: Any = pickler.dispatch_table
     reducers[torch.UntypedStorage] = reduced
     pickler.dump(value)
-    return file, storages
+    return message
 
 
-_END_BYTES: Final = 8
 _received = threading.local()
 
 
-def _storage_at(number: int) -> torch.UntypedStorage:
+def _shared_at(number: int) -> torch.UntypedStorage:
     storage: torch.UntypedStorage = _received.storages[number]
     return storage
 
@@ -240,9 +233,9 @@ def send(pipe: Connection, peer: socket.socket, message: Message) -> None:
     pipe.send_bytes(message.content.getbuffer())
     for storage in message.shared:
         try:
-            socket.send_fds(peer, [_DESCRIPTOR], [storage._share_fd_cpu_()[0]])
+            socket.send_fds(peer, [_ITEM.pack(True, storage.nbytes())], [storage._share_fd_cpu_()[0]])
         except OSError:  # more descriptors of this user are under way than the system takes
-            peer.sendall(_COPY)
+            peer.sendall(_ITEM.pack(False, storage.nbytes()))
             pipe.send_bytes(_bytes_of(storage).data)
 
 
@@ -260,17 +253,17 @@ def receive(pipe: Connection) -> tuple[int, memoryview, list[torch.UntypedStorag
         EOFError, OSError: the worker has ended; or this process may open no more files.
     """
     message = memoryview(pipe.recv_bytes())
-    number, message = int.from_bytes(message[-NUMBER_BYTES:], "little"), message[:-NUMBER_BYTES]
-    data = message[int.from_bytes(message[-_END_BYTES:], "little") : -_END_BYTES]
-    contents = ForkingPickler.loads(data) if data else ()
-    storages = [_storage_of(item) if isinstance(item, bytes) else _shared(pipe, item) for item in contents]
-    return number, message, storages
+    shared, number = _END.unpack(message[-_END.size :])
+    return number, message[: -_END.size], [_shared(pipe) for _ in range(shared)]
 
 
-def _shared(pipe: Connection, size: int) -> torch.UntypedStorage:
+def _shared(pipe: Connection) -> torch.UntypedStorage:
     with socket_of(pipe) as peer:
-        kind, descriptors, *_ = socket.recv_fds(peer, 1, 1)
-    if kind == _COPY:
+        item, descriptors, *_ = socket.recv_fds(peer, _ITEM.size, 1)
+    if not item:
+        raise EOFError
+    has_descriptor, size = _ITEM.unpack(item)
+    if not has_descriptor:
         return _storage_of(pipe.recv_bytes())
     if not descriptors:
         raise OSError(errno.EMFILE, "the descriptor of a tensor did not come: too many files are open")
@@ -314,7 +307,7 @@ def sendable_errors() -> Iterator[None]:
 def sending_error(value: Any) -> str:
     """Returns the error of pickling a value for another process; an empty string for none."""
     try:
-        _without_storages(value)
+        _without_large_storages(value)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return ""

@@ -74,7 +74,7 @@ class Edit:
                 checked[name] = check(given)
         if len(checked) == 1:
             hint = "use for instance skip=8192"
-            raise ArgumentValueError("edit", "says nothing but where", self.at, hint=hint)
+            raise ArgumentValueError("edit", "has a position and no change", self.at, hint=hint)
         if checked["at"] + checked.get("skip", 0) > LARGEST:
             raise ArgumentRangeError("skip", "leads beyond the last position, 2^62", self.skip)
         for name, value in checked.items():

@@ -165,8 +165,8 @@ class IndexedFiles(DatasetOfFiles):
             DatasetError: a file cannot be read, or an index cannot be written.
         """
         if folder is None and self.is_remote:
-            hint = "name a folder, and upload what is in it"
-            problem = "is needed, since nothing is written beside remote files"
+            hint = "name a folder, and upload its files"
+            problem = "is needed, since nothing is written next to remote files"
             raise ArgumentValueError("folder", problem, folder, hint=hint)
         ends = self.files if folder is None else [name.rpartition("/")[2] for name in self._names]
         if len(set(ends)) < len(ends):

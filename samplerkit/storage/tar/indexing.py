@@ -158,8 +158,8 @@ def _targets(names: Sequence[str], out: Path | None, *, upload: bool) -> list[st
             "--upload", "is for remote shards", local_name, hint="index shards on disk by themselves"
         )
     if remote_names and not upload and out is None:
-        problem = "is needed, for nothing is written beside a remote shard"
-        hint = "use --out FOLDER and upload what is in it, or --upload to have it put there"
+        problem = "is needed, since nothing is written next to a remote shard"
+        hint = "use --out FOLDER and upload its files, or use --upload"
         raise ArgumentValueError("--out", problem, shown(remote_names[0]), hint=hint)
     if out is None:
         return [add_suffix(name, INDEX_SUFFIX) for name in names]

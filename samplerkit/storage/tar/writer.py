@@ -211,7 +211,7 @@ class TarWriter(Writing):
         path = self._path(len(self.paths))
         with self._writing(path):
             if path.exists() and not self._overwrite:
-                hint = "give another path, or replace it by overwrite=True"
+                hint = "give another path, or replace it: overwrite=True, or --overwrite"
                 raise ArgumentValueError("shards", "is there already", str(path), hint=hint)
             path.parent.mkdir(parents=True, exist_ok=True)
             return _Shard(path, AtomicFile(path))

@@ -94,7 +94,7 @@ BUGS = [
     Bug(
         "requests continue by the order before the edit",
         "RunCursor.steps",
-        "reading = run.reading(reading.epoch, reading.start)",
+        "reading = run.reading(reading.epoch, reading.delivery.start)",
         "pass",
         RUNS,
     ),

@@ -14,8 +14,8 @@ BUGS = [
     Bug(
         "a part goes to the worker whose turn it is",
         "AffineProcesses.shares_of",
-        "(share.worker, share)",
-        "(next(self._turn), share)",
+        "self._affinity.shares_of(request)",
+        "[(request.step % self._number, share) for _, share in self._affinity.shares_of(request)]",
         f"{AFFINITY}::test_each_file_is_read_by_one_worker_and_the_draws_stay",
     ),
     Bug(

@@ -70,8 +70,8 @@ BUGS = [
     Bug(
         "draws are counted in their batch",
         "requests_of",
-        "Request(reading.epoch, reading.start, step, ids, draws, columns, segments, cursor.edits)",
-        "Request(reading.epoch, reading.start, step, ids, range(len(ids)), columns, segments, cursor.edits)",
+        "Request(epoch, start, step, ids, draws, columns, segments, cursor.edits)",
+        "Request(epoch, start, step, ids, range(len(ids)), columns, segments, cursor.edits)",
         DRAWS,
     ),
     Bug(

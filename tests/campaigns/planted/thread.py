@@ -12,7 +12,7 @@ BUGS = [
     Bug(
         "a dataset receives an epoch while it is read for another one",
         "ThreadPool._next_task",
-        "self._busy and reader.sets_epoch(task.request)",
+        "self._busy and maker.sets_epoch(task.request)",
         "False",
         f"{THREADS}::test_set_epoch_is_called_once_for_all_threads_and_never_during_a_read",
     ),

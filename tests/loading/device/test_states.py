@@ -50,12 +50,12 @@ def test_a_state_counts_only_what_the_loop_received(kind, run_ahead, cut):
 
 def test_a_restored_state_is_that_state_and_outlasts_set_epoch():
     loader = DeviceLoader(plain(), "cpu")
-    loader.load_state_dict({"schema": 1, "epoch": 2, "step": 5})
+    loader.load_state_dict({"schema": 1, "epoch": 2, "step": 5, "ended": None})
     assert loader.state_dict() == {"schema": 1, "epoch": 2, "step": 5, "ended": None}
     loader.set_epoch(2)
     assert read(loader) == epoch_order(2)[5 * BATCH :]
     assert loader.state_dict() == {"schema": 1, "epoch": 3, "step": 0, "ended": 2}
-    loader.load_state_dict({"schema": 1, "epoch": 2, "step": 5})
+    loader.load_state_dict({"schema": 1, "epoch": 2, "step": 5, "ended": None})
     loader.set_epoch(6)
     assert read(loader) == epoch_order(6)
 
@@ -63,11 +63,11 @@ def test_a_restored_state_is_that_state_and_outlasts_set_epoch():
 BAD_STATES = {
     "no mapping": ([], "state"),
     "nothing in it": ({}, "state"),
-    "a newer schema": ({"schema": 2, "epoch": 0, "step": 0}, "schema"),
-    "no step": ({"schema": 1, "epoch": 0}, "state"),
-    "a negative step": ({"schema": 1, "epoch": 0, "step": -1}, "step"),
-    "a step that is a bool": ({"schema": 1, "epoch": 0, "step": True}, "step"),
-    "an epoch that is a text": ({"schema": 1, "epoch": "0", "step": 0}, "epoch"),
+    "a newer schema": ({"schema": 2, "epoch": 0, "step": 0, "ended": None}, "schema"),
+    "no step": ({"schema": 1, "epoch": 0, "ended": None}, "state"),
+    "a negative step": ({"schema": 1, "epoch": 0, "step": -1, "ended": None}, "step"),
+    "a step that is a bool": ({"schema": 1, "epoch": 0, "step": True, "ended": None}, "step"),
+    "an epoch that is a text": ({"schema": 1, "epoch": "0", "step": 0, "ended": None}, "epoch"),
 }
 
 
