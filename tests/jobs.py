@@ -1,4 +1,4 @@
-"""Running a command that starts processes of its own, to the end of all of them; and a port for a job."""
+"""Runs a command that starts processes of its own, to the end of all; and reserves a port for a job."""
 
 from __future__ import annotations
 
@@ -27,35 +27,35 @@ def ended(
     folder: Path = ROOT,
     **environment: str,
 ) -> tuple[int, str, str]:
-    """Runs a program of Python, in a session of its own, of which nothing is left afterwards.
+    """Runs a program of Python, in a session of its own, all of which is ended afterwards.
 
     Args:
-        arguments: of Python; where flags come first, Python is started, which takes seconds.
+        arguments: of Python; if flags come first, Python is started, which takes seconds.
         seconds: how long it may take; or else:
-        own_seconds: likewise, without what a busy machine adds: for what would hang.
+        own_seconds: likewise, without the time that a busy machine adds: for a program that might hang.
         folder: where it runs.
-        environment: variables, beside those of this process.
+        environment: variables, in addition to those of this process.
 
     Returns:
-        The exit code, what it printed, and what it printed to standard error.
+        The exit code, the output and the standard error.
     """
-    ours = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    variables = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
     forked = arguments[0] in {"-c", "-m"}
     start: Callable[..., subprocess.Popen[str]] = Program if forked else partial(_python, text=True)
-    # What is killed leaves the folder of its sockets, and nobody else can remove it.
+    # A killed program leaves the folder of its sockets, and only this can remove it.
     with (
         tempfile.TemporaryDirectory(prefix="job-", ignore_cleanup_errors=True) as temporary,
         start(
             arguments,
             cwd=folder,
-            env={**os.environ, **ours, "TMPDIR": temporary, **environment},
+            env={**os.environ, **variables, "TMPDIR": temporary, **environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         ) as process,
     ):
         try:
             printed, errors = (
-                _told(process, own_seconds) if own_seconds else process.communicate(timeout=seconds)
+                _communicate(process, own_seconds) if own_seconds else process.communicate(timeout=seconds)
             )
         finally:
             with contextlib.suppress(ProcessLookupError):
@@ -67,7 +67,7 @@ def _python(arguments: Sequence[str], **options: Any) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, *arguments], start_new_session=True, **options)
 
 
-def _told(process: subprocess.Popen[str], own_seconds: float) -> tuple[str, str]:
+def _communicate(process: subprocess.Popen[str], own_seconds: float) -> tuple[str, str]:
     with OwnSeconds([process.pid]) as own:
         while own.seconds < own_seconds:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -77,7 +77,7 @@ def _told(process: subprocess.Popen[str], own_seconds: float) -> tuple[str, str]
 
 @contextlib.contextmanager
 def reserved_port() -> Iterator[int]:
-    """Gives a port of loopback that nobody else is given, and that a process of the job may listen on."""
+    """Yields a port of loopback that is reserved, and on which a process of the job may listen."""
     with socket.socket() as holder:
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         holder.bind(("127.0.0.1", 0))

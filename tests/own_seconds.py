@@ -1,4 +1,4 @@
-"""How long something takes, without what a busy machine adds to it."""
+"""Seconds that something takes, without the time that a busy machine adds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PAUSE = 0.02
 
 
 class OwnSeconds:
-    """Measures seconds in which this process, and those that it started, ran or slept of their own will.
+    """Measures seconds in which this process, and those that it started, ran or slept by themselves.
 
     Linux counts for each thread how long it was ready to run and did not: another one had the processor. In
     each pause the thread that waited longest is taken, so that nothing is left out twice. On an idle machine,
@@ -27,11 +27,11 @@ class OwnSeconds:
         self._pids = {os.getpid(), *pids}
         self._is_over = threading.Event()
         self._lock = threading.Lock()
-        self._thread = threading.Thread(target=self._look_again_and_again, daemon=True)
+        self._thread = threading.Thread(target=self._measure_repeatedly, daemon=True)
         self.begin()
 
     def begin(self) -> None:
-        """Begins anew at 0."""
+        """Begins again at 0."""
         with self._lock:
             self.seconds = 0.0
             self._waits, self._last = self._waits_by_thread(), time.monotonic()
@@ -43,13 +43,13 @@ class OwnSeconds:
     def __exit__(self, *exception: object) -> None:
         self._is_over.set()
         self._thread.join()
-        self._look()
+        self._measure()
 
-    def _look_again_and_again(self) -> None:
+    def _measure_repeatedly(self) -> None:
         while not self._is_over.wait(_PAUSE):
-            self._look()
+            self._measure()
 
-    def _look(self) -> None:
+    def _measure(self) -> None:
         with self._lock:
             waits, now = self._waits_by_thread(), time.monotonic()
             waited = [wait - self._waits.get(thread, 0) for thread, wait in waits.items()]
@@ -60,25 +60,25 @@ class OwnSeconds:
         """Nanoseconds in which each thread was ready and did not run."""
         waits = {}
         for pid in self._pids.union(*map(_started_by, self._pids)):
-            for thread, counts in _told_of_threads(pid, "schedstat"):
-                if thread != self._thread.native_id:  # nothing waits for the one that looks
+            for thread, counts in _read_threads(pid, "schedstat"):
+                if thread != self._thread.native_id:  # nothing waits for the thread that measures
                     waits[f"{pid}/{thread}"] = int(counts[1])
         return waits
 
 
 def _started_by(pid: int) -> set[int]:
-    """Gives the processes that one has started, and those that these have."""
-    found = {int(child) for _, children in _told_of_threads(pid, "children") for child in children}
-    return found.union(*map(_started_by, found))
+    """Returns the processes that a process has started, and those that these have."""
+    children = {int(child) for _, ids in _read_threads(pid, "children") for child in ids}
+    return children.union(*map(_started_by, children))
 
 
-def _told_of_threads(pid: int, what: str) -> Iterator[tuple[int, list[str]]]:
-    """Gives the words that Linux says of each thread of a process; either may end meanwhile."""
+def _read_threads(pid: int, file: str) -> Iterator[tuple[int, list[str]]]:
+    """Yields the words of a file in /proc for each thread of a process; either may end meanwhile."""
     try:
         threads = list(Path(f"/proc/{pid}/task").iterdir())
     except OSError:
         return
     for thread in threads:
         with contextlib.suppress(OSError):
-            if words := (thread / what).read_text().split():
+            if words := (thread / file).read_text().split():
                 yield int(thread.name), words

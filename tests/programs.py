@@ -1,7 +1,7 @@
 """Python programs, each a fork of a process that has imported torch already.
 
-A start of torch takes seconds of processor, and a fork tenths of one. What is about the start itself (what is
-imported, hash seeds, flags of Python) starts Python. Run as a program, this file is the process that forks.
+A start of torch takes seconds of processor, and a fork tenths of one. Tests of the start itself (its
+imports, hash seeds, flags of Python) start Python. Run as a program, this file is the process that forks.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ IMPORTED = (
     *("asyncio", "multiprocessing.pool", "multiprocessing.resource_tracker", "concurrent.futures.thread"),
     *("numpy", "pydantic", "yaml", "torch", "torch.distributed", "torch.multiprocessing", "torch.utils.data"),
 )
-"""What takes long to import; the package is not among it, since a planted bug is in a copy of its own."""
+"""Modules that take long to import, without the package, since a planted bug is in a copy of it."""
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
 class Program(subprocess.Popen[str]):
-    """A program as `subprocess.Popen` starts it, in a session of its own, which ends with who started it.
+    """A program as `subprocess.Popen` starts it, in a session of its own, which ends with its caller.
 
     Args:
         arguments: of Python: `-c`, a text, and its arguments; or `-m`, a module, and its arguments.
@@ -98,7 +98,7 @@ def _received(connection: socket.socket, count: int) -> bytes:
 
 
 def run(arguments: Sequence[str], seconds: float = 240, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Runs a program to its end, and gives its exit code and what it printed."""
+    """Runs a program to its end, and returns its exit code and output."""
     with Program(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options) as program:
         try:
             printed, errors = program.communicate(timeout=seconds)
@@ -117,11 +117,11 @@ sys.path.insert(0, {str(ROOT)!r})
 from tests.programs import run_as_python
 run_as_python(sys.argv[1:])
 """
-"""A `python` that runs scripts and modules as forks; it has imported nothing but what asks for one."""
+"""A `python` that runs scripts and modules as forks; it imports only what is needed to request one."""
 
 
 def put_python(folder: Path) -> dict[str, str]:
-    """Makes a `python` and a `torchrun` that fork; gives the variables with which they are found."""
+    """Makes a `python` and a `torchrun` that fork; returns the variables with which they are found."""
     for name in ("python", "torchrun"):
         (folder / name).write_text(PYTHON)
         (folder / name).chmod(0o755)
@@ -130,7 +130,7 @@ def put_python(folder: Path) -> dict[str, str]:
 
 
 def run_as_python(arguments: list[str]) -> None:
-    """Runs what `python` or `torchrun` is given as a fork, and ends as it does, by a signal too."""
+    """Runs the arguments of `python` or `torchrun` as a fork, and ends as it does, by a signal too."""
     if Path(sys.argv[0]).name == "torchrun":
         arguments = ["-m", "torch.distributed.run", *arguments]
     elif arguments[0] not in {"-c", "-m"}:
@@ -142,14 +142,14 @@ def run_as_python(arguments: list[str]) -> None:
 
 
 def start() -> str:
-    """Gives the name of the process that forks for this one, with its id; the first call starts it."""
+    """Returns the name of the process that forks for this one, with its id; the first call starts it."""
     return _forking_for(os.getpid())
 
 
 @functools.cache
 def _forking_for(_: int) -> str:
     process = subprocess.Popen(
-        # Without the folder of this file among the paths: there is a `numbers.py` in it.
+        # Without the folder of this file among the paths, since it has a `numbers.py`.
         [sys.executable, "-P", __file__],
         env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | ONE_THREAD,
         stdin=subprocess.PIPE,
@@ -165,7 +165,7 @@ def _forking_for(_: int) -> str:
 
 
 class _Forks:
-    """The programs that run: by the descriptor of its end, the socket of who started one, and its id."""
+    """The programs that run: by the descriptor of its end, the socket of its caller, and its id."""
 
     def __init__(self, listener: socket.socket) -> None:
         self._listener = listener
@@ -175,7 +175,7 @@ class _Forks:
         self._programs: dict[int, tuple[socket.socket, int]] = {}
 
     def serve(self) -> list[str] | None:
-        """Forks until the input is closed; in a fork, gives the arguments that its program has."""
+        """Forks until the input is closed; in a fork, returns the arguments of its program."""
         while True:
             for key, _ in self._selector.select():
                 if key.fileobj is sys.stdin:
@@ -207,7 +207,7 @@ class _Forks:
         return None
 
     def _end(self, end: int) -> None:
-        """Tells who started a program how it ended; one that nobody waits for any more is ended."""
+        """Sends the exit status to the caller; a program whose caller has gone is ended."""
         if end not in self._programs:  # both of its events came at once
             return
         connection, child = self._programs.pop(end)
@@ -231,7 +231,7 @@ class _Forks:
 
 
 def _become(descriptors: list[int], cwd: str, environment: dict[str, str]) -> None:
-    """Makes a fork what a process is that Python has just started."""
+    """Gives a fork the state of a process that Python has just started."""
     os.setsid()
     os.chdir(cwd)
     for own, descriptor in enumerate(descriptors):
@@ -245,21 +245,21 @@ def _become(descriptors: list[int], cwd: str, environment: dict[str, str]) -> No
 
 def _run(arguments: list[str]) -> None:
     """Runs a program as Python runs its main module."""
-    how, what, *rest = arguments
+    flag, code, *rest = arguments
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    sys.path[:0] = ["" if how == "-c" else str(Path.cwd()), *filter(None, paths)]
+    sys.path[:0] = ["" if flag == "-c" else str(Path.cwd()), *filter(None, paths)]
     importlib.invalidate_caches()
-    sys.argv = [how, *rest]
+    sys.argv = [flag, *rest]
     main = sys.modules["__main__"] = types.ModuleType("__main__")
     main.__dict__["__builtins__"] = __builtins__
-    if how == "-c":
-        exec(compile(what, "<string>", "exec"), main.__dict__)  # noqa: S102  # as Python does
+    if flag == "-c":
+        exec(compile(code, "<string>", "exec"), main.__dict__)  # noqa: S102  # as Python does
     else:
-        runpy._run_module_as_main(what)  # type: ignore[attr-defined]  # what Python's own `-m` calls
+        runpy._run_module_as_main(code)  # type: ignore[attr-defined]  # what Python's own `-m` calls
 
 
 def main() -> None:
-    """Imports what takes long, prints its name, and forks; a fork ends as any program of Python does."""
+    """Imports modules, prints its name, and forks; a fork ends as any program of Python does."""
     for name in IMPORTED:
         importlib.import_module(name)
     gc.freeze()

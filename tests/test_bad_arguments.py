@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from tests.values_in_messages import WRONG, bridge, evaluated, told
+from tests.values_in_messages import WRONG, bridge, evaluated, values_of
 
 CALLS = json.loads(WRONG.read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("call", CALLS)
 def test_a_wrong_argument_is_an_error_of_the_documented_class_that_names_it(call):
-    """Where this fails: `python -m tests.values_in_messages`, and look at what changed."""
+    """Where this fails: `python -m tests.values_in_messages`, and see what changed."""
     with pytest.raises(sk.SamplerkitError) as caught:
         evaluated(call)
-    assert [type(caught.value).__name__, *told(caught.value)] == CALLS[call]
+    assert [type(caught.value).__name__, *values_of(caught.value)] == CALLS[call]
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 300
 
@@ -29,7 +29,7 @@ LIMITS = json.loads(WRONG.with_name("limits.json").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("call", LIMITS)
-def test_the_least_and_the_largest_number_are_taken_and_none_beyond(call):
+def test_the_least_and_the_largest_number_are_accepted_and_none_beyond(call):
     least, most = LIMITS[call]
     assert evaluated(f"(lambda n: {call})({least})") is not None
     with pytest.raises(sk.SamplerkitError):
@@ -54,22 +54,22 @@ REQUIRED = {
     "WeightedRandomSampler": ([[1, 2]], {}),
     "load_config": ([{"sampler": {"kind": "random"}}], {}),
 }
-"""What must be given besides, by public name."""
+"""The required arguments, by public name."""
 
 
 def switches():
     """All public arguments that are a bool."""
     for name in sk.__all__:
-        found = getattr(sk, name)
-        if (inspect.isclass(found) and not issubclass(found, sk.Config)) or inspect.isfunction(found):
-            for argument, parameter in inspect.signature(found).parameters.items():
+        public = getattr(sk, name)
+        if (inspect.isclass(public) and not issubclass(public, sk.Config)) or inspect.isfunction(public):
+            for argument, parameter in inspect.signature(public).parameters.items():
                 if parameter.annotation in {"bool", bool}:
                     yield name, argument
 
 
 @pytest.mark.parametrize("value", [1, "no", None, []])
 @pytest.mark.parametrize(("name", "argument"), [*switches()])
-def test_a_switch_takes_a_bool_and_nothing_that_is_only_like_one(name, argument, value):
+def test_a_switch_takes_only_a_bool(name, argument, value):
     given, named = REQUIRED.get(name, ([], {}))
     with pytest.raises(sk.ArgumentTypeError, match=f"^{argument}: must be a bool, got "):
         getattr(sk, name)(*given, **named, **{argument: value})
@@ -82,6 +82,6 @@ def test_the_message_of_a_long_array_is_one_short_line():
     assert len(str(caught.value)) < 300
 
 
-def test_an_integer_that_python_refuses_to_write_is_refused_all_the_same():
+def test_an_integer_that_python_refuses_to_write_is_an_error_with_its_type():
     with pytest.raises(sk.ArgumentValueError, match=r"seed: must be in .*, got <int>"):
         sk.RandomSampler(seed=1 << 20_000)

@@ -1,4 +1,4 @@
-"""The Python blocks of README and docs run, and what their comments say comes out."""
+"""The Python blocks of README and docs run, with the values in their comments."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 BLOCKS = {page.name: BLOCK.findall(page.read_text(encoding="utf-8")) for page in PAGES}
 
 VALUE = r"  # (?:[\[(\d]|array\(|numpy int64$)"
-"""A comment that begins like a value says what its expression gives."""
+"""A comment that begins like a value is the value of its expression."""
 
 LAWS = {"files.md": 8, "samplers.md": 7}
 """The tests of the contracts that pages show."""
@@ -32,12 +32,12 @@ def shown(value):
 
 @pytest.mark.parametrize("page", [name for name, codes in BLOCKS.items() if codes])
 @pytest.mark.usefixtures("temporary_folder")
-def test_the_blocks_of_a_page_run_one_after_another_and_show_what_they_say(page, monkeypatch):
+def test_the_blocks_of_a_page_run_one_after_another_with_the_values_in_their_comments(page, monkeypatch):
     # A module, so that what the page defines can be pickled.
     module = ModuleType("page")
     monkeypatch.setitem(sys.modules, "page", module)
     codes, names = BLOCKS[page], vars(module)
-    told = len(re.findall(VALUE, "".join(codes), re.MULTILINE))
+    num_values = len(re.findall(VALUE, "".join(codes), re.MULTILINE))
     compared = 0
     for code in codes:
         lines = code.splitlines()
@@ -54,7 +54,7 @@ def test_the_blocks_of_a_page_run_one_after_another_and_show_what_they_say(page,
             elif comment == "numpy int64":
                 assert value.dtype == np.int64
                 compared += 1
-    assert compared == told
+    assert compared == num_values
     contracts = [value for name, value in names.items() if name.startswith("Test")]
     laws = [
         getattr(contract(), name) for contract in contracts for name in dir(contract) if name[:5] == "test_"
@@ -65,7 +65,7 @@ def test_the_blocks_of_a_page_run_one_after_another_and_show_what_they_say(page,
 
 
 @pytest.mark.parametrize(("page", "examples"), [("cli.md", 17), ("history.md", 16)])
-def test_the_examples_of_a_page_give_what_they_say(page, examples):
+def test_the_examples_of_a_page_have_the_results_that_it_shows(page, examples):
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     results = doctest.DocTestRunner().run(doctest.DocTestParser().get_doctest(text, {}, page, page, 0))
     assert (results.failed, results.attempted) == (0, examples)

@@ -1,4 +1,4 @@
-"""The rows of the table of floors: both sides do the same work."""
+"""The rows of the table of floors: both sides do the same."""
 
 from __future__ import annotations
 

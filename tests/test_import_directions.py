@@ -61,7 +61,7 @@ MAY_IMPORT = {
     "cli": [*CORE, "storage", "config", "compat", "inspect", "testing", ""],
     "": [*CORE, "storage", "config", "compat", "inspect", "testing"],
 }
-"""What each room may import besides itself; "" is samplerkit/__init__.py."""
+"""What each subpackage may import besides itself; "" is samplerkit/__init__.py."""
 
 STORAGE_ROOMS = {
     "remote": {"ahead", "files", "formats", "tar"},
@@ -81,9 +81,9 @@ THIRD_PARTY = {
 """Rooms whose imports from other distributions are limited: above all, no torch in the core."""
 
 LATE = {
-    "names": "the one table of what is imported when it is asked for",
-    "loading.steps": "a tenth of a second, for a loop that wants a bar and no other",
-    "compat.huggingface": "an extra: who uses it has a Trainer already",
+    "names": "the one table of lazy imports",
+    "loading.steps": "a tenth of a second, only for a loop that shows a bar",
+    "compat.huggingface": "an extra: its users have a Trainer already",
     "storage.files.packages": "extras: a package of each format, Pillow, orjson",
     "storage.remote.filesystem": "an extra: only URLs other than those of HTTP need it",
     "storage.remote.http": "an extra: only S3 needs it",
@@ -128,22 +128,22 @@ def violations(graph: Mapping[str, set[str]]) -> set[tuple[str, str]]:
 
 
 def distributions(module: str) -> set[str]:
-    """What a file imports from others than Python and the package, by statements."""
-    found = set()
+    """The other distributions that a file imports, by statements."""
+    names = set()
     for node in ast.walk(ast.parse(FILES[module].read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            found |= {first(alias.name) for alias in node.names}
+            names |= {first(alias.name) for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert not node.level, "imports have full names"
-            found.add(first(str(node.module)))
-    return found - sys.stdlib_module_names - {"samplerkit"}
+            names.add(first(str(node.module)))
+    return names - sys.stdlib_module_names - {"samplerkit"}
 
 
 def test_every_import_goes_down_and_the_core_needs_no_torch():
     assert violations(GRAPH) == set()
-    found = {(below(module), name) for module in FILES for name in distributions(module)}
-    assert {pair for pair in found if pair[1] not in THIRD_PARTY.get(first(pair[0]), {pair[1]})} == set()
-    assert ("loading.loader", "torch") in found
+    pairs = {(below(module), name) for module in FILES for name in distributions(module)}
+    assert {pair for pair in pairs if pair[1] not in THIRD_PARTY.get(first(pair[0]), {pair[1]})} == set()
+    assert ("loading.loader", "torch") in pairs
 
 
 @pytest.mark.parametrize(
@@ -158,17 +158,17 @@ def test_a_wrong_import_is_found(module, target):
     assert violations({f"samplerkit.{module}": {f"samplerkit.{target}"}}) == {(module, target)}
 
 
-def test_what_is_imported_by_its_name_has_a_reason():
+def test_each_import_by_name_has_a_reason():
     texts = {below(module): path.read_text(encoding="utf-8") for module, path in FILES.items()}
-    found = {module for module, text in texts.items() if "import_module" in text or "__import__" in text}
-    assert found == set(LATE)
+    late = {module for module, text in texts.items() if "import_module" in text or "__import__" in text}
+    assert late == set(LATE)
 
 
 def test_no_modules_import_one_another_in_a_circle():
     TopologicalSorter(GRAPH).prepare()
 
 
-def test_no_file_is_too_long_and_no_folder_too_full():
+def test_no_file_is_too_long_and_no_folder_has_too_many_files():
     files = [*FILES.values(), *ROOT.parent.glob("tests/**/*.py")]
     assert [file for file in files if len(file.read_text(encoding="utf-8").splitlines()) > 400] == []
     folders = Counter(file.parent for file in FILES.values())

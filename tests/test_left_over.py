@@ -10,17 +10,17 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 
 
-def test_what_a_test_leaves_in_the_temporary_folder_fails_the_run(tmp_path):
+def test_files_left_in_the_temporary_folder_fail_the_run(tmp_path):
     test = tmp_path / "test_one.py"
     test.write_text("import tempfile\n\n\ndef test_one():\n    tempfile.mkdtemp(prefix='left-here-')\n")
     (tmp_path / "now.py").write_text("from tests import conftest\n\nconftest.SECONDS_TO_CLEAN_UP = 0\n")
     options = [option for plugin in ("xdist", "tests.conftest", "now") for option in ("-p", plugin)]
     options += ["-c", os.devnull, "--rootdir", tmp_path, "-n", "1"]
-    here = {"TMPDIR": str(tmp_path), "PYTHONPATH": str(tmp_path), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    variables = {"TMPDIR": str(tmp_path), "PYTHONPATH": str(tmp_path), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     ended = subprocess.run(
         [sys.executable, "-m", "pytest", *options, test],
         cwd=ROOT,
-        env={**os.environ, **here},
+        env={**os.environ, **variables},
         check=False,
         capture_output=True,
         text=True,

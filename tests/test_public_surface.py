@@ -1,4 +1,4 @@
-"""What samplerkit offers: its names, arguments by position, errors, docstrings, and files that are no Python.
+"""The public API: names, positional arguments, errors, docstrings, and files other than Python.
 
 `tests/data/public_api.txt` has each name; `test_public_api.py` compares it with the source.
 """
@@ -28,10 +28,10 @@ ROW = re.compile(r"^\| `(\w+Sampler)`.* \| `(.*)` \|$", re.MULTILINE)
 SIGNATURES = dict(
     ROW.findall((Path(__file__).parents[1] / "docs" / "samplers.md").read_text(encoding="utf-8"))
 )
-"""The arguments by position, as the page of samplers says them."""
+"""The positional arguments on the page of samplers."""
 
 
-def test_nothing_but_the_public_names_and_the_rooms_can_be_reached():
+def test_only_the_public_names_and_the_subpackages_are_attributes():
     assert sorted(sk.__all__) == sorted(names.PUBLIC)
     assert all(hasattr(sk, name) for name in sk.__all__)
     rooms = {module.name for module in pkgutil.iter_modules(sk.__path__)}
@@ -40,9 +40,9 @@ def test_nothing_but_the_public_names_and_the_rooms_can_be_reached():
 
 
 def test_type_checkers_see_each_public_name_where_the_table_finds_it():
-    """The imports that a type checker reads, and the table that answers at run time, say the same."""
-    door = ast.parse(Path(sk.__file__).read_text())
-    block = next(node for node in door.body if isinstance(node, ast.If))
+    """The imports that a type checker reads are those of the table that is used at run time."""
+    package = ast.parse(Path(sk.__file__).read_text())
+    block = next(node for node in package.body if isinstance(node, ast.If))
     seen = {
         alias.name: statement.module
         for statement in block.body
@@ -54,12 +54,12 @@ def test_type_checkers_see_each_public_name_where_the_table_finds_it():
 
 def test_a_name_that_is_not_public_is_an_attribute_error():
     with pytest.raises(AttributeError, match="module 'samplerkit' has no attribute 'Smapler'"):
-        sk.Smapler  # noqa: B018  # asking for it is what fails
+        sk.Smapler  # noqa: B018  # the access fails
 
 
 @pytest.mark.parametrize("module", ["samplerkit", "samplerkit.order.order", "samplerkit.samplers.shuffled"])
 def test_orders_and_samplers_are_imported_without_torch(module):
-    """In a process of its own: this one has torch since long."""
+    """In a process of its own: this one has imported torch."""
     code = f"import sys, {module}; print('torch' in sys.modules, 'pydantic' in sys.modules)"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.split() == ["False", "False"]
@@ -75,7 +75,7 @@ def test_positional_arguments_are_mindspores_and_ours_come_by_name_only(name):
     assert len(positional) + len(by_name) == len(parameters)
 
 
-def test_the_page_says_the_arguments_of_every_sampler():
+def test_the_page_lists_the_arguments_of_every_sampler():
     rooms = names.PUBLIC.items()
     ours = {name for name, room in rooms if room.startswith("samplers.") and name.endswith("Sampler")}
     assert {*SIGNATURES} == ours - {"Sampler"}
@@ -87,7 +87,7 @@ def test_every_error_is_exported():
     assert ours == {name for name in names.PUBLIC if name.endswith("Error")}
 
 
-def test_an_error_carries_its_place_its_value_and_its_mend_and_says_all_of_them():
+def test_an_error_has_its_place_its_value_and_its_hint_and_a_message_with_all_of_them():
     error = sk.ArgumentValueError("num_samples", "must not be negative", -1, hint="use None for all")
     assert (error.place, error.problem, error.value, error.hint) == (
         "num_samples",
@@ -109,18 +109,18 @@ def undocumented(module: types.ModuleType) -> Iterator[str]:
         if inspect.isclass(value) and value.__module__ == module.__name__ and not name.startswith("_"):
             for member, attribute in vars(value).items():
                 is_ours = isinstance(attribute, MEMBERS) and not member.startswith("_")
-                # A method that implements an abstract one is described there.
+                # A method that implements an abstract one has the docstring of that one.
                 if is_ours and not inspect.getdoc(getattr(value, member)) and not inspect.getdoc(attribute):
                     yield f"{name}.{member}"
 
 
 def test_every_public_method_has_a_docstring():
-    modules = ["samplerkit", *(found.name for found in pkgutil.walk_packages(sk.__path__, "samplerkit."))]
+    modules = ["samplerkit", *(module.name for module in pkgutil.walk_packages(sk.__path__, "samplerkit."))]
     assert len(modules) > 200
     assert [bare for name in modules for bare in undocumented(importlib.import_module(name))] == []
 
 
-def test_no_two_classes_bear_one_name():
+def test_names_of_classes_are_unique():
     classes = Counter(
         node.name
         for path in Path(sk.__file__).parent.rglob("*.py")
@@ -131,13 +131,13 @@ def test_no_two_classes_bear_one_name():
     assert {name for name, count in classes.items() if count > 1} == {"DistributedSampler"}
 
 
-def test_what_is_no_python_is_packaged():
+def test_files_other_than_python_are_packaged():
     package = Path(sk.__file__).parent
     assert (package / "py.typed").is_file()
     settings = tomllib.loads((package.parent / "pyproject.toml").read_text(encoding="utf-8"))
     patterns = settings["tool"]["setuptools"]["package-data"]["samplerkit"]
     packaged = {path for pattern in patterns for path in package.glob(pattern)}
-    beside = (path for path in package.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
-    assert packaged == {path for path in beside if path.suffix != ".py"}
+    files = (path for path in package.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    assert packaged == {path for path in files if path.suffix != ".py"}
     assert settings["project"]["dynamic"] == ["version"]
     assert settings["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "samplerkit.__version__"}

@@ -1,4 +1,4 @@
-"""What docs/reliability.md names exists: its tests, its planted bugs, and all of its rows."""
+"""The names in docs/reliability.md exist: tests, planted bugs, and all rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def has_test(path, name):
 
 
 def missing(text):
-    """What a page names that does not exist."""
+    """The names on a page that do not exist."""
     tests = [f"{path}::{name}" for path, name in NAMED_TEST.findall(text) if not has_test(path, name)]
     bugs = {bug.name for bug in EVERY.values()}
     return tests + [name for name in NAMED_BUG.findall(text) if name not in bugs]
@@ -49,14 +49,14 @@ def test_the_page_has_all_its_rows_each_with_a_test_and_a_control():
 
 
 def is_over_threads(path, name):
-    """Whether a test says that it runs over threads, in its decorators or in itself."""
+    """Whether a test mentions threads, in its decorators or in itself."""
     return "threads" in ast.unparse(functions_of(path)[name]).lower()
 
 
-def test_the_rows_that_are_said_to_run_over_threads_do_and_the_others_have_a_reason():
-    (said,) = re.findall(r"^Of the rows of the loader.* over threads too: ([\d, ]+)\.", PAGE, re.MULTILINE)
+def test_the_rows_listed_as_run_over_threads_are_and_the_others_have_a_reason():
+    (listed,) = re.findall(r"^Of the rows of the loader.* over threads too: ([\d, ]+)\.", PAGE, re.MULTILINE)
     reasons = re.findall(r"^\| ([\d, ]+) \| [^|]+ \|$", PAGE, re.MULTILINE)
-    over = {int(number) for number in said.split(", ")}
+    over = {int(number) for number in listed.split(", ")}
     others = {int(number) for row in reasons for number in row.split(", ")}
     tests = {int(number): NAMED_TEST.findall(shown_by) for number, _, _, shown_by, _ in ROW.findall(PAGE)}
     run = {number for number in range(1, 27) if any(is_over_threads(*test) for test in tests[number])}

@@ -1,4 +1,4 @@
-"""What one rank asks for does not grow with the number of ranks: the counts of docs/scale.md, on a few."""
+"""The requests of one rank do not grow with the number of ranks: the counts of docs/scale.md, on a few."""
 
 from __future__ import annotations
 
@@ -29,40 +29,40 @@ def grows_slowly(few, many):
     return (np.asarray(many) <= np.asarray(few) * math.log(MANY) / math.log(FEW)).all()
 
 
-def asked_of_the_store(ranks, late, dead):
+def store_traffic(ranks, late, dead):
     outcomes = store_requests(ranks, late, dead)
-    found = [outcomes[rank] for rank in three(ranks)]
-    return [max(one.requests for one in found), max(one.store.bytes for one in found)]
+    measured = [outcomes[rank] for rank in three(ranks)]
+    return [max(rank.requests for rank in measured), max(rank.store.bytes for rank in measured)]
 
 
 @pytest.mark.parametrize("situation", SITUATIONS)
-def test_what_a_rank_asks_of_the_store_is_counted_as_by_arithmetic_and_does_not_grow(situation):
+def test_the_store_requests_of_a_rank_are_as_computed_and_do_not_grow(situation):
     late, dead = SITUATIONS[situation]
-    assert grows_slowly(*(asked_of_the_store(ranks, late, dead) for ranks in (FEW, MANY)))
+    assert grows_slowly(*(store_traffic(ranks, late, dead) for ranks in (FEW, MANY)))
     for ranks in (FEW, MANY):
         expected = expected_requests(ranks, SECONDS if dead else late)
         outcomes = store_requests(ranks, late, dead)
         assert {outcomes[rank].requests for rank in three(ranks)[:2]} <= {*expected}
 
 
-def test_a_rank_that_reads_who_is_in_its_group_is_noticed(monkeypatch):
+def test_a_rank_that_reads_the_members_of_its_group_is_noticed(monkeypatch):
     right = Agreement._complete
-    monkeypatch.setattr(Agreement, "_complete", lambda self, mine, _: right(self, mine, False))
-    assert not grows_slowly(*(asked_of_the_store(ranks, 3.0, 0) for ranks in (FEW, MANY)))
+    monkeypatch.setattr(Agreement, "_complete", lambda self, own, _: right(self, own, False))
+    assert not grows_slowly(*(store_traffic(ranks, 3.0, 0) for ranks in (FEW, MANY)))
 
 
-def test_what_a_rank_asks_of_the_object_store_does_not_grow():
+def test_the_object_store_requests_of_a_rank_do_not_grow():
     with object_store(FILES) as server:
-        found = {
+        traffic = {
             ranks: [object_requests(server, FILES, ranks, rank) for rank in three(ranks)]
             for ranks in (FEW, MANY)
         }
-    for few, many in zip(found[FEW], found[MANY], strict=True):
+    for few, many in zip(traffic[FEW], traffic[MANY], strict=True):
         assert grows_slowly([sum(few.requests), sum(few.bytes)], [sum(many.requests), sum(many.bytes)])
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_the_memory_of_a_rank_does_not_grow_but_by_a_table_of_lanes(name):
+def test_the_memory_of_a_rank_grows_only_by_a_table_of_lanes(name):
     layout = layout_of(FILES)
     memory(layout, name, FEW, 0)  # what is made once in a process
     few, many = (memory(layout, name, ranks, ranks - 1) for ranks in (FEW, MANY))

@@ -1,8 +1,8 @@
-"""The values that errors tell: run `python -m tests.values_in_messages` to write them anew.
+"""The values in error messages: run `python -m tests.values_in_messages` to write them again.
 
-Words may be changed at will; the class, the place, the numbers and what stands in quotes are what a reader
-acts upon. `data/wrong_arguments.json` has wrong calls as they are written, with all of these; a new one is a
-line with an empty list, which the program completes.
+Words may be changed; the class, the place, the numbers and the values in quotes are what a reader acts upon.
+`data/wrong_arguments.json` has wrong calls with all of these; a new one is a line with an empty list, which
+the program completes.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _DIGEST = re.compile(r"\b(?=\w*[a-f])[0-9a-f]{12,}\b")
 _CHANGES_EACH_TIME = ("worker", "ranks: rank")
 """Process ids, and which of two threads is first."""
 
-TOLD = json.loads(FILE.read_text(encoding="utf-8"))
-"""The place and the values of the errors of `OTHERS`, as they are written down."""
+RECORDED = json.loads(FILE.read_text(encoding="utf-8"))
+"""The recorded place and values of the errors of `OTHERS`."""
 
 OTHERS = {name: call for name, call in MINE.items() if not name.startswith(_CHANGES_EACH_TIME)}
 """Wrong calls that take more than a line, by the beginning of the message that they lead to."""
@@ -56,7 +56,7 @@ class Unnamed(list[int]):
 
 
 class Given(sk.Sampler):
-    """Draws what it was given."""
+    """Draws fixed ids."""
 
     def __init__(self, ids: Any) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ def evaluated(call: str) -> Any:
 
 
 def raised(call: Any) -> tuple[sk.SamplerkitError, str]:
-    """The error of a call that is given a folder, and the folder."""
+    """The error of a call with a temporary folder, and the folder."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             call(Path(folder))
@@ -103,17 +103,17 @@ def raised(call: Any) -> tuple[sk.SamplerkitError, str]:
     raise AssertionError("nothing was raised")
 
 
-def told(error: sk.SamplerkitError, folder: str = "/nowhere") -> list[Any]:
-    """The place and the values that an error tells; the folder of its call is called FOLDER."""
+def values_of(error: sk.SamplerkitError, folder: str = "/nowhere") -> list[Any]:
+    """The place and the values in an error; FOLDER stands for the folder of its call."""
     place, text = (
         _DIGEST.sub("DIGEST", text.replace(folder, "FOLDER")) for text in (error.place, str(error))
     )
     return [place, *_VALUE.findall(text.removeprefix(place))]
 
 
-def write(file: Path, said: dict[str, list[Any]]) -> None:
+def write(file: Path, calls: dict[str, list[Any]]) -> None:
     """Writes a file, a call a line."""
-    lines = [f"{json.dumps(name)}: {json.dumps(values)}" for name, values in said.items()]
+    lines = [f"{json.dumps(name)}: {json.dumps(values)}" for name, values in calls.items()]
     file.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
@@ -122,9 +122,9 @@ def main() -> None:
     wrong = {}
     for call in json.loads(WRONG.read_text(encoding="utf-8")):
         error, _ = raised(lambda _, call=call: evaluated(call))
-        wrong[call] = [type(error).__name__, *told(error)]
+        wrong[call] = [type(error).__name__, *values_of(error)]
     write(WRONG, wrong)
-    write(FILE, {name: told(*raised(call)) for name, call in OTHERS.items()})
+    write(FILE, {name: values_of(*raised(call)) for name, call in OTHERS.items()})
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Waiting for what other threads and processes bring about, and looking which of them are there."""
+"""Waits for other threads and processes, and lists those that are alive."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from pathlib import Path
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 60.0) -> None:
-    """Waits until something holds, and fails if it does not within what a busy machine may take."""
+    """Waits until a condition holds, and fails after more seconds than a busy machine takes."""
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, "it never came to pass"
+        assert time.monotonic() < end, "the condition never held"
         time.sleep(0.002)
 
 
-def begun_since(before: set[threading.Thread]) -> list[threading.Thread]:
-    """Gives the threads of the package that were not there before."""
+def started_since(before: set[threading.Thread]) -> list[threading.Thread]:
+    """Returns the threads of the package that did not exist before."""
     now = set(threading.enumerate()) - before
     return [thread for thread in now if thread.name.startswith("samplerkit")]
 
 
 def threads_of_loaders() -> list[threading.Thread]:
-    """Those that are alive: one whose start an interrupt has cut off is listed for ever, and never runs."""
-    mine = [thread for thread in threading.enumerate() if thread.name.startswith("samplerkit-worker")]
-    return [thread for thread in mine if thread.is_alive()]
+    """Those that are alive: a thread whose start was interrupted is listed for ever, and never runs."""
+    workers = [thread for thread in threading.enumerate() if thread.name.startswith("samplerkit-worker")]
+    return [thread for thread in workers if thread.is_alive()]
 
 
 def alive(pids: Iterable[int]) -> list[int]:
-    """Gives those that still run; one that has ended may wait long for somebody to ask for its exit code."""
+    """Returns those that still run; one that has ended may wait long until its exit code is read."""
     return [pid for pid in pids if _state_of(pid) not in "ZX"]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -127,7 +127,7 @@ class BucketBatches(BatchRecipe):
     lengths: Sequence[int] | np.ndarray[Any, Any] | str | os.PathLike[str] | None = field(
         default=None, repr=False
     )
-    keys: Sequence[Any] | np.ndarray[Any, Any] | None = field(default=None, repr=False)
+    keys: Sequence[Hashable] | np.ndarray[Any, Any] | None = field(default=None, repr=False)
     short: Short | None = None
     window: int | None = None
     abreast: int | None = None

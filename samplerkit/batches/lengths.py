@@ -135,7 +135,7 @@ class SampleLengths:
         if path.suffix != ".npy":
             raise ArgumentValueError(self._place, "must be the path of an .npy file", str(path), hint=_SAVE)
         try:
-            array: np.ndarray[Any, Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+            array = np.lib.format.open_memmap(path, mode="r")  # `np.load` would open an archive as well
         except FileNotFoundError:
             raise ArgumentValueError(self._place, "the file is not there", str(path), hint=_SAVE) from None
         except (OSError, ValueError, EOFError) as error:

@@ -16,11 +16,11 @@ import torch.utils.data
 from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.config.datasets import DATASETS, with_layout
 from samplerkit.config.derive import Parsed
-from samplerkit.config.error_messages import from_constructor, require_mapping, unknown_key
+from samplerkit.config.error_messages import from_constructor, require_known_keys, require_mapping
 from samplerkit.config.loader import LOADER, LoaderOptions
 from samplerkit.config.quality import SECTION, MinQuality, needs_samples, read_min_quality
 from samplerkit.config.reading import Folder, parse, plain, text_and_folder
-from samplerkit.config.registry import SAMPLERS, read_batches, require_one_size
+from samplerkit.config.registry import BATCHES, SAMPLERS, require_one_size
 from samplerkit.config.schema import json_schema
 from samplerkit.errors import ConfigError, SamplerkitError
 from samplerkit.inspect.quality.figure import Figure
@@ -39,7 +39,7 @@ _SECTIONS: Mapping[str, Callable[[Any, str, Folder], Parsed]] = {
     "dataset": DATASETS.read,
     "sampler": SAMPLERS.read,
     "loader": LOADER.read,
-    "batches": read_batches,
+    "batches": BATCHES.read,
     SECTION: read_min_quality,
 }
 """The function that reads each section."""
@@ -287,11 +287,8 @@ def load_config(source: str | os.PathLike[str] | Mapping[str, Any], *, check_qua
 def _build(document: Any, folder: Folder, check_quality: bool = True) -> Config:
     if document is None:
         raise ConfigError("config", "is empty", hint=f"write for instance {_EXAMPLE}")
-    if isinstance(document, Mapping):
-        document = plain(document)
-    sections = require_mapping(document, "config", _EXAMPLE)
-    if not sections.keys() <= set(_SECTIONS):
-        raise unknown_key("", sections, _SECTIONS, "a config")
+    sections = require_mapping(plain(document), "config", _EXAMPLE)
+    require_known_keys("", sections, _SECTIONS, "a config")
     if sections.get("sampler") is None:
         raise ConfigError("sampler", "is missing", hint=f"write for instance {_EXAMPLE}")
     entries = {"loader": {}, **{name: section for name, section in sections.items() if section is not None}}

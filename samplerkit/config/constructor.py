@@ -17,11 +17,10 @@ from samplerkit.config.error_messages import (
     below,
     from_constructor,
     from_pydantic,
+    require_known_keys,
     require_mapping,
     scrub,
-    shown_name,
-    suggest,
-    unknown_key,
+    unknown_name,
 )
 from samplerkit.config.reading import Folder
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, ConfigError, SamplerkitError
@@ -105,8 +104,7 @@ class Constructor:
                 wrong type; or the constructor refuses an argument.
         """
         section = require_mapping(section, place, self.example)
-        if not section.keys() <= set(self.names):
-            raise unknown_key(place, section, [*self.names, *self.extra_keys], self.name)
+        require_known_keys(place, section, self.names, self.name, self.extra_keys)
         try:
             validated = self.model.model_validate(section, context={"folder": folder, "place": place})
         except ValidationError as error:
@@ -168,7 +166,6 @@ class Kinds(dict[str, Constructor]):
         self, section: str, *, example: str, base: Any = None, extra_keys: tuple[str, ...] = ("kind",)
     ) -> None:
         self.section, self.example, self.base, self.extra_keys = section, example, base, extra_keys
-        super().__init__()
         TABLES[section] = self
 
     def add(
@@ -215,10 +212,7 @@ class Kinds(dict[str, Constructor]):
             raise ConfigError(where, "is missing", hint=f"write for instance {self.example}")
         kind = given.pop("kind")
         if not isinstance(kind, str) or kind not in self:
-            hint = suggest(kind, self)
-            raise ConfigError(
-                where, f"is no kind of {self.section}", shown_name(where, kind, hint), hint=hint
-            )
+            raise unknown_name(where, f"is no kind of {self.section}", kind, self)
         return self[kind], given
 
     def read(self, section: Any, place: str, folder: Folder) -> Parsed:

@@ -20,16 +20,16 @@ from samplerkit.storage.tree import TreeDataset
 
 _Paths = str | list[str]
 
-Paths = Annotated[_Paths, PathArgument()]
+Paths = Annotated[_Paths, PathArgument]
 """A path, a pattern, or a list of them."""
 
-CorpusPaths = Annotated[_Paths | dict[str, _Paths | dict[str, _Paths]], PathArgument()]
+CorpusPaths = Annotated[_Paths | dict[str, _Paths | dict[str, _Paths]], PathArgument]
 """Paths, or corpora by name; a corpus may have named parts itself."""
 
 FieldNames = Annotated[list[str] | None, Strict()]
 """Names listed in the config itself; a list without this annotation may also be a `.npy` file."""
 
-PathOrLengths = Annotated[str | list[int] | dict[str, int] | None, PathArgument()]
+PathOrLengths = Annotated[str | list[int] | dict[str, int] | None, PathArgument]
 """The number of samples in each file, in order or by name, or the path of a file with these numbers."""
 
 REMOTE = Constructor("remote", RemoteOptions, example="remote: {cache: /scratch/cache}")
@@ -74,9 +74,8 @@ def with_layout(dataset: Any, declared: Any) -> Any:
     except DatasetError:
         return WithLayout(dataset, declared)
     if own.num_samples != declared.num_samples:
-        raise ConfigError(
-            "dataset", f"says {declared.num_samples} samples, and the dataset has others", own.num_samples
-        )
+        problem = f"says {declared.num_samples} samples, and the dataset has others"
+        raise ConfigError("dataset", problem, own.num_samples)
     if own == declared or not declared.has_files or (own.parts and not declared.parts):
         return dataset
     if own.has_files and own.sizes.tolist() != declared.sizes.tolist():

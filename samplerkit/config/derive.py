@@ -10,29 +10,33 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import PurePath
-from types import GenericAlias, MappingProxyType, NoneType, UnionType
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from types import GenericAlias, NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 from pydantic import (
+    AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
+    PlainValidator,
     Strict,
+    WithJsonSchema,
     create_model,
 )
 from pydantic.errors import PydanticUserError
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from samplerkit.config.error_messages import below, refuse, suggest
+from samplerkit.config.error_messages import below, unknown_name
 from samplerkit.config.reading import Folder, array_at, join_path
-from samplerkit.errors import ArgumentTypeError, ConfigError, SamplerkitError
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError, SamplerkitError
 from samplerkit.order.modes import Shuffle
 from samplerkit.samplers.base import Sampler
 from samplerkit.storage.urls import is_remote
@@ -50,21 +54,17 @@ whose module imports this one."""
 _PREFIX = "argument_"
 _STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, arbitrary_types_allowed=True)
 _LISTS = (list, Sequence, Iterable, Collection)
-_PARAMETER = inspect.Parameter
 
 
 def derived_model(
-    make: Callable[..., Any],
-    name: str,
-    written: Mapping[str, Any] = MappingProxyType({}),
-    section: str = "config",
+    make: Callable[..., Any], kind: str, written: Mapping[str, Any], section: str
 ) -> type[BaseModel]:
     """Makes the pydantic model of the arguments that a config may give to a constructor.
 
     Args:
         make: a class or a function, whose parameters can all be given by name. The `**` of a function stands
             for the arguments of the class that it returns.
-        name: the name of the model.
+        kind: the name of the model.
         written: the types that a config writes for arguments whose hints do not define them; None for an
             argument that a config cannot set.
         section: the section of the config; the schema distinguishes models of the same name by it.
@@ -74,34 +74,28 @@ def derived_model(
 
     Example:
         >>> import samplerkit as sk
-        >>> model = derived_model(sk.SequentialSampler, "sequential")
+        >>> model = derived_model(sk.SequentialSampler, "sequential", {}, "sampler")
         >>> arguments_of(model.model_validate({"start_index": 3}))
         {'start_index': 3}
     """
     fields: dict[str, Any] = {}
     try:
         for parameter, annotation in _parameters(make):
-            if parameter.kind not in (_PARAMETER.POSITIONAL_OR_KEYWORD, _PARAMETER.KEYWORD_ONLY):
-                raise ArgumentTypeError(
-                    parameter.name,
-                    "cannot be given by name in a config",
-                    make,
-                    hint="name each argument of the constructor",
-                )
-            if written.get(parameter.name, ...) is None:
-                continue
-            hint = written.get(parameter.name) or _config_type(parameter.name, annotation)
-            default = _default(make, parameter)
-            # The prefix avoids clashes with pydantic's own names; a config writes the alias.
-            fields[_PREFIX + parameter.name] = (hint, Field(default=default, alias=parameter.name))
-        return create_model(name, __config__=_STRICT, __module__=section, **fields)
+            if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+                problem, hint = "cannot be given by name in a config", "name each argument of the constructor"
+                raise ArgumentTypeError(parameter.name, problem, make, hint=hint)
+            name = parameter.name
+            argument = written[name] if name in written else _config_type(name, annotation)
+            if argument is not None:
+                # The prefix avoids clashes with pydantic's own names; a config writes the alias.
+                fields[_PREFIX + name] = (argument, Field(default=_default(make, parameter), alias=name))
+        return create_model(kind, __config__=_STRICT, __module__=section, **fields)
     except (NameError, TypeError, ValueError, PydanticUserError) as error:
         if isinstance(error, ArgumentTypeError):
             raise
         reason = str(error).partition("\n")[0]
-        raise ArgumentTypeError(
-            "type hints", f"cannot be understood ({reason})", make, hint="give hints that pydantic knows"
-        ) from error
+        hint = "give hints that pydantic knows"
+        raise ArgumentTypeError("type hints", f"cannot be understood ({reason})", make, hint=hint) from error
 
 
 def _parameters(make: Callable[..., Any]) -> Iterator[tuple[inspect.Parameter, Any]]:
@@ -135,7 +129,7 @@ def _default(make: Callable[..., Any], parameter: inspect.Parameter) -> Any:
     of_dataclass = getattr(make, "__dataclass_fields__", {}).get(parameter.name)
     if of_dataclass is not None and of_dataclass.default_factory is not dataclasses.MISSING:
         return of_dataclass.default_factory()
-    return ... if parameter.default is _PARAMETER.empty else parameter.default
+    return ... if parameter.default is parameter.empty else parameter.default
 
 
 def _config_type(name: str, hint: Any) -> Any:
@@ -143,45 +137,37 @@ def _config_type(name: str, hint: Any) -> Any:
     members = list(get_args(hint)) if get_origin(hint) in (Union, UnionType) else [hint]
     # Since numpy 2.5, `NDArray[...]` is a type alias.
     members = [getattr(get_origin(member), "__value__", member) for member in members]
-    if Shuffle in members:
-        mode: Any = Annotated[Any, ShuffleArgument()]
-        return mode | None if NoneType in members else mode
-    if any(_holds_samplers(member) for member in members):
-        others = tuple(member for member in members if not _holds_samplers(member))
-        named: Any = Annotated[dict[str, Any], Sections(name, TABLES["sampler"], dict, (None,))]
-        return named | _config_type(name, Union[others]) if others else named  # noqa: UP007  # as below
     kinds = [get_origin(member) or member for member in members]
-    is_path, is_array = os.PathLike in kinds, np.ndarray in kinds
-    if is_path and not is_array:
-        path: Any = Annotated[str | None if NoneType in members else str, PathArgument()]
-        return path
     lists = [member for member, kind in zip(members, kinds, strict=True) if kind in _LISTS]
-    handled = {*_LISTS, np.ndarray, *((os.PathLike, str) if is_path else ())}
-    rest = [_relaxed(member) for member, kind in zip(members, kinds, strict=True) if kind not in handled]
-    if lists or is_array:
+    is_path = os.PathLike in kinds
+    written: list[Any] = []
+    replaced: set[Any] = {*_LISTS, np.ndarray, os.PathLike, *((str,) if is_path else ())}
+    if Shuffle in kinds:
+        written.append(ShuffleArgument)
+        replaced |= {Shuffle, str, bool}
+    elif np.ndarray in kinds or (lists and not is_path):
         (entry, *_) = (*(get_args(lists[0]) if lists else ()), Any)
-        inline: Any = GenericAlias(list, (_relaxed(entry),))
-        rest.insert(0, Annotated[inline, Inline(entry, is_path)])
-    written: Any = Union[tuple(rest)]  # noqa: UP007  # `|` takes no tuple
-    return Annotated[written, Auto()] if name in FROM_JOB and NoneType in members else written
+        entries: Any = GenericAlias(list, (_relaxed(entry),))
+        written.append(Annotated[entries, ArrayArgument(entry, is_path)])
+    elif is_path:
+        written.append(Annotated[str, PathArgument])
+    for member, kind in zip(members, kinds, strict=True):
+        if _holds_samplers(member):
+            written.insert(0, Annotated[Any, Sections(name, TABLES["sampler"], dict, (None,))])
+        elif kind not in replaced:
+            written.append(_relaxed(member))
+    if name in FROM_JOB and NoneType in members:
+        written.append(Annotated[Literal["auto"], AfterValidator(lambda _: None)])
+    return Union[tuple(written)]  # noqa: UP007  # `|` takes no tuple
 
 
 def _relaxed(hint: Any) -> Any:
     """Allows strings and lists for types that YAML does not have, such as enums, paths and tuples."""
+    if hint is Hashable:
+        return Annotated[Any, BeforeValidator(lambda key: tuple(key) if isinstance(key, list) else key)]
     plain = get_origin(hint) or hint
     relaxed = isinstance(plain, type) and issubclass(plain, Enum | PurePath | tuple | set | frozenset)
     return Annotated[hint, Strict(strict=False)] if relaxed else hint
-
-
-class ArgumentMark:
-    """Base class of marks, which define how a config writes an argument, and its JSON Schema."""
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.with_info_wrap_validator_function(self._read, handler(source))
-
-    def _read(self, value: Any, inner: Any, info: Any) -> Any:
-        """Reads a value; `inner` validates it against the annotated type."""
-        raise NotImplementedError
 
 
 _DTYPES = ((int, "iu", "integers"), (float, "iuf", "numbers"), (str, "U", "strings"))
@@ -189,8 +175,10 @@ _DTYPES = ((int, "iu", "integers"), (float, "iuf", "numbers"), (str, "U", "strin
 
 
 @dataclass(frozen=True)
-class Inline(ArgumentMark):
-    """Marks an array argument: a list in the config itself, or the path of a `.npy` file.
+class ArrayArgument:
+    """Marks an array: a list in the config itself, or the path of a `.npy` file.
+
+    A member of a union with the list would do, but pydantic 2.7 to 2.10 take no list for a tuple there.
 
     Args:
         entry: the type of an entry.
@@ -200,40 +188,41 @@ class Inline(ArgumentMark):
     entry: Any
     is_mapped: bool
 
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.with_info_wrap_validator_function(self._read, handler(source))
+
     def _read(self, value: Any, inner: Any, info: Any) -> Any:
-        if isinstance(value, np.ndarray):
-            return Parsed(self._checked(value), value.tolist())
         if isinstance(value, list):
             return inner(value)
+        if isinstance(value, np.ndarray):
+            return Parsed(self._checked(value), value.tolist())
         if not isinstance(value, str):
             raise PydanticCustomError("list_type", "Input should be a valid list or the path of a .npy file")
         path = join_path(info.context["folder"], value)
         if self.is_mapped and path.endswith(".npy") and not is_remote(path):
             return Parsed(path, path)
-        try:
-            return Parsed(self._checked(array_at(path)), path)
-        except ConfigError as error:
-            refuse(error.problem, error.hint)
+        return Parsed(self._checked(array_at(path)), path)
 
     def _checked(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Checks dtype and shape; a mapped array may hold pairs, and is checked by the constructor."""
         for entry, kinds, noun in () if self.is_mapped else _DTYPES:
             if entry is self.entry and array.ndim != 1:
-                refuse(f"must be a flat array, and has the shape {array.shape}")
+                raise ArgumentValueError("array", f"must be a flat array, and has the shape {array.shape}")
             if entry is self.entry and array.dtype.kind not in kinds:
-                refuse(f"must hold {noun}, and holds {array.dtype}"[:120])
+                raise ArgumentValueError("array", f"must hold {noun}, and holds {array.dtype}"[:120])
         return array
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         return {"anyOf": [handler(schema), {"type": "string", "pattern": r"\.npy$"}]}
 
 
-class PathArgument(ArgumentMark):
-    """Marks paths, also in lists and mappings; relative paths start from the folder of the config."""
+def _read_paths(value: Any, info: Any) -> Parsed:
+    paths = _join_paths(info.context["folder"], value)
+    return Parsed(paths, paths)
 
-    def _read(self, value: Any, inner: Any, info: Any) -> Parsed:
-        paths = _join_paths(info.context["folder"], inner(value))
-        return Parsed(paths, paths)
+
+PathArgument = AfterValidator(_read_paths)
+"""Marks paths, also in lists and mappings; relative paths start from the folder of the config."""
 
 
 def _join_paths(folder: Folder, value: Any) -> Any:
@@ -242,6 +231,21 @@ def _join_paths(folder: Folder, value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _join_paths(folder, path) for name, path in value.items()}
     return join_path(folder, value) if isinstance(value, str) else value
+
+
+def _read_mode(value: Any, info: Any) -> Parsed:
+    try:
+        mode = Shuffle.parse(value)
+    except SamplerkitError as error:
+        place = below(info.context["place"], info.field_name.removeprefix(_PREFIX))
+        raise unknown_name(place, error.problem, value, _MODES, hint="") from None
+    return Parsed(mode, mode.value)
+
+
+_MODES = [mode.value for mode in Shuffle]
+
+ShuffleArgument = Annotated[Any, PlainValidator(_read_mode), WithJsonSchema({"enum": [*_MODES, True, False]})]
+"""The argument that takes a shuffle mode."""
 
 
 def _holds_samplers(hint: Any) -> bool:
@@ -266,7 +270,7 @@ class Parsed:
 
 
 @dataclass(frozen=True, eq=False)
-class Sections(ArgumentMark):
+class Sections:
     """Marks an argument for which a config writes one or several sections, from which objects are made.
 
     The validated argument is a `Parsed`.
@@ -283,14 +287,17 @@ class Sections(ArgumentMark):
     holder: Any = None
     others: tuple[Any, ...] = ()
 
-    def _read(self, value: Any, inner: Any, info: Any) -> Any:
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.with_info_plain_validator_function(self._read)
+
+    def _read(self, value: Any, info: Any) -> Any:
         place = below(info.context["place"], self.name)
         if self.holder is None:
             return self._make(value, place, info)
         is_list = self.holder is list
         if not isinstance(value, self.holder):
             expected = "list of mappings" if is_list else f"mapping of names to {self.reader.section}s"
-            refuse(f"must be a {expected}")
+            raise ArgumentValueError(self.name, f"must be a {expected}")
         sections: dict[Any, Any] = dict(enumerate(value) if is_list else value)
         parts = {key: self._make(part, below(place, key), info) for key, part in sections.items()}
         if is_list:
@@ -314,30 +321,3 @@ class Sections(ArgumentMark):
         if self.holder is list:
             return {"type": "array", "items": entry}
         return {"type": "object", "additionalProperties": entry} if self.holder else entry
-
-
-class ShuffleArgument(ArgumentMark):
-    """Marks the argument that takes a shuffle mode."""
-
-    def _read(self, value: Any, inner: Any, info: Any) -> Parsed:
-        try:
-            mode = Shuffle.parse(value)
-        except SamplerkitError as error:
-            hint = suggest(value, [mode.value for mode in Shuffle])
-            refuse(error.problem, hint if hint.startswith("did") else "")
-        return Parsed(mode, mode.value)
-
-    def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return {"enum": [*(mode.value for mode in Shuffle), True, False]}
-
-
-class Auto(ArgumentMark):
-    """Marks a number that may be `auto`, which takes it from the running job."""
-
-    def _read(self, value: Any, inner: Any, info: Any) -> Any:
-        if value == "auto":
-            return None
-        return refuse("must be an integer or auto") if isinstance(value, str) else inner(value)
-
-    def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return {"anyOf": [handler(schema), {"const": "auto"}]}

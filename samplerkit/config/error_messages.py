@@ -10,15 +10,14 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from enum import Enum
-from typing import Any, NoReturn, final
+from typing import Any, final
 
 import numpy as np
 from pydantic import ValidationError
-from pydantic_core import PydanticCustomError
 
 from samplerkit.errors import ConfigError, SamplerkitError
 from samplerkit.storage.urls import is_remote, shown
@@ -51,8 +50,7 @@ def showable(text: str) -> str | None:
         return None
     if _PATH.fullmatch(text):
         return text
-    letters = [sign for sign in text if sign.isalpha()]
-    if len(letters) > _LONGEST_IN_CAPITALS and not any(sign.islower() for sign in letters):
+    if text.isupper() and sum(map(str.isalpha, text)) > _LONGEST_IN_CAPITALS:
         return None
     return text if all(_PART.fullmatch(part) for part in _SEPARATORS.split(text)) else None
 
@@ -147,11 +145,6 @@ def public(place: str, value: Any, *, shows_text: bool = True) -> Any:
     return _shown(value, shows_text and keys[-1:] != ["remote"])
 
 
-def shown_name(place: str, value: Any, hint: str) -> Any:
-    """Returns what an error may show of a value that should be one of some names: all if it resembles one."""
-    return value if hint.startswith("did you mean") and isinstance(value, str) else public(place, value)
-
-
 def scrub(text: str, section: Any) -> str:
     """Removes from a text, such as the message of an exception, the values of a section that may be secret.
 
@@ -187,20 +180,18 @@ def _shown(value: Any, shows_text: bool) -> Any:
     return value if plain else f"<{type(value).__name__}>"
 
 
-def _texts(section: Any) -> Iterator[str]:
-    stack = [section]
-    while stack:
-        value = stack.pop()
-        if isinstance(value, str):
-            yield value
-        elif isinstance(value, dict):
-            stack += [*value, *value.values()]
-        elif isinstance(value, list | tuple):
-            stack += value
+def _texts(section: Any) -> list[str]:
+    if isinstance(section, str):
+        return [section]
+    if isinstance(section, dict):
+        section = [*section, *section.values()]
+    parts = section if isinstance(section, list | tuple) else ()
+    return [text for part in parts for text in _texts(part)]
 
 
-_MISSING, _REFUSED = "missing", "samplerkit"
-_LONGEST_PROBLEM = 120
+LONGEST_PROBLEM = 120
+"""The most characters of a problem that contains a message of another package."""
+
 _MAX_MEMBERS = 20
 
 
@@ -216,47 +207,69 @@ def require_mapping(section: Any, place: str, example: str) -> dict[str, Any]:
     return section
 
 
-def refuse(problem: str, hint: str = "") -> NoReturn:
-    """Refuses the value that pydantic validates; `from_pydantic` makes the error of it."""
-    raise PydanticCustomError(_REFUSED, "refused", {"problem": problem, "hint": hint})
+def unknown_name(
+    place: str, problem: str, value: Any, known: Iterable[str], hint: str | None = None
+) -> ConfigError:
+    """Makes the error for a value that should be one of some names, and is shown if it resembles one.
+
+    Args:
+        place: the path of its key.
+        problem: what is wrong with it.
+        value: plain data.
+        known: the names.
+        hint: the hint if it resembles none of them; None lists them.
+    """
+    guess = suggest(value, known)
+    if guess.startswith("did you mean"):
+        return ConfigError(place, problem, value, hint=guess)
+    return ConfigError(place, problem, public(place, value), hint=guess if hint is None else hint)
 
 
-def unknown_key(place: str, section: dict[str, Any], known: Collection[str], of: str) -> ConfigError:
-    """Makes the error for the first unknown key, with the name that was probably meant."""
-    key = next(key for key in section if key not in known)
-    where = below(place, key)
-    # The value of an unknown key may be a password.
-    value = public(where, section[key], shows_text=False)
-    return ConfigError(where, f"is no key of {of}", value, hint=suggest(key, known))
+def require_known_keys(
+    place: str, section: dict[str, Any], known: Collection[str], of: str, others: Iterable[str] = ()
+) -> None:
+    """Refuses the first unknown key, and suggests the one that was probably meant.
+
+    Args:
+        place: the path of the section.
+        section: the section.
+        known: its keys.
+        of: what it is a section of.
+        others: more keys to suggest, which were read before.
+
+    Raises:
+        ConfigError: there is an unknown key.
+    """
+    for key, value in section.items():
+        if key not in known:
+            where, hint = below(place, key), suggest(key, [*known, *others])
+            # The value of an unknown key may be a password.
+            raise ConfigError(where, f"is no key of {of}", public(where, value, shows_text=False), hint=hint)
 
 
 def from_pydantic(place: str, error: ValidationError, section: dict[str, Any], of: str) -> ConfigError:
-    """Makes one error from all of pydantic: that of a nested section, or else the first one."""
+    """Makes one error from all of pydantic: one of ours that a validator raised, or else the first one."""
     mistakes = error.errors(include_url=False)
     for mistake in mistakes:
-        nested = mistake.get("ctx", {}).get("error")
-        if isinstance(nested, ConfigError):
-            return nested
-    first = mistakes[0]
-    path = _path_in(section, first["loc"])
-    where = below(place, *path)
-    if first["type"] == _MISSING:
-        return ConfigError(where, f"is missing, and {of} needs it", hint=f"add {path[-1]}: ...")
-    if first["type"] == _REFUSED:
-        hint = first["ctx"]["hint"]
-        shown = shown_name(where, first["input"], hint)
-        return ConfigError(where, first["ctx"]["problem"], shown, hint=hint)
+        raised = mistake.get("ctx", {}).get("error")
+        if isinstance(raised, ConfigError):
+            return raised
+        if isinstance(raised, SamplerkitError):
+            where = below(place, *_path_in(section, mistake["loc"]))
+            return ConfigError(where, raised.problem, public(where, mistake["input"]), hint=raised.hint)
     # pydantic reports an error for each member of a union: the member with the longest path was meant.
-    nearby = [mistake for mistake in mistakes[:_MAX_MEMBERS] if mistake["loc"][:1] == first["loc"][:1]]
+    nearby = [mistake for mistake in mistakes[:_MAX_MEMBERS] if mistake["loc"][:1] == mistakes[0]["loc"][:1]]
     paths = [_path_in(section, mistake["loc"]) for mistake in nearby]
     path = max(paths, key=len)
-    where = below(place, *path)
     same = [mistake for mistake, other in zip(nearby, paths, strict=True) if other == path]
-    problems = dict.fromkeys(_problem(mistake["msg"]) for mistake in same)
-    problem = " or ".join(problems).replace(" or must be ", " or ")[:_LONGEST_PROBLEM]
+    where = below(place, *path)
+    if same[0]["type"] == "missing":
+        return ConfigError(where, f"is missing, and {of} needs it", hint=f"add {path[-1]}: ...")
+    messages = dict.fromkeys(" ".join(mistake["msg"].split()) for mistake in same)
+    problem = " or ".join(messages).replace("Input should be", "must be").replace(" or must be ", " or ")
     kinds = {mistake["type"].partition("_")[0] for mistake in same}
     shown = public(where, same[0]["input"])
-    return ConfigError(where, problem, shown, hint=_hint(kinds, shown))
+    return ConfigError(where, problem[:LONGEST_PROBLEM], shown, hint=_hint(kinds, shown))
 
 
 def from_constructor(
@@ -265,13 +278,12 @@ def from_constructor(
     """Makes a ConfigError from an error that a constructor raised."""
     if not isinstance(error, SamplerkitError):
         # The message comes from the author of the constructor, and may contain its arguments.
-        reason = " ".join(scrub(f"{type(error).__name__}: {error}", given).split())[:_LONGEST_PROBLEM]
+        reason = " ".join(scrub(f"{type(error).__name__}: {error}", given).split())[:LONGEST_PROBLEM]
         return ConfigError(place, f"{of} refuses its arguments ({reason})")
     shown = error.value.value if isinstance(error.value, Enum) else error.value
     # An error of an order that is built has the name of the sampler before the argument.
     key = error.place.rpartition(": ")[2]
-    argument = re.match(r"\w+", key)
-    is_named = argument is not None and argument[0] in names
+    is_named = re.split(r"\W", key)[0] in names
     where = f"{place}.{key}" if is_named else place
     problem = error.problem if is_named else f"{error.place}: {error.problem}"
     return ConfigError(where, problem, *(() if shown is None else (public(where, shown),)), hint=error.hint)
@@ -281,17 +293,12 @@ def _path_in(section: Any, location: Sequence[Any]) -> list[Any]:
     """Removes the names of union members, which pydantic adds to the path of a value."""
     path: list[Any] = []
     for key in location:
-        parent = section
-        for step in path:
-            parent = parent[step]
-        exists = isinstance(parent, dict) and (key in parent or not path)
-        if exists or (isinstance(parent, list) and isinstance(key, int)):
+        exists = isinstance(section, dict) and (key in section or not path)
+        if exists or (isinstance(section, list) and isinstance(key, int)):
             path.append(key)
+            with suppress(LookupError):  # a missing key is the last one
+                section = section[key]
     return path
-
-
-def _problem(message: str) -> str:
-    return " ".join(message.replace("Input should be", "must be").split())
 
 
 def _hint(kinds: set[str], value: Any) -> str:

@@ -17,8 +17,6 @@ _Options = TypeVar("_Options")
 FROM_PYTHON = frozenset({"dataset", "sampler", "batches", "world", "agreement_seconds", "dataloader_options"})
 """Arguments of `Loader` that are not options of this section: some have their own, others are for Python."""
 
-LOADER_HINT = "use config.make_loader, which gives samplerkit's Loader"
-
 
 def _with_arguments_of_loader(options: type[_Options]) -> type[_Options]:
     """Adds a field for each missing argument of `Loader` to a class that becomes a dataclass."""
@@ -81,7 +79,8 @@ class LoaderOptions:
         parameters = inspect.signature(torch.utils.data.DataLoader).parameters
         for name, value in self.of_ours().items():
             if name not in parameters:
-                raise ArgumentValueError(name, "is no option of torch's DataLoader", value, hint=LOADER_HINT)
+                hint = "use config.make_loader, which gives samplerkit's Loader"
+                raise ArgumentValueError(name, "is no option of torch's DataLoader", value, hint=hint)
         return {name: value for name, value in asdict(self).items() if name in parameters}
 
     def of_ours(self) -> dict[str, Any]:

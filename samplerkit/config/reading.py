@@ -15,8 +15,8 @@ import numpy as np
 import yaml
 from yaml.nodes import MappingNode, ScalarNode
 
-from samplerkit.config.error_messages import below, public, showable
-from samplerkit.errors import ConfigError, DatasetError
+from samplerkit.config.error_messages import LONGEST_PROBLEM, below, public, showable
+from samplerkit.errors import ArgumentValueError, ConfigError, DatasetError
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.urls import is_remote, shown
@@ -122,24 +122,25 @@ def array_at(path: str, place: str = "array") -> np.ndarray[Any, Any]:
         place: the place that errors show.
 
     Raises:
-        ConfigError: there is no such file, or it does not hold a plain array.
+        ArgumentValueError: there is no such file, or it does not hold a plain array.
     """
     if not shown(path).endswith(".npy"):
-        raise ConfigError(place, "must be a list or the path of a .npy file")
+        raise ArgumentValueError(place, "must be a list or the path of a .npy file")
     try:
         file = _open_file(path)
-        loaded = None if file is None else np.load(file, allow_pickle=False)
-    except ConfigError:
-        raise
+        loaded: Any = None if file is None else np.load(file, allow_pickle=False)
+    except ConfigError as error:
+        raise ArgumentValueError(place, error.problem, hint=error.hint) from None
     except (OSError, ValueError, EOFError, SyntaxError, MemoryError) as error:
         message = (isinstance(error, OSError) and error.strerror) or str(error)
         problem = f"cannot be read as a .npy file ({' '.join(message.partition('. ')[0].split())[:80]})"
-        raise ConfigError(place, problem, hint="save it with numpy.save, without objects") from None
+        raise ArgumentValueError(place, problem, hint="save it with numpy.save, without objects") from None
     if file is None:
         hint = f"looked for {shown(path)}" if showable(path) else ""
-        raise ConfigError(place, "there is no such file", hint=hint)
+        raise ArgumentValueError(place, "there is no such file", hint=hint)
     if not isinstance(loaded, np.ndarray):
-        raise ConfigError(place, "is an archive of arrays", hint="save one array with numpy.save")
+        loaded.close()
+        raise ArgumentValueError(place, "is an archive of arrays", hint="save one array with numpy.save")
     return loaded
 
 
@@ -161,8 +162,8 @@ _BYTES_AND_STRINGS = (str, bytes, bytearray, memoryview, Enum, np.generic)
 _PLAIN_TYPES = frozenset({int, float, str, bool, type(None), np.ndarray})
 
 
-def plain(section: Mapping[Any, Any], place: str = "") -> dict[str, Any]:
-    """Copies a mapping as plain data.
+def plain(section: Any, place: str = "") -> Any:
+    """Copies a mapping, or any other value, as plain data.
 
     Numpy numbers become Python numbers, enum members their values, paths strings, sequences lists and
     mappings dicts. Numpy arrays are kept.
@@ -175,8 +176,7 @@ def plain(section: Mapping[Any, Any], place: str = "") -> dict[str, Any]:
         >>> plain({"indices": (np.int64(3), 4), "shuffle": {}})
         {'indices': [3, 4], 'shuffle': {}}
     """
-    copied: dict[str, Any] = _Copy().of(section, place)
-    return copied
+    return _Copy().of(section, place)
 
 
 class _Copy:
@@ -247,7 +247,6 @@ MAX_CHARACTERS = (16 if yaml.__with_libyaml__ else 1) << 20
 _MERGE = "tag:yaml.org,2002:merge"
 _INTEGER = "tag:yaml.org,2002:int"
 _NUMBER = re.compile(r"0|[1-9][0-9]*")
-_LONGEST_PROBLEM = 120
 _QUOTED = re.compile(r"'([^']*)'")
 
 
@@ -270,40 +269,28 @@ def parse(text: str, source: str = "config") -> Any:
             hint="keep long lists in .npy files, and write their paths",
         )
     try:
-        loader = _PlainLoader(text, source)
+        kind: Any = _FastLoader if len(text) >= LONG else _PlainLoader
+        loader = kind(text)
+        loader.source = source
         return loader.get_single_data()
     except yaml.MarkedYAMLError as error:
-        problem = " ".join(_without_secrets(f"{error.problem or error.context}").split())[:_LONGEST_PROBLEM]
+        problem = " ".join(_without_secrets(f"{error.problem or error.context}").split())[:LONGEST_PROBLEM]
         mark = error.problem_mark or error.context_mark
         raise ConfigError(_at(source, mark), f"is not plain YAML: {problem}") from None
     except yaml.reader.ReaderError as error:
         before = text[: error.position]
         line, column = before.count("\n"), len(before) - before.rfind("\n") - 1
-        raise ConfigError(
-            f"{source}, line {line + 1}, column {column + 1}", f"is not plain YAML: {error.reason}"
-        ) from None
+        mark = yaml.Mark(source, error.position, line, column, None, 0)
+        raise ConfigError(_at(source, mark), f"is not plain YAML: {error.reason}") from None
     except RecursionError:
         raise ConfigError(source, "is nested too deeply to be read from here") from None
 
 
 # types-PyYAML types the loader only in part.
-class _PlainLoader(yaml.SafeLoader):
-    """A SafeLoader that refuses ambiguous YAML: duplicate keys, merge keys and cycles."""
+class _StrictConstructor(yaml.constructor.SafeConstructor):
+    """Refuses ambiguous YAML: duplicate keys, merge keys and cycles."""
 
-    def __init__(self, text: str, source: str) -> None:
-        self._source = source
-        is_fast = yaml.__with_libyaml__ and len(text) >= LONG
-        super().__init__("" if is_fast else text)
-        if is_fast:
-            # Only the events come from libyaml; nodes and values are made and checked as for short texts.
-            parser: Any = yaml.cyaml.CParser(text)  # type: ignore[attr-defined]  # typeshed does not export it
-            for name in ("check_event", "peek_event", "get_event"):
-                setattr(self, name, getattr(parser, name))
-
-    def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:
-        if kind is ScalarNode and implicit[0] and _NUMBER.fullmatch(value):
-            return _INTEGER  # a shortcut for long lists of integers; the general rules are slow
-        return super().resolve(kind, value, implicit)  # type: ignore[no-untyped-call]
+    source = ""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         if isinstance(node, MappingNode):
@@ -326,7 +313,7 @@ class _PlainLoader(yaml.SafeLoader):
     def construct_object(self, node: Any, deep: bool = False) -> Any:
         try:
             if node.tag == _INTEGER and _NUMBER.fullmatch(node.value):
-                return int(node.value)
+                return int(node.value)  # a shortcut for long lists of integers; the general rules are slow
             return super().construct_object(node, deep=deep)
         except (ValueError, LookupError, AttributeError, TypeError, OverflowError):
             # PyYAML does not catch the exceptions of int(), of date() and of its own tables.
@@ -334,7 +321,15 @@ class _PlainLoader(yaml.SafeLoader):
 
     def _refuse(self, marked: Any, problem: str, *value: Any, hint: str = "") -> NoReturn:
         shown = (public("", one) for one in value)
-        raise ConfigError(_at(self._source, marked.start_mark), problem, *shown, hint=hint) from None
+        raise ConfigError(_at(self.source, marked.start_mark), problem, *shown, hint=hint) from None
+
+
+class _PlainLoader(_StrictConstructor, yaml.SafeLoader):
+    """The loader of most texts."""
+
+
+class _FastLoader(_StrictConstructor, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """The loader of long texts, by libyaml if PyYAML was built with it."""
 
 
 def _without_secrets(problem: str) -> str:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import pairwise
 from typing import Annotated, Any, TypeVar, final, overload
 
 from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.config.constructor import Constructor, Kinds
 from samplerkit.config.derive import Parsed, Sections
-from samplerkit.config.error_messages import below, public, require_mapping, shown_name, suggest, unknown_key
+from samplerkit.config.error_messages import below, public, require_known_keys, require_mapping, unknown_name
 from samplerkit.config.loader import LoaderOptions
 from samplerkit.config.quality import SECTION
 from samplerkit.config.reading import Folder
@@ -87,10 +86,7 @@ def targets() -> dict[str, str]:
 
     No other names are imported from a config.
     """
-    kinds: dict[str, str] = {}
-    for kind, constructor in SAMPLERS.items():
-        kinds.setdefault(constructor.target, kind)
-    return kinds
+    return {constructor.target: kind for kind, constructor in SAMPLERS.items()}
 
 
 @overload
@@ -152,19 +148,12 @@ def choose_sampler(section: Any, place: str) -> tuple[Constructor, dict[str, Any
     target = given.pop(spellings[0])
     kinds = targets()
     if not isinstance(target, str) or target not in kinds:
-        hint = suggest(target, kinds)
-        where = below(place, spellings[0])
-        raise ConfigError(
-            where,
-            "names no class that a config may name",
-            shown_name(where, target, hint),
-            hint=hint if hint.startswith("did") else "a sampler of your own needs register_sampler",
-        )
+        where, problem = below(place, spellings[0]), "names no class that a config may name"
+        raise unknown_name(where, problem, target, kinds, "a sampler of your own needs register_sampler")
     constructor = SAMPLERS[kinds[target]]
     if spellings == ["_target_"]:
         return constructor, given, place
-    if given.keys() - {"init_args"}:
-        raise unknown_key(place, given, ["init_args"], "a class_path section")
+    require_known_keys(place, given, ["init_args"], "a class_path section")
     path = below(place, "init_args")
     arguments = given.get("init_args")
     arguments = {} if arguments is None else require_mapping(arguments, path, "init_args: {seed: 7}")
@@ -235,26 +224,6 @@ def register_batches(kind: str, recipe: Any = None) -> Any:
         [2, 2, 2]
     """
     return BATCHES.register(kind, recipe)
-
-
-def read_batches(section: Any, place: str, folder: Folder) -> Parsed:
-    """Reads the section of a recipe.
-
-    Raises:
-        ConfigError: the `kind` is unknown, or a key or a type is wrong.
-
-    Example:
-        >>> from pathlib import Path
-        >>> read_batches({"kind": "bucket", "boundaries": [4], "batch_size": 2}, "batches", Path()).written
-        {'kind': 'bucket', 'boundaries': [4], 'batch_size': 2}
-    """
-    keys = section.get("keys") if isinstance(section, dict) else None
-    if not isinstance(keys, list):
-        return BATCHES.read(section, place, folder)
-    # YAML has no tuples, and lists are not hashable.
-    hashable = [tuple(key) if isinstance(key, list) else key for key in keys]
-    recipe = BATCHES.read({**section, "keys": hashable}, place, folder)
-    return replace(recipe, written={**recipe.written, "keys": keys})
 
 
 def require_one_size(sections: dict[str, Any], recipe: BatchRecipe | None, options: LoaderOptions) -> None:

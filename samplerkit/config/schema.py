@@ -16,6 +16,13 @@ from samplerkit.config.registry import BATCHES, SAMPLERS, targets
 _SAMPLER = {"$ref": "#/$defs/$sampler"}
 _CHILD = {"anyOf": [_SAMPLER, {"type": "null"}], "default": None}
 
+_ARGUMENTS = {"type": ["object", "null"], "properties": {"child": _CHILD}}
+_OTHER_SPELLINGS = {
+    "_target_": {"properties": {"child": _CHILD}},
+    "class_path": {"properties": {"class_path": {}, "init_args": _ARGUMENTS}, "additionalProperties": False},
+}
+"""The schemas of Hydra's and LightningCLI's forms, with any arguments, by the key that names the class."""
+
 
 class OpenSchema(GenerateJsonSchema):
     """A generator that allows any value where JSON Schema has no equivalent, such as for a user's class."""
@@ -51,7 +58,7 @@ def json_schema() -> dict[str, Any]:
     )
     definitions = generated["$defs"]
 
-    def by_kind(kinds: Kinds, more: dict[str, Any], *others: dict[str, Any]) -> dict[str, Any]:
+    def by_kind(kinds: Kinds, more: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
         """Validates a section only against the model of its kind, so nested sections are checked once."""
         named, chosen = {"kind": {"enum": list(kinds)}}, []
         for constructor in kinds.values():
@@ -62,15 +69,14 @@ def json_schema() -> dict[str, Any]:
             model["required"] = ["kind", *model.get("required", [])]
             model["description"] = (constructor.make.__doc__ or "").partition("\n")[0]
             chosen.append({"if": {"properties": kind, "required": ["kind"]}, "then": reference})
-        for other in others:
-            (name,) = other["required"]
-            named[name] = other["properties"][name]
+        for name, other in others.items():
+            named[name] = {"enum": list(targets())}
             chosen.append({"if": {"required": [name]}, "then": other})
         required = [{"required": [name]} for name in named]
         return {"type": "object", "properties": named, "anyOf": required, "allOf": chosen}
 
-    definitions["$sampler"] = by_kind(SAMPLERS, {"child": _CHILD}, *_other_spellings())
-    definitions["$dataset"] = by_kind(DATASETS, {})
+    definitions["$sampler"] = by_kind(SAMPLERS, {"child": _CHILD}, _OTHER_SPELLINGS)
+    definitions["$dataset"] = by_kind(DATASETS, {}, {})
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "samplerkit config",
@@ -78,7 +84,7 @@ def json_schema() -> dict[str, Any]:
         "properties": {
             "dataset": {"anyOf": [{"$ref": "#/$defs/$dataset"}, {"type": "null"}]},
             "sampler": _SAMPLER,
-            "batches": {"anyOf": [by_kind(BATCHES, {}), {"type": "null"}]},
+            "batches": {"anyOf": [by_kind(BATCHES, {}, {}), {"type": "null"}]},
             "loader": {"anyOf": [references[LOADER.model, "validation"], {"type": "null"}]},
             SECTION: {
                 "anyOf": [references[MIN_QUALITY.model, "validation"], {"type": "number"}, {"type": "null"}]
@@ -96,17 +102,3 @@ def _with_kinds(schema: Any) -> Any:
         entries = {name: _with_kinds(value) for name, value in schema.items()}
         return {"$ref": f"#/$defs/${entries[KIND_OF]}"} if KIND_OF in entries else entries
     return [_with_kinds(entry) for entry in schema] if isinstance(schema, list) else schema
-
-
-def _other_spellings() -> list[dict[str, Any]]:
-    """Returns schemas of Hydra's and LightningCLI's forms, with any arguments."""
-    named = {"enum": list(targets())}
-    hydra = {"type": "object", "properties": {"_target_": named, "child": _CHILD}, "required": ["_target_"]}
-    arguments = {"type": ["object", "null"], "properties": {"child": _CHILD}}
-    lightning = {
-        "type": "object",
-        "properties": {"class_path": named, "init_args": arguments},
-        "required": ["class_path"],
-        "additionalProperties": False,
-    }
-    return [hydra, lightning]

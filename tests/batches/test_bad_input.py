@@ -57,9 +57,17 @@ def text(folder: Path) -> Path:
     return path
 
 
+def archive(folder: Path) -> Path:
+    path = folder / "lengths.npy"
+    with path.open("wb") as file:
+        np.savez(file, lengths=np.arange(3))
+    return path
+
+
 CASES: dict[str, tuple[type[sk.SamplerkitError], str, Any]] = {
     "a missing file": (VALUE, "not there.*numpy.save", lambda f: tokens(f / "lengths.npy")),
     "a file of text": (VALUE, "cannot be read as an .npy", lambda f: tokens(text(f))),
+    "an archive of arrays": (VALUE, "cannot be read as an .npy", lambda f: tokens(archive(f))),
     "a file of another kind": (VALUE, "path of an .npy", lambda f: tokens(str(f / "lengths.json"))),
     "a truncated file": (VALUE, "cannot be read", lambda f: tokens(truncated(f), size=1000)),
     "a pickled file": (

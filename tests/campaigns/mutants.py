@@ -1,7 +1,7 @@
 """Whether the tests would notice a random change of the package, and which changes they do not.
 
     python -m tests.campaigns.mutants record FOLDER        # which test runs which line: once
-    python -m tests.campaigns.mutants run FOLDER --seed 1  # 300 mutants; goes on where it stopped
+    python -m tests.campaigns.mutants run FOLDER --seed 1  # 300 mutants; resumes where it stopped
     python -m tests.campaigns.mutants report FOLDER --seed 1
 
 A mutant is a copy of the package with one mutation, drawn by the seed from all of `order`, `samplers`,
@@ -109,7 +109,7 @@ def _node(module: str, name: str) -> str:
 
 
 def _lines_of(path: Path, mutation: Mutation) -> Iterator[Iterable[int]]:
-    """Gives the lines whose tests are to be tried: of the statement, of its function, of the file."""
+    """Yields the lines whose tests are tried: of the statement, of its function, of the file."""
     tree = ast.parse(path.read_text())
     statements = [node for node in ast.walk(tree) if isinstance(node, ast.stmt)]
     around = sorted(
@@ -121,10 +121,10 @@ def _lines_of(path: Path, mutation: Mutation) -> Iterator[Iterable[int]]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             # The line of `def` runs when the module is imported, which says nothing.
             yield range(node.body[0].lineno, _range(node).stop)
-    # A constant, or a field: where its name stands.
+    # A constant, or a field: where its name occurs.
     names = [node for node in ast.walk(tree) if isinstance(node, ast.Name | ast.Attribute)]
-    kept = {getattr(node, "id", "") for node in ast.walk(around[-1])}
-    yield [node.lineno for node in names if getattr(node, "id", None) or getattr(node, "attr", None) in kept]
+    used = {getattr(node, "id", "") for node in ast.walk(around[-1])}
+    yield [node.lineno for node in names if getattr(node, "id", None) or getattr(node, "attr", None) in used]
     yield range(1, _range(tree.body[-1]).stop)
 
 
@@ -133,23 +133,23 @@ def _range(node: ast.stmt) -> range:
 
 
 def stages_of(seconds: dict[str, float]) -> list[list[str]]:
-    """Gives the tests to try: a few that are quick and differ, then more of them."""
+    """Returns the tests to try: a few that are quick and differ, then more of them."""
     queues: dict[str, list[str]] = defaultdict(list)
     for test in sorted(seconds, key=seconds.__getitem__):
         queues[test.partition("[")[0]].append(test)
     # One case of each test in turn: a second case of the same finds less than another test.
-    left = [test for row in itertools.zip_longest(*queues.values()) for test in row if test is not None]
+    remaining = [test for row in itertools.zip_longest(*queues.values()) for test in row if test is not None]
     stages: list[list[str]] = []
     for limit in LIMITS:
-        sums = itertools.accumulate(seconds[test] for test in left)
+        sums = itertools.accumulate(seconds[test] for test in remaining)
         count = sum(total <= limit for total in sums)
-        stages.append(left[:count])
-        left = left[count:]
+        stages.append(remaining[:count])
+        remaining = remaining[count:]
     return stages
 
 
 def try_mutant(mutation: Mutation, tests: dict[str, float], clean: Path, *, whole: bool) -> dict[str, Any]:
-    """Runs the tests over a mutant, in the end those of its whole room; tells which one failed, if any."""
+    """Runs the tests over a mutant, in the end those of its whole room; returns the failed one."""
     with tempfile.TemporaryDirectory(prefix="mutant-", ignore_cleanup_errors=True) as name:
         folder = copied(clean, Path(name), "docs", "README.md")
         target = folder / "samplerkit" / mutation.file
@@ -214,7 +214,7 @@ def _work(todo: list[tuple[int, Mutation, dict[str, float]]], results: Path, *, 
 
 def report(folder: Path, seed: int) -> None:
     """Prints the share that was caught, and what lives."""
-    # By function and text, so that a file may be moved; `file` says where it stands today.
+    # By function and text, so that a file may be moved; `file` is its present place.
     equivalent = {(line["function"], line["shown"]) for line in json.loads(EQUIVALENT.read_text())}
     lines = _lines(folder / f"mutants-{seed}.jsonl")
     alive = [line for line in lines if not line["caught"]]

@@ -50,7 +50,7 @@ class Mutation:
         line: the line, from 1.
         begin: the first byte that is changed.
         end: the byte after the last one.
-        after: what stands there then.
+        after: the text in its place.
         shown: the changed line, before and after.
     """
 
@@ -63,13 +63,13 @@ class Mutation:
     shown: str
 
     def applied(self, source: bytes) -> bytes:
-        """Gives the mutated text."""
+        """Returns the mutated text."""
         return source[: self.begin] + self.after.encode() + source[self.end :]
 
 
 def mutations(package: Path, file: str) -> list[Mutation]:
-    """Gives all mutations of a file of a package, in the order of their places."""
-    return list(dict.fromkeys(_Finder(file, (package / file).read_bytes()).found()))
+    """Returns all mutations of a file of a package, in the order of their places."""
+    return list(dict.fromkeys(_Finder(file, (package / file).read_bytes()).mutations()))
 
 
 class _Finder:
@@ -78,7 +78,7 @@ class _Finder:
         lengths = [0, *map(len, source.splitlines(keepends=True))]
         self._starts = [sum(lengths[: line + 1]) for line in range(len(lengths))]
 
-    def found(self) -> Iterator[Mutation]:
+    def mutations(self) -> Iterator[Mutation]:
         tree = ast.parse(self._source)
         yield from self._body(tree.body, "")
 

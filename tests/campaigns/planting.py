@@ -1,4 +1,4 @@
-"""Planting a bug in the package: its place is found by name, and what is replaced by its syntax.
+"""Plants a bug in the package: its place is found by name, and the replaced text by its syntax.
 
 So a planted bug goes where its definition goes, and quotes, line breaks and comments do not matter.
 """
@@ -113,20 +113,20 @@ def _require_passing(tests: tuple[str, ...], among: str = "") -> None:
 
 
 def planted(bug: Bug, package: Path = PACKAGE) -> tuple[Path, ast.Module]:
-    """Gives the file that a bug changes, as a path inside of the package, and its module with the bug.
+    """Returns the file that a bug changes, as a path inside of the package, and its module with the bug.
 
     Raises:
-        LookupError: what is to be replaced is not there, or is there more than once.
+        LookupError: the text to be replaced does not occur, or more than once.
     """
     right, wrong = _nodes(bug.right, bug.wrong)
     files = [file for name, file in _definitions(package) if name == bug.place]
-    found = [place for file in dict.fromkeys(files) for place in _occurrences(package, file, bug, right)]
-    if len(found) != 1:
-        where = f"{len(found)} times in {', '.join(map(str, files)) or 'no file'}"
+    places = [place for file in dict.fromkeys(files) for place in _occurrences(package, file, bug, right)]
+    if len(places) != 1:
+        where = f"{len(places)} times in {', '.join(map(str, files)) or 'no file'}"
         raise LookupError(
             f"{bug.name!r}: look for `{bug.right}` in a definition of {bug.place}; found {where}"
         )
-    file, module, parent, field, at = found[0]
+    file, module, parent, field, at = places[0]
     before = getattr(parent, field)
     if isinstance(before, list):
         before[at : at + len(right)] = wrong
@@ -136,7 +136,7 @@ def planted(bug: Bug, package: Path = PACKAGE) -> tuple[Path, ast.Module]:
 
 
 def _nodes(*texts: str) -> list[list[ast.AST]]:
-    """Gives what texts stand for: all expressions, or all statements."""
+    """Returns the nodes of texts: all expressions, or all statements."""
     every = [ast.parse(text).body for text in texts]
     if all(len(nodes) == 1 and isinstance(nodes[0], ast.Expr) for nodes in every):
         return [[nodes[0].value] for nodes in every]
@@ -145,7 +145,7 @@ def _nodes(*texts: str) -> list[list[ast.AST]]:
 
 @functools.cache
 def _definitions(package: Path) -> list[tuple[str, Path]]:
-    """Gives the qualified names of all definitions of a package, each with its file."""
+    """Returns the qualified names of all definitions of a package, each with its file."""
     return [
         (name, path.relative_to(package))
         for path in sorted(package.rglob("*.py"))
@@ -166,9 +166,9 @@ def _named(above: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.AST]]:
             yield from _named(node, prefix)
 
 
-def _occurrences(package: Path, file: Path, bug: Bug, wanted: Sequence[ast.AST]) -> Iterator[Occurrence]:
+def _occurrences(package: Path, file: Path, bug: Bug, nodes: Sequence[ast.AST]) -> Iterator[Occurrence]:
     module = ast.parse((package / file).read_text())
-    texts, kinds = [ast.dump(node) for node in wanted], {type(node) for node in wanted}
+    texts, kinds = [ast.dump(node) for node in nodes], {type(node) for node in nodes}
     for definition in [node for name, node in _named(module) if name == bug.place]:
         for node in ast.walk(definition):
             for field, value in ast.iter_fields(node):

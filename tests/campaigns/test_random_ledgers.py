@@ -1,7 +1,7 @@
 """Random ledgers: jobs that read, break, save, resume and set epochs in any order, counted with Counters.
 
 Every case follows from its number: a dataset, a chain of samplers, a recipe for batches where the number is
-odd, a tail, and what the script does to the loaders of all ranks, simulated in one process.
+odd, a tail, and the actions of a script on the loaders of all ranks, simulated in one process.
 `python -m tests.campaigns.ledgers.script NUMBER` repeats one.
 """
 
@@ -24,7 +24,7 @@ from tests.campaigns.ledgers.script import run_case
 
 
 def first_failed(numbers):
-    """What the first case that goes wrong says."""
+    """The message of the first case that fails."""
     return next(filter(None, (run_case(number, Ledger()) for number in numbers)), None)
 
 
@@ -34,7 +34,7 @@ def test_the_first_of_the_random_jobs_lose_and_repeat_nothing():
 
 @pytest.mark.campaign
 def test_random_jobs_lose_and_repeat_nothing_and_their_ranks_have_one_state():
-    """The next hundred; `python -m tests.campaigns.ledgers.script 200 10000` looks at more."""
+    """The next hundred; `python -m tests.campaigns.ledgers.script 200 10000` runs more."""
     assert first_failed(range(100, 200)) is None
 
 
@@ -64,28 +64,28 @@ WRONG = {
 
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("bug", WRONG)
-def test_a_loader_that_is_wrong_fails_and_the_case_is_named(monkeypatch, bug, unit):
+def test_a_wrong_loader_fails_and_the_case_is_named(monkeypatch, bug, unit):
     monkeypatch.setattr(*WRONG[bug])
-    told = first_failed(range(198 + UNITS.index(unit), -1, -2))  # from behind, where each shows soon
-    assert told is not None
-    assert re.match(rf"case \d+\n{unit}\(", told)
+    message = first_failed(range(198 + UNITS.index(unit), -1, -2))  # from the end, where each fails soon
+    assert message is not None
+    assert re.match(rf"case \d+\n{unit}\(", message)
 
 
 @pytest.mark.parametrize("recipe", [sk.TokenBatches, sk.PackBatches, sk.BucketBatches, sk.ClassBatches])
 def test_random_jobs_draw_every_option_of_every_recipe_for_batches(recipe):
     drawn = [draw_batched(Random(number), 4) for number in range(200)]
-    (of_it,) = {one.kind for one in drawn if type(one.batches) is recipe} - {"keys"}
+    (kind,) = {jobs.kind for jobs in drawn if type(jobs.batches) is recipe} - {"keys"}
     options = {field.name for field in fields(recipe)} - ALWAYS
-    assert options == {*OPTIONS[of_it]}
-    assert {one.kind for one in drawn} == {*KINDS}
-    assert {tail for one in drawn for tail in one.tails} == {"pad", "drop", "ragged", "split"}
+    assert options == {*OPTIONS[kind]}
+    assert {jobs.kind for jobs in drawn} == {*KINDS}
+    assert {tail for jobs in drawn for tail in jobs.tails} == {"pad", "drop", "ragged", "split"}
 
 
 @pytest.mark.parametrize(
     ("received", "lost", "repeated"),
     [([[1, 2], [3]], 0, 0), ([[1, 2], [2]], 1, 1), ([[1, 2]], 1, 0), ([[1, 2, 3], [3, 3]], 0, 2)],
 )
-def test_the_ledger_counts_what_is_lost_and_what_is_repeated(received, lost, repeated):
+def test_the_ledger_counts_lost_and_repeated_samples(received, lost, repeated):
     ledger = Ledger()
     ledger.begin()
     for samples in received:

@@ -12,11 +12,11 @@ from tests.campaigns.thread_endings import ENDS, ended_at_random
 from tests.programs import run
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a signal while one is closed
-def test_whatever_ends_an_iteration_over_threads_the_rest_of_the_epoch_follows():
-    found = [ended_at_random(seed) for seed in range(40)]
-    assert [what for _, wrong in found for what in wrong] == []
-    assert {end for end, _ in found} == {*ENDS}
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a signal during a close
+def test_after_any_end_of_an_iteration_over_threads_the_rest_of_the_epoch_follows():
+    results = [ended_at_random(seed) for seed in range(40)]
+    assert [problem for _, problems in results for problem in problems] == []
+    assert {end for end, _ in results} == {*ENDS}
 
 
 @pytest.mark.campaign

@@ -1,4 +1,4 @@
-"""Iterations over threads that end at random: what was handed out, and what another loader reads after it.
+"""Iterations over threads that end at random: the samples handed out, and those read afterwards.
 
 In half of them the loop makes some of the batches. `python -m tests.campaigns.thread_endings 2000` ends so
 many, and looks for threads and descriptors that they leave: some minutes.
@@ -23,7 +23,7 @@ ENDS = ("break", "error of the loop", "error of the dataset", "signal", "close",
 
 
 class EndError(Exception):
-    """What a loop, a dataset or a signal handler raises here."""
+    """Raised by a loop, a dataset or a signal handler."""
 
 
 @dataclass
@@ -50,7 +50,7 @@ def _raise() -> None:
 
 
 def _received(loader: sk.Loader, end: str, at: int, seconds: float) -> list[int]:
-    """Reads until the end comes: behind some samples, or after some seconds."""
+    """Reads until the end: after some samples, or some seconds."""
     received: list[int] = []
     ends = {"error of the loop": _raise, "close": loader.close}
     before = signal.signal(signal.SIGALRM, lambda *_: _raise())
@@ -78,66 +78,66 @@ def ended_at_random(seed: int) -> tuple[str, list[str]]:
     """Ends one iteration, and reads the rest of its epoch by a loader of any kind.
 
     Returns:
-        How it ended, and what was wrong.
+        How it ended, and the errors.
     """
-    dice = random.Random(seed)
-    size, batch, end = dice.randint(1, 60), dice.randint(1, 7), dice.choice(ENDS)
+    rng = random.Random(seed)
+    size, batch, end = rng.randint(1, 60), rng.randint(1, 7), rng.choice(ENDS)
     sampler = sk.RandomSampler(seed=seed)
-    broken = dice.randrange(size) if end == "error of the dataset" else None
+    broken = rng.randrange(size) if end == "error of the dataset" else None
     options: dict[str, Any] = {
-        "persistent_workers": dice.random() < 0.3,
-        "run_ahead": dice.random() < 0.3,
-        "device": "cpu" if dice.random() < 0.2 else None,
-        "prefetch_factor": dice.randint(1, 3),
+        "persistent_workers": rng.random() < 0.3,
+        "run_ahead": rng.random() < 0.3,
+        "device": "cpu" if rng.random() < 0.2 else None,
+        "prefetch_factor": rng.randint(1, 3),
     }
 
     def loader(dataset: Numbers, **more: Any) -> sk.Loader:
         return sk.Loader(dataset, sampler, batch_size=batch, tail="ragged", **more)
 
-    threads = {"num_workers": dice.randint(1, 4), "workers": "threads", **options}
-    first, at = loader(Numbers(size, broken), **threads), dice.randint(0, size // batch) * batch
-    if dice.random() < 0.5:
+    threads = {"num_workers": rng.randint(1, 4), "workers": "threads", **options}
+    first, at = loader(Numbers(size, broken), **threads), rng.randint(0, size // batch) * batch
+    if rng.random() < 0.5:
         first._workers._schedule = RandomSchedule(threads["num_workers"], 4, seed)
-    received = _received(first, end, at, dice.uniform(1e-5, 5e-3))
+    received = _received(first, end, at, rng.uniform(1e-5, 5e-3))
     state = first.state_dict()
-    whole, wrong = sampler.order(size)[:].tolist(), []
+    order, wrong = sampler.order(size)[:].tolist(), []
     is_over = (state["epoch"], state["position"]) == (1, 0)
     # A signal may come between a batch and the line that notes it: that batch was handed out.
     if not is_over and not 0 <= state["position"] - len(received) <= batch:
         wrong.append(f"position {state['position']} after {len(received)} samples")
     first.close()
-    kind = dice.choice([{}, {"num_workers": 2, "workers": "threads"}])
+    kind = rng.choice([{}, {"num_workers": 2, "workers": "threads"}])
     with loader(Numbers(size), **kind) as second:
         second.load_state_dict(state)
-        handed_out = whole[: len(whole) if is_over else state["position"]]
+        handed_out = order[: len(order) if is_over else state["position"]]
         rest = [] if is_over else [index for ids in second for index in ids.tolist()]
     if handed_out[: len(received)] != received or len(handed_out) - len(received) > batch:
         wrong.append(f"{len(received)} samples noted, {len(handed_out)} counted")
-    if handed_out + rest != whole:
-        wrong.append(f"{len(handed_out)} and {len(rest)} samples are not the {len(whole)} of the epoch")
-    # One whose start a signal has cut off is listed for ever, and never runs.
-    mine = [one for one in threading.enumerate() if one.name.startswith("samplerkit")]
-    wait_until(lambda: not any(one.is_alive() for one in mine))
-    return end, [f"seed {seed}, {end}: {what}" for what in wrong]
+    if handed_out + rest != order:
+        wrong.append(f"{len(handed_out)} and {len(rest)} samples are not the {len(order)} of the epoch")
+    # A thread whose start a signal has interrupted is listed for ever, and never runs.
+    ours = [thread for thread in threading.enumerate() if thread.name.startswith("samplerkit")]
+    wait_until(lambda: not any(thread.is_alive() for thread in ours))
+    return end, [f"seed {seed}, {end}: {problem}" for problem in wrong]
 
 
 WARM_UP = 60
-"""Endings after which torch has begun the threads that it keeps."""
+"""Endings after which torch has started the threads that it keeps."""
 
 
 def held() -> list[int]:
     """The threads and the descriptors of this process."""
-    return [len(list(Path(f"/proc/self/{what}").iterdir())) for what in ("task", "fd")]
+    return [len(list(Path(f"/proc/self/{name}").iterdir())) for name in ("task", "fd")]
 
 
 def main(endings: int) -> None:
-    """Ends so many iterations, and prints what came of it."""
+    """Ends so many iterations, and prints the results."""
     for seed in range(WARM_UP):
         ended_at_random(10**6 + seed)
     before = held()
-    found = [ended_at_random(seed) for seed in range(endings)]
-    wrong = [what for _, every in found for what in every]
-    print(f"{endings} endings, {dict(Counter(end for end, _ in found))}: wrong {wrong or 0}", flush=True)
+    results = [ended_at_random(seed) for seed in range(endings)]
+    wrong = [problem for _, problems in results for problem in problems]
+    print(f"{endings} endings, {dict(Counter(end for end, _ in results))}: wrong {wrong or 0}", flush=True)
     # A thread that was joined may leave a little later.
     wait_until(lambda: all(now <= then for now, then in zip(held(), before, strict=True)))
     raise SystemExit(bool(wrong))

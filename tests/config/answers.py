@@ -1,4 +1,4 @@
-"""What becomes of a config: whether the schema takes it, and the one error of a wrong one."""
+"""Results of a config: whether it is valid in the schema, and the error of a wrong one."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import samplerkit as sk
 
 
 def valid(value: Any, schema: dict[str, Any]) -> bool:
-    """Whether a value is what a JSON Schema describes, by a package of the field."""
+    """Whether a value is valid in a JSON Schema, by the package `jsonschema`."""
     return Draft202012Validator(schema).is_valid(value)
 
 
 def refused(load: Callable[..., Any], *arguments: Any) -> sk.ConfigError:
-    """The one error of a wrong config, which shows nothing of pydantic's or of YAML's."""
+    """The error of a wrong config: one line, with no error of pydantic or of YAML behind it."""
     with pytest.raises(sk.ConfigError) as caught:
         load(*arguments)
     error = caught.value

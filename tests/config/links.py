@@ -56,7 +56,7 @@ def built(link):
     """The sampler of a section by its class."""
     given = {name: None if value == "auto" else value for name, value in link.items() if name != "kind"}
     if "sources" in given:
-        given["sources"] = {name: one and built(one) for name, one in given["sources"].items()}
+        given["sources"] = {name: source and built(source) for name, source in given["sources"].items()}
     if "edits" in given:
         given["edits"] = [sk.Edit(**edit) for edit in given["edits"]]
         given["sampler"] = built(given.pop("child"))

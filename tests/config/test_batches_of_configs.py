@@ -1,4 +1,4 @@
-"""The section `batches`: what it takes, what it refuses and where, and the loaders that it makes."""
+"""The section `batches`: valid and invalid ones, the places of errors, and the loaders that it makes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def read(loader):
 
 
 @pytest.mark.parametrize(("section", "recipe"), SECTIONS.values(), ids=SECTIONS.keys())
-def test_a_config_makes_the_batches_that_a_recipe_makes_and_says_them_again(section, recipe):
+def test_a_config_makes_the_batches_of_its_recipe_and_round_trips(section, recipe):
     config = sk.load_config({"dataset": SIXTY, "sampler": RANDOM, "batches": section})
     assert sk.load_config(config.to_dict()) == config
     assert sk.Config.from_yaml(yaml.safe_dump(config.to_dict())) == config
@@ -54,12 +54,12 @@ def test_a_config_makes_the_batches_that_a_recipe_makes_and_says_them_again(sect
     world = sk.World(2, 1)
     documents = [[number] * length for number, length in enumerate(LENGTHS)]
     dataset = documents if isinstance(recipe, sk.PackBatches) else range(60)
-    made = config.make_loader(dataset, world)
+    loader = config.make_loader(dataset, world)
     by_hand = sk.Loader(dataset, sk.RandomSampler(seed=7), batches=recipe, world=world)
     expected = read(by_hand)
-    assert read(made) == expected
+    assert read(loader) == expected
     assert len(expected) > 2
-    assert made.state_dict() == by_hand.state_dict()
+    assert loader.state_dict() == by_hand.state_dict()
     if dataset is documents:
         with pytest.raises(sk.SamplerkitError, match="parts of documents"):
             config.dataloader(dataset, world)
@@ -67,7 +67,7 @@ def test_a_config_makes_the_batches_that_a_recipe_makes_and_says_them_again(sect
         assert read(config.dataloader(dataset, world)) == expected
 
 
-def test_lengths_lie_beside_the_config_and_are_mapped_only_for_the_first_batch(tmp_path, monkeypatch):
+def test_lengths_are_next_to_the_config_and_mapped_only_for_the_first_batch(tmp_path, monkeypatch):
     path = tmp_path / "run.yaml"
     path.write_text(
         "dataset: {kind: size, size: 60}\nsampler: {kind: random}\n"
@@ -98,7 +98,7 @@ def test_pairs_come_from_a_file_or_from_python(tmp_path):
         assert len(config.make_loader(range(60), sk.World(1, 0)).plan.shape(0)) == 3
 
 
-def test_what_python_gives_takes_precedence():
+def test_arguments_from_python_take_precedence():
     config = sk.load_config({"sampler": RANDOM, "batches": SECTIONS["tokens"][0]})
     assert config.make_loader(range(60), sk.World(1, 0), batch_size=5).batch_size == 5
     other = sk.ClassBatches(1, 2, labels=[0] * 60)
@@ -107,7 +107,7 @@ def test_what_python_gives_takes_precedence():
     assert plain.make_loader(range(60), sk.World(1, 0), batches=other).batches is other
 
 
-def test_a_recipe_of_ones_own_is_a_kind_with_places_for_its_mistakes():
+def test_a_custom_recipe_is_a_kind_whose_errors_have_places():
     class Threes(sk.BatchRecipe):
         window = 12
 

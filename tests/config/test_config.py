@@ -1,4 +1,4 @@
-"""Configs: what they say becomes live objects; arrays that they name by files."""
+"""Configs: the objects that they make; arrays in files that they name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from samplerkit.config.loader import LoaderOptions
 from tests.config.links import FILES, orders
 
 
-def test_a_file_a_mapping_and_text_say_the_same(tmp_path):
+def test_a_file_a_mapping_and_text_make_the_same_config(tmp_path):
     text = """
     dataset: {kind: layout, sizes: [5, 12, 0, 13]}
     sampler:
@@ -41,15 +41,15 @@ def test_a_file_a_mapping_and_text_say_the_same(tmp_path):
     assert configs[0].loader == LoaderOptions(batch_size=256, num_workers=4)
 
 
-def test_what_to_dict_gives_can_be_changed_without_changing_the_config():
+def test_the_result_of_to_dict_can_be_changed_without_changing_the_config():
     config = sk.load_config({"sampler": {"kind": "subset", "indices": [1, 2]}})
     config.to_dict()["sampler"]["indices"].append(3)
     assert config.to_dict()["sampler"]["indices"] == [1, 2]
 
 
-def test_what_is_said_as_by_default_is_as_if_it_were_not_said():
-    said = "{kind: distributed, shuffle: global, num_shards: auto, offset: -1, seed: 0, child: null}"
-    config = sk.Config.from_yaml(f"sampler: {said}\nloader: {{batch_size: 1, timeout: 0}}")
+def test_writing_default_values_does_not_change_the_config():
+    section = "{kind: distributed, shuffle: global, num_shards: auto, offset: -1, seed: 0, child: null}"
+    config = sk.Config.from_yaml(f"sampler: {section}\nloader: {{batch_size: 1, timeout: 0}}")
     assert config == sk.Config.from_yaml("sampler: {kind: distributed, shuffle: true}")
     assert config.to_dict() == {"sampler": {"kind": "distributed"}}
 
@@ -71,7 +71,7 @@ ARRAYS = {
 
 
 @pytest.mark.parametrize("kind", ARRAYS)
-def test_an_array_from_a_file_is_as_one_written_out(kind, tmp_path):
+def test_an_array_from_a_file_equals_one_in_the_config(kind, tmp_path):
     name, array = ARRAYS[kind]
     path = tmp_path / "array.npy"
     np.save(path, array)

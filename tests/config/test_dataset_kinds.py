@@ -57,7 +57,7 @@ TAR = "{kind: tar, urls: 'data/part-{000..002}.tar', decode: true, to_tuple: [cl
         (
             FILES.replace("'data/*.npz'", "[data/0.npz, data/1.npz, data/2.npz]"),
             FileDataset,
-            lambda b: b["id"],
+            lambda batch: batch["id"],
         ),
         (TAR, TarDataset, lambda batch: batch[0]),
         *((TOKENS.replace("'data/*.npy'", files), TokenDataset, first_of_tokens) for files in CORPORA),
@@ -68,7 +68,7 @@ TAR = "{kind: tar, urls: 'data/part-{000..002}.tar', decode: true, to_tuple: [cl
         ),
     ],
 )
-def test_a_config_reads_its_own_dataset_from_its_own_folder_and_says_it_again(
+def test_a_config_reads_its_dataset_from_its_own_folder_and_round_trips(
     folder, dataset, kind, ids, monkeypatch
 ):
     config = config_of(folder, dataset)
@@ -84,28 +84,28 @@ def test_a_config_reads_its_own_dataset_from_its_own_folder_and_says_it_again(
     assert len(again.dataset) == 14
 
 
-def test_the_lengths_of_files_may_lie_in_a_file_beside_the_config(folder):
+def test_the_lengths_of_files_may_be_in_a_file_next_to_the_config(folder):
     config = config_of(folder, FILES)
     config.dataset.save_lengths(folder / "lengths.json")
     os.remove(folder / "data" / "1.npz")  # noqa: PTH107  # so it would be an error to count it
-    told = config_of(
+    with_lengths = config_of(
         folder,
         "{kind: files, files: [data/0.npz, data/1.npz, data/2.npz], reader: npz, lengths: lengths.json}",
     )
-    assert told.dataset.layout.sizes.tolist() == SIZES
+    assert with_lengths.dataset.layout.sizes.tolist() == SIZES
 
 
 @pytest.mark.parametrize(
-    "said",
+    "section",
     [
         "{kind: tar, urls: 'data/part-{000..002}.tar', lengths: [5, 5, 4], decode: true, on_error: skip}",
         "{kind: layout, sizes: [5, 5, 4], names: [cats, dogs, birds]}",
     ],
-    ids=["its own dataset, mapped", "a layout, and a dataset of mine"],
+    ids=["its own dataset, mapped", "a layout, and a user's dataset"],
 )
-def test_what_a_dataset_of_mine_leaves_out_is_counted_though_a_config_tells_its_files(folder, said):
+def test_samples_that_a_dataset_skips_are_counted_when_the_config_gives_its_files(folder, section):
     (folder / "data" / "part-001.tar").unlink()
-    config = config_of(folder, said, rest="sampler: {kind: random, seed: 2}\n")
+    config = config_of(folder, section, rest="sampler: {kind: random, seed: 2}\n")
     paths = f"{folder}/data/part-{{000..002}}.tar"
     shards = (
         config.dataset
@@ -115,5 +115,5 @@ def test_what_a_dataset_of_mine_leaves_out_is_counted_though_a_config_tells_its_
     loader = config.make_loader(shards.map(lambda sample: sample["cls"]), world=sk.World())
     read = [label for batch in loader for label in batch.tolist()]
     assert sorted(read) == [*range(5), *range(10, 14)]
-    assert sorted(left.id for left in loader.skipped) == [*range(5, 10)]
+    assert sorted(sample.id for sample in loader.skipped) == [*range(5, 10)]
     assert loader.figures()["skipped"] == 5

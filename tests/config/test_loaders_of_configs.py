@@ -55,22 +55,22 @@ def test_a_config_makes_the_loader_that_can_be_resumed():
     assert sum(first + rest, []) == list(config.sampler.order(config.dataset))
 
 
-def test_a_sampler_asks_the_dataset_for_its_labels_though_the_config_tells_the_files():
+def test_a_sampler_reads_labels_from_the_dataset_when_the_config_gives_the_files():
     config = sk.Config.from_yaml("dataset: {kind: layout, sizes: [10, 20]}\nsampler: {kind: pk, num_val: 1}")
     drawn = torch.cat(list(config.dataloader(Squares(), sk.World(1, 0)))).tolist()
     assert [LABELS[index] for index in drawn] == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(
-    ("said", "dataset"),
+    ("section", "dataset"),
     [
         ("{kind: size, size: 29}", Squares()),
         ("{kind: layout, sizes: [10, 21]}", Squares()),
         ("{kind: layout, sizes: [10, 20]}", torch.utils.data.ConcatDataset([range(20), range(10)])),
     ],
 )
-def test_a_dataset_that_contradicts_the_config_is_refused(said, dataset):
-    config = sk.Config.from_yaml(f"sampler: {{kind: random}}\ndataset: {said}")
+def test_a_dataset_that_contradicts_the_config_is_refused(section, dataset):
+    config = sk.Config.from_yaml(f"sampler: {{kind: random}}\ndataset: {section}")
     with pytest.raises(sk.ConfigError, match="dataset: says"):
         config.dataloader(dataset)
 
@@ -80,14 +80,14 @@ def test_a_dataset_that_agrees_with_the_config_or_has_no_length_is_read():
         def __getitem__(self, index):
             return index
 
-    for said, dataset in [
+    for section, dataset in [
         ("{kind: size, size: 30}", torch.utils.data.ConcatDataset([range(20), range(20, 30)])),
         ("{kind: layout, sizes: [20, 10]}", torch.utils.data.ConcatDataset([range(20), range(20, 30)])),
         ("{kind: size, size: 30}", Endless()),
     ]:
-        config = sk.Config.from_yaml(f"sampler: {{kind: sequential}}\ndataset: {said}")
+        config = sk.Config.from_yaml(f"sampler: {{kind: sequential}}\ndataset: {section}")
         assert torch.cat(list(config.dataloader(dataset, sk.World()))).tolist() == list(range(SIZE))
 
 
-def test_an_argument_that_the_loader_gets_is_a_config_key_by_itself():
+def test_each_argument_of_the_loader_is_a_config_key():
     assert inspect.signature(sk.Loader).parameters.keys() - FROM_PYTHON <= {*LOADER.names}

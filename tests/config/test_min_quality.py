@@ -30,7 +30,7 @@ def written(min_quality, sampler=None, **sections):
 
 
 class Digits(Numbers):
-    """A dataset that tells its labels."""
+    """A dataset with labels."""
 
     def __init__(self, targets):
         super().__init__(sk.Layout(len(targets)))
@@ -62,22 +62,22 @@ def test_an_order_that_is_good_enough_loads(min_quality):
 def test_the_batch_is_that_of_all_ranks():
     sampler = {"kind": "distributed", "shuffle": "partial", "partial_size": 700, "num_shards": 4, "lanes": 1}
     alone = {**sampler, "num_shards": 1}
-    wanted = mixing(sk.RandomSampler(shuffle="partial", partial_size=700), sk.Layout([1437] * 8), 128).value
-    sk.load_config(written(wanted - 1e-6, sampler))
+    reached = mixing(sk.RandomSampler(shuffle="partial", partial_size=700), sk.Layout([1437] * 8), 128).value
+    sk.load_config(written(reached - 1e-6, sampler))
     with pytest.raises(sk.ConfigError, match="falls short"):
-        sk.load_config(written(wanted - 1e-6, alone))
-    sk.load_config(written({"mixing": wanted - 1e-6, "batch_size": 128}, alone))
+        sk.load_config(written(reached - 1e-6, alone))
+    sk.load_config(written({"mixing": reached - 1e-6, "batch_size": 128}, alone))
 
 
-@pytest.mark.parametrize("made", ["dataloader", "make_loader"])
-def test_without_a_dataset_section_the_dataset_is_checked_when_a_loader_is_made_in_its_world(made):
+@pytest.mark.parametrize("method", ["dataloader", "make_loader"])
+def test_without_a_dataset_section_the_dataset_is_checked_when_a_loader_is_made_in_its_world(method):
     sections = {"sampler": {"kind": "random", "shuffle": "files"}, "loader": {"batch_size": 32}}
     config = sk.load_config({**sections, "min_quality": 0.5})
     data = Digits(SORTED)
     data.layout = sk.Layout([1437] * 8)
     with pytest.raises(sk.ConfigError, match=r"min_quality\.mixing: falls short"):
-        getattr(config, made)(data)
-    assert getattr(config, made)(data, sk.World(4, 0)) is not None
+        getattr(config, method)(data)
+    assert getattr(config, method)(data, sk.World(4, 0)) is not None
     assert config.check_quality(data, sk.World(4, 0))[0].value > 0.5
     with pytest.raises(sk.ConfigError, match="dataset: is missing"):
         config.check_quality()
@@ -85,17 +85,17 @@ def test_without_a_dataset_section_the_dataset_is_checked_when_a_loader_is_made_
 
 def test_data_that_is_mixed_in_storage_is_reported_as_such(tmp_path):
     np.save(tmp_path / "labels.npy", UNSORTED)
-    asked = {"mixing": 0.5, "labels": str(tmp_path / "labels.npy")}
+    section = {"mixing": 0.5, "labels": str(tmp_path / "labels.npy")}
     with pytest.raises(sk.ConfigError, match="already mixed in storage") as caught:
-        sk.load_config(written(asked))
+        sk.load_config(written(section))
     assert "label_mixing" in caught.value.hint
-    asked["label_mixing"] = asked.pop("mixing")
-    config = sk.load_config(written(asked))
+    section["label_mixing"] = section.pop("mixing")
+    config = sk.load_config(written(section))
     assert config.check_quality()[0].value > 0.98
     assert sk.load_config(config.to_dict()) == config
 
 
-def test_labels_of_the_dataset_are_found_when_it_comes():
+def test_labels_are_read_from_the_dataset_when_a_loader_is_made():
     config = sk.load_config(written({"label_mixing": 0.5}))
     assert config.check_quality() == []
     assert config.make_loader(Digits(UNSORTED)) is not None
@@ -104,7 +104,7 @@ def test_labels_of_the_dataset_are_found_when_it_comes():
 
 
 @pytest.mark.parametrize("targets", [np.linspace(0, 1, SIZE), [[0, 1]] * SIZE, [[1], [2, 3]] * (SIZE // 2)])
-def test_targets_that_are_no_classes_are_let_be(targets):
+def test_targets_that_are_not_classes_are_ignored(targets):
     config = sk.load_config(written({"label_mixing": 0.5}))
     assert config.make_loader(Digits(targets)) is not None
     with pytest.raises(sk.ConfigError, match="falls short"):

@@ -65,7 +65,7 @@ def chained(child):
 
 
 @pytest.mark.parametrize(("wrap", "place"), CHAINS.values(), ids=CHAINS.keys())
-def test_what_shows_when_an_order_is_made_has_the_whole_path(wrap, place):
+def test_an_error_when_the_order_is_built_has_the_whole_path(wrap, place):
     config = {"dataset": TEN, "sampler": wrap({"kind": "subset", "indices": [3, 10]})}
     caught = refused(sk.load_config(config).check_order)
     assert caught.place == f"{place}.indices"
@@ -82,14 +82,14 @@ def test_a_shard_that_the_job_does_not_have_is_refused_by_its_key():
     assert str(at_load) == f"min_quality: cannot be computed ({caught})"
 
 
-def test_what_a_source_of_a_mixture_refuses_has_the_path_of_the_source():
+def test_an_error_in_a_source_of_a_mixture_has_the_path_of_the_source():
     web = {"kind": "random", "child": {"kind": "subset", "indices": [3, 10]}}
     mixture = {"kind": "mixture", "sources": {"web": web, "code": None}, "weights": {"web": 1, "code": 1}}
     config = {"dataset": {"kind": "tree", "parts": {"web": TEN, "code": TEN}}, "sampler": mixture}
     assert refused(sk.load_config(config).check_order).place == "sampler.sources.web.child.indices"
 
 
-def test_a_chain_that_cannot_be_names_the_kind_or_the_mode_of_the_link():
+def test_an_invalid_chain_names_the_kind_or_the_mode_of_the_link():
     for outer, inner, place, value in (
         ({"kind": "ledger"}, {"kind": "ledger", "child": RANDOM}, "sampler.child", "ledger"),
         (RANDOM, {**RANDOM, "shuffle": "partial"}, "sampler.child.shuffle", "partial"),

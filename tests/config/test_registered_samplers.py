@@ -83,14 +83,9 @@ def test_a_registered_sampler_is_read_by_its_own_signature():
 
 def test_a_registered_sampler_is_named_by_its_module_and_name_in_the_other_spellings():
     target = f"{Strided.__module__}.Strided"
-    for section in (
-        {"_target_": target, "step": 7},
-        {"class_path": target, "init_args": {"step": 7}},
-    ):
-        assert sk.load_config({"sampler": section}).to_dict()["sampler"] == {
-            "kind": "tests_strided",
-            "step": 7,
-        }
+    for section in ({"_target_": target, "step": 7}, {"class_path": target, "init_args": {"step": 7}}):
+        config = sk.load_config({"sampler": section})
+        assert config.to_dict()["sampler"] == {"kind": "tests_strided", "step": 7}
     with pytest.raises(sk.ConfigError, match="names no class"):
         sk.load_config({"sampler": {"_target_": "samplerkit.Strided", "step": 7}})
 
@@ -111,7 +106,7 @@ def test_a_mistake_in_a_registered_sampler_is_as_clear_as_in_ours(given, place, 
     assert fragment in str(caught)
 
 
-def test_a_mapping_of_samplers_is_one_of_sections_and_any_other_is_a_mapping():
+def test_a_mapping_of_samplers_has_sections_and_any_other_mapping_is_passed_as_it_is():
     class Sources(sk.Sampler):
         def __init__(self, sources: Mapping[str, sk.Sampler], rest: typing.Mapping) -> None:  # type: ignore[type-arg]
             super().__init__(None)
@@ -119,20 +114,20 @@ def test_a_mapping_of_samplers_is_one_of_sections_and_any_other_is_a_mapping():
 
     if "tests_sources" not in SAMPLERS:
         sk.register_sampler("tests_sources", Sources)
-    said = {"kind": "tests_sources", "sources": {"web": {"kind": "sequential"}}, "rest": {"a": [1]}}
-    config = sk.load_config({"sampler": said})
+    section = {"kind": "tests_sources", "sources": {"web": {"kind": "sequential"}}, "rest": {"a": [1]}}
+    config = sk.load_config({"sampler": section})
     assert isinstance(config.sampler.sources["web"], sk.SequentialSampler)
-    assert config.to_dict()["sampler"] == said
+    assert config.to_dict()["sampler"] == section
 
 
-def test_an_array_in_place_of_one_by_default_is_read_and_written():
+def test_an_array_in_place_of_a_default_array_is_read_and_written():
     first = np.arange(3)
 
     def starting(starts: np.ndarray = first) -> int:  # type: ignore[type-arg]
         return starts.size
 
-    made = Constructor("starting", starting).read({"starts": np.arange(3)}, "sampler", Path())
-    assert (made.value, made.written) == (3, {"starts": [0, 1, 2]})
+    parsed = Constructor("starting", starting).read({"starts": np.arange(3)}, "sampler", Path())
+    assert (parsed.value, parsed.written) == (3, {"starts": [0, 1, 2]})
 
 
 def test_a_name_that_is_taken_a_class_that_is_no_sampler_and_a_signature_without_names_are_refused():
@@ -171,7 +166,7 @@ def test_a_name_that_is_taken_a_class_that_is_no_sampler_and_a_signature_without
 
 
 @pytest.mark.parametrize("kinds", [SAMPLERS, DATASETS, BATCHES], ids=lambda kinds: kinds.section)
-def test_names_and_defaults_are_those_of_the_constructor_but_for_what_has_no_value_in_yaml(kinds):
+def test_names_and_defaults_are_those_of_the_constructor_except_functions(kinds):
     for kind, constructor in kinds.items():
         # The kind of shards is a function that leaves arguments to its class.
         make = TarDataset if kind == "tar" else constructor.make

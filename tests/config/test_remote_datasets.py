@@ -1,4 +1,4 @@
-"""Datasets at URLs in a config: the section `remote`, its mistakes, and what nobody is shown."""
+"""Datasets at URLs in a config: the section `remote`, its errors, and secrets that none of them shows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SECRET = "5ec4e7"  # noqa: S105  # no secret of anyone's
 
 
 def files(**remote):
-    """A config of two files at an address where nobody listens."""
+    """A config of two files at an address without a server."""
     dataset = {
         "kind": "files",
         "files": ["http://127.0.0.1:9/a.npz", "http://127.0.0.1:9/b.npz"],
@@ -60,7 +60,7 @@ def test_a_config_reads_files_from_a_web_server_into_its_own_cache(remote_run, t
     assert ids == list(config.sampler.order(config.dataset))
     assert any((tmp_path / "run" / "cache").iterdir())
     config.dataset.close()
-    # What it says can be written and read again, from another folder.
+    # It can be written and read again, from another folder.
     monkeypatch.chdir(tmp_path)
     again = sk.load_config(yaml.safe_load(yaml.safe_dump(config.to_dict())))
     assert again == config
@@ -77,14 +77,14 @@ def test_remote_false_passes_the_url_itself_to_the_reader():
     assert sk.load_config(config).to_dict()["dataset"]["remote"] is False
 
 
-def test_storage_options_stay_with_their_owner(tmp_path, command):
+def test_storage_options_are_in_to_dict_and_are_never_printed(tmp_path, command):
     options = {"headers": {"Authorization": SECRET}}
     path = written(tmp_path, files(storage_options=options, attempts=1))
     config = sk.load_config(path)
     assert SECRET not in repr(config) + repr(config.dataset)
     assert config.to_dict()["dataset"]["remote"]["storage_options"] == options  # it is the user's own
-    for asked in (("plan", path), ("plan", path, "--json"), ("check", path)):
-        _, output, errors = command(*asked)
+    for arguments in (("plan", path), ("plan", path, "--json"), ("check", path)):
+        _, output, errors = command(*arguments)
         assert output + errors
         assert SECRET not in output + errors
 
@@ -97,7 +97,7 @@ def test_the_schema_knows_the_section():
         assert not valid({**files(), "dataset": {**files()["dataset"], "remote": remote}}, schema)
 
 
-def test_a_config_may_lie_at_a_url_and_its_paths_start_from_there(remote_run):
+def test_paths_in_a_config_at_a_url_start_from_its_folder(remote_run):
     config = sk.load_config(f"{remote_run.url}/config.yaml?{SECRET}")
     assert config.dataset.files == tuple(f"{remote_run.url}/data/{number}.npz" for number in range(3))
     batches = config.make_loader(world=sk.World(), batch_size=3)

@@ -1,4 +1,4 @@
-"""What a config says is said again: as data, as YAML and as JSON, in each spelling, as the schema has it."""
+"""Configs round-trip: as data, as YAML and as JSON, in each spelling, valid in the schema."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_hundred_nested_samplers_are_read_and_written(spelled):
     assert json.dumps(config.to_dict()).count("random") == 100
 
 
-def test_tuples_ranges_numpy_values_paths_and_modes_are_welcome_in_a_mapping(tmp_path):
+def test_a_mapping_may_have_tuples_ranges_numpy_values_paths_and_modes(tmp_path):
     np.save(tmp_path / "w.npy", np.ones(5))
     weights = {"kind": "weighted_random", "weights": tmp_path / "w.npy", "num_samples": 20}
     subset = {"kind": "subset", "indices": range(5, 15), "child": weights}
@@ -52,7 +52,7 @@ def test_tuples_ranges_numpy_values_paths_and_modes_are_welcome_in_a_mapping(tmp
     assert sk.load_config(config.to_dict()) == config
 
 
-def test_an_alias_stands_for_what_it_names_and_not_for_too_much(monkeypatch):
+def test_aliases_are_read_up_to_a_number_of_values(monkeypatch):
     text = "sampler: {kind: subset, indices: &i [3, 4], child: {kind: subset, indices: *i}}"
     config = sk.Config.from_yaml(text.replace("*i", "[0, 1, 2, 5, 6]"))
     assert list(config.sampler.order(SIZE)) == [5, 6]
@@ -70,7 +70,7 @@ def test_the_schema_is_plain_json_and_follows_the_constructors():
     assert "null" not in json.dumps(schema["$defs"]["random"]["properties"]["shuffle"])
     for kinds in (SAMPLERS, DATASETS, BATCHES):
         for kind in kinds:
-            # Of a name that two sections have, each is told by its section.
+            # A name that two sections have has the section in front of it.
             described = schema["$defs"].get(kind) or schema["$defs"][f"{kinds.section}__{kind}"]
             assert described["properties"].keys() - {"child"} == {"kind", *kinds[kind].names}
             assert described["description"] == (kinds[kind].make.__doc__ or "").partition("\n")[0]
@@ -81,7 +81,7 @@ def test_the_schema_is_plain_json_and_follows_the_constructors():
 
 
 @pytest.mark.parametrize("section", LINKS, ids=lambda link: json.dumps(link)[:70])
-def test_each_spelling_of_a_sampler_is_taken_and_is_the_one_built_by_hand(section):
+def test_each_spelling_of_a_sampler_gives_the_one_built_by_hand(section):
     given = {name: value for name, value in section.items() if name != "kind"}
     target = f"samplerkit.{SAMPLERS[section['kind']].make.__name__}"
     spellings = [section, {"_target_": target, **given}, {"class_path": target}]
@@ -116,11 +116,11 @@ def test_the_schema_refuses_wrong_names_and_types(text):
     assert not valid(yaml.safe_load(text), SCHEMA)
 
 
-def test_a_validator_that_looks_for_all_mistakes_looks_at_each_of_nested_samplers_once():
+def test_a_validator_checks_each_nested_sampler_once():
     section = {"kind": "random", "sed": 3}
     for _ in range(20):
         section = {"kind": "random", "child": section}
-    # By a choice among 19 kinds at each level it would be 19 ** 20 looks.
+    # By a choice among 19 kinds at each level it would be checked 19 ** 20 times.
     assert not valid({"sampler": section}, SCHEMA)
 
 

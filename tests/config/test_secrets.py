@@ -19,7 +19,7 @@ from samplerkit.config.registry import BATCHES, SAMPLERS
 TOKEN, CAPITALS, NUMBER = "c4n4ryTok3n", "CANARY", 90210777
 CANARIES = (TOKEN, CAPITALS, str(NUMBER))
 
-# The scheme is that of a filesystem in memory: nothing is asked of any host.
+# The scheme is that of a filesystem in memory: no host is contacted.
 URL = f"memory://me:{TOKEN}@host/a.zip?signature={TOKEN}#{TOKEN}"
 SHAPES = {
     "a token": TOKEN,
@@ -117,7 +117,7 @@ def plant(config, path, key, value):
 
 
 def error_of(config):
-    """All that the error of a config shows; None where there is none."""
+    """All that the error of a config shows; None without an error."""
     try:
         sk.load_config(config)
     except sk.ConfigError as error:
@@ -195,7 +195,7 @@ def text_of(secret):
     return f"dataset: {{remote: {{storage_options: {secret}}}}}".encode()
 
 
-def test_what_a_constructor_of_a_users_says_is_not_repeated_where_it_holds_a_secret():
+def test_the_message_of_a_users_constructor_is_shown_without_secrets():
     class Reaching(sk.Sampler):
         def __init__(self, address: str, tries: int = 1) -> None:
             super().__init__(None)
@@ -218,7 +218,7 @@ def test_a_planted_leak_is_found(monkeypatch):
         assert not is_silent(error_of({"sampler": {"kind": "random", key: value}}))
 
 
-def test_what_a_reader_can_use_is_still_shown():
+def test_values_that_are_not_secret_are_shown():
     for section, shown in (
         ({"kind": "randon"}, "'randon'"),
         ({"kind": "random", "shuffle": "GLOBL"}, "'GLOBL'"),

@@ -1,4 +1,4 @@
-"""A config says a tree of datasets, whose mistakes have the whole path."""
+"""A tree of datasets in a config, whose errors have the whole path."""
 
 from __future__ import annotations
 
@@ -32,11 +32,10 @@ def test_a_tree_of_layouts_is_a_layout():
     assert config.dataset == sk.Layout.tree({"web": sk.Layout([5, 7]), "more": sk.Layout.tree({"code": 3})})
     assert sk.load_config(config.to_dict()) == config
     assert config.to_dict()["dataset"] == SIZES
-    assert [valid(of(one), sk.Config.json_schema()) for one in (SIZES, tree(), tree(a=None))] == [
-        True,
-        False,
-        False,
-    ]
+    schema = sk.Config.json_schema()
+    assert valid(of(SIZES), schema)
+    assert not valid(of(tree()), schema)
+    assert not valid(of(tree(a=None)), schema)
 
 
 @pytest.fixture(name="folder")
@@ -70,15 +69,16 @@ def test_a_tree_of_real_datasets_is_read_in_the_order_of_its_config(written):
     assert isinstance(config.dataset.parts["more"].parts["books"], sk.FileDataset)
     with config.make_loader(world=sk.World(1, 0), collate_fn=list) as loader:
         ids = [id for step in range(len(loader)) for id in loader.ids(step).tolist()]
-        found = [one[0] if isinstance(one, tuple) else int(one["id"]) for batch in loader for one in batch]
-    assert found == [id if id < len(NUMBERS) else id - len(NUMBERS) for id in ids]
+        samples = [sample for batch in loader for sample in batch]
+    numbers = [sample[0] if isinstance(sample, tuple) else int(sample["id"]) for sample in samples]
+    assert numbers == [id if id < len(NUMBERS) else id - len(NUMBERS) for id in ids]
     assert sorted(ids) == list(range(len(NUMBERS) + 7))
     again = sk.load_config(config.to_dict())
     assert again == config
     assert again.dataset.layout == config.dataset.layout
 
 
-def test_a_dataset_of_yours_gets_the_parts_that_the_config_says():
+def test_a_users_dataset_gets_the_parts_of_the_config():
     config = sk.load_config(of(SIZES, loader={"batch_size": 5}))
     with config.make_loader(np.arange(15), world=sk.World(1, 0)) as loader:
         assert sorted(np.concatenate(list(loader)).tolist()) == list(range(15))

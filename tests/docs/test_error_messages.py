@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.raised import LOGGED, MINE
-from tests.values_in_messages import OTHERS, TOLD, raised, told
+from tests.values_in_messages import OTHERS, RECORDED, raised, values_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "error-messages.md").read_text(encoding="utf-8")
 MESSAGES = re.findall(r"^- `(.+)`$", PAGE, re.MULTILINE)
@@ -28,7 +28,7 @@ def test_the_page_has_the_messages_that_are_raised_here_and_those_of_the_log():
 
 def test_the_values_of_all_messages_are_written_down():
     """Where this fails: `python -m tests.values_in_messages`, and look at what changed."""
-    assert OTHERS.keys() == TOLD.keys()
+    assert OTHERS.keys() == RECORDED.keys()
 
 
 @pytest.mark.parametrize("message", RAISED, ids=lambda message: re.sub(r"\W+", "-", message)[:60].strip("-"))
@@ -37,7 +37,7 @@ def test_a_message_is_word_for_word_what_is_raised_with_its_place_and_values(mes
     error, folder = raised(MINE[name])
     assert re.fullmatch(pattern(message), str(error), re.DOTALL), str(error)
     if name in OTHERS:
-        assert told(error, folder) == TOLD[name]
+        assert values_of(error, folder) == RECORDED[name]
 
 
 @pytest.mark.parametrize("beginning", LOGGED)

@@ -1,9 +1,9 @@
 """Compares ours with Megatron itself: python -m tests.parity.compare_megatron INTERPRETER [BUILDS [SEED]].
 
 INTERPRETER is a python that has megatron-core==0.16.1 and torch; BUILDS is how many random datasets are
-built and read by both: corpora written by Megatron itself, read token for token, and the index files that it
-left. Exits with 0 where all are the same, with 1 where one differs, and with 0 and the reason where Megatron
-is missing.
+built and read by both: corpora written by Megatron itself, read token for token, and its index
+files. Exits with 0 if all are the same, with 1 if one differs, and with 0 and the reason if Megatron is
+missing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import samplerkit as sk
 from samplerkit.compat import megatron
 from tests.corpora import write_tokens
-from tests.parity.interpreters import answers, version_there
+from tests.parity.interpreters import answers, peer_version
 
 RUNNER = Path(__file__).with_name("run_megatron.py")
 PARTS = ("train", "valid", "test")
@@ -77,8 +77,8 @@ def ours_of(case: dict[str, Any], part: str) -> megatron.MegatronDataset:
 
 
 def ours(case: dict[str, Any]) -> dict[str, Any] | sk.SamplerkitError:
-    """What ours reads of a case, told as the runner tells it; or the error."""
-    told: dict[str, Any] = {}
+    """The result of ours for a case, as the runner writes it; or the error."""
+    parts: dict[str, Any] = {}
     for part in PARTS:
         try:
             dataset = ours_of(case, part)
@@ -86,15 +86,15 @@ def ours(case: dict[str, Any]) -> dict[str, Any] | sk.SamplerkitError:
         except sk.ArgumentValueError as error:
             if "gives nothing to the part" not in str(error):
                 return error
-            told[part] = None
+            parts[part] = None
             continue
         except sk.SamplerkitError as error:
             return error
-        told[part] = {"samples": len(dataset), "sha256": hashlib.sha256(rows.tobytes()).hexdigest()}
-    return told
+        parts[part] = {"samples": len(dataset), "sha256": hashlib.sha256(rows.tobytes()).hexdigest()}
+    return parts
 
 
-def written(case: dict[str, Any]) -> None:
+def write_ours(case: dict[str, Any]) -> None:
     """Writes the corpora by our writer: the runner then finds the same bytes, or the case differs."""
     for prefix, documents in case["write"].items():
         write_tokens(prefix, documents, case["dtype"])
@@ -109,53 +109,53 @@ def same_files(case: dict[str, Any]) -> bool:
     )
 
 
-def outcome(case: dict[str, Any], mine: Any, theirs: dict[str, Any]) -> str:
-    """Says how ours compares on one case."""
-    if isinstance(mine, sk.SamplerkitError):
+def outcome(case: dict[str, Any], own: Any, theirs: dict[str, Any]) -> str:
+    """Returns how ours compares on one case."""
+    if isinstance(own, sk.SamplerkitError):
         return "both refuse" if "error" in theirs else "DIFFERENT"
-    told = {part: theirs.get(part) for part in PARTS}
-    if told != mine or not same_files(case):
+    parts = {part: theirs.get(part) for part in PARTS}
+    if parts != own or not same_files(case):
         return "DIFFERENT"
     for part in PARTS:
-        if mine[part] is not None and mine[part]["samples"]:
+        if own[part] is not None and own[part]["samples"]:
             megatron.compare_cache(ours_of(case, part), case["cache"])
     return "same"
 
 
 def main(interpreter: str, count: int = DEFAULT_BUILDS, seed: int = 0) -> int:
-    """Compares `count` random builds and prints what was found."""
-    version = version_there(interpreter, "megatron.core", "megatron.core.datasets.gpt_dataset")
+    """Compares `count` random builds and prints the results."""
+    version = peer_version(interpreter, "megatron.core", "megatron.core.datasets.gpt_dataset")
     if version is None:
         return 0
-    random, found = Random(seed), Counter[str]()
+    random, results = Random(seed), Counter[str]()
     with tempfile.TemporaryDirectory() as place:
-        asked = []
+        cases = []
         for number in range(count):
             folder = Path(place, str(number))
             folder.mkdir()
             case = random_case(random, folder)
-            written(case)
-            mine = ours(case)
-            if isinstance(mine, sk.SamplerkitError) and "would search forever" in str(mine):
-                found["we refuse, Megatron would not end"] += 1
+            write_ours(case)
+            own = ours(case)
+            if isinstance(own, sk.SamplerkitError) and "would search forever" in str(own):
+                results["we refuse, Megatron would not end"] += 1
                 continue
             for path in [*folder.glob("*.bin"), *folder.glob("*.idx")]:
                 path.rename(path.with_suffix(".ours" + path.suffix))
-            asked.append((case, mine))
-        results = answers(interpreter, RUNNER, [case for case, _ in asked], TIME_LIMIT)
+            cases.append((case, own))
+        answered = answers(interpreter, RUNNER, [case for case, _ in cases], TIME_LIMIT)
         samples = 0
-        for (case, mine), theirs in zip(asked, results, strict=True):
-            result = outcome(case, mine, theirs)
-            found[result] += 1
+        for (case, own), theirs in zip(cases, answered, strict=True):
+            result = outcome(case, own, theirs)
+            results[result] += 1
             if result == "DIFFERENT":
-                print(f"{result}: { ({**case, 'write': '...'}) }\n  Megatron: {theirs}\n  ours: {mine}")
+                print(f"{result}: { ({**case, 'write': '...'}) }\n  Megatron: {theirs}\n  ours: {own}")
             elif result == "same":
-                samples += sum(part["samples"] for part in mine.values() if part)
+                samples += sum(part["samples"] for part in own.values() if part)
     print(f"Megatron {version}, {count} random builds, {samples} samples:")
-    for result, number in sorted(found.items()):
+    for result, number in sorted(results.items()):
         print(f"  {result}: {number}")
     # A comparison that compares next to nothing is no pass.
-    return 1 if found["DIFFERENT"] or found["same"] < 0.6 * count else 0
+    return 1 if results["DIFFERENT"] or results["same"] < 0.6 * count else 0
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Compares ours with MindSpore itself: python -m tests.parity.compare_mindspore INTERPRETER [CHAINS [SEED]].
 
 INTERPRETER is a python that has mindspore==2.10.0; CHAINS is how many random chains are compared. MindSpore
-runs in a process of its own and only tells what it read, so that its environment need not be ours. Exits with
-0 where all are the same, with 1 where one differs, and with 0 and the reason where MindSpore is missing.
+runs in a process of its own and only writes its ids, so that its environment need not be ours. Exits with
+0 if all are the same, with 1 if one differs, and with 0 and the reason if MindSpore is missing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 import samplerkit as sk
 from tests.compat import mindspore_chains as chains
-from tests.parity.interpreters import answers, version_there
+from tests.parity.interpreters import answers, peer_version
 
 RUNNER = Path(__file__).with_name("run_mindspore.py")
 DEFAULT_CHAINS = 400
@@ -107,7 +107,7 @@ def _over_files(random: Random, size: int) -> dict[str, Any]:
 
 
 def outcome(case: dict[str, Any], theirs: dict[str, Any]) -> str:
-    """Says how ours compares on one case: `same`, why there is nothing to compare, or `DIFFERENT`."""
+    """Compares ours on one case: `same`, why there is nothing to compare, or `DIFFERENT`."""
     ours = [chains.read(case, epoch, 0, quirks=True) for epoch in range(case["num_epochs"])]
     if "error" in theirs:
         return (
@@ -123,23 +123,23 @@ def outcome(case: dict[str, Any], theirs: dict[str, Any]) -> str:
 
 
 def main(interpreter: str, count: int = DEFAULT_CHAINS, seed: int = 0) -> int:
-    """Compares `count` random chains and prints what was found."""
-    version = version_there(interpreter, "mindspore")
+    """Compares `count` random chains and prints the results."""
+    version = peer_version(interpreter, "mindspore")
     if version is None:
         return 0
     random = Random(seed)  # cases, no secrets
     cases = [random_case(random) for _ in range(count)]
-    found: Counter[tuple[str, str]] = Counter()
+    results: Counter[tuple[str, str]] = Counter()
     for case, theirs in zip(cases, answers(interpreter, RUNNER, cases, TIME_LIMIT), strict=True):
         result = outcome(case, theirs)
-        found[case["dataset"]["kind"], result] += 1
+        results[case["dataset"]["kind"], result] += 1
         if result == "DIFFERENT":
             print(f"{result}: {json.dumps(case)}\n  MindSpore: {theirs}")
     print(f"MindSpore {version}, {count} random chains:")
-    for (kind, result), number in sorted(found.items()):
+    for (kind, result), number in sorted(results.items()):
         print(f"  {kind:10} {result}: {number}")
-    same = sum(number for (_, result), number in found.items() if result == "same")
-    different = sum(number for (_, result), number in found.items() if result == "DIFFERENT")
+    same = sum(number for (_, result), number in results.items() if result == "same")
+    different = sum(number for (_, result), number in results.items() if result == "DIFFERENT")
     # A comparison that compares next to nothing is no pass.
     return 1 if different or same < 0.8 * count else 0
 

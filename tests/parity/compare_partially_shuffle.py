@@ -79,7 +79,7 @@ CASES = [
 def items_of(
     kind: type, case: Case, dataset: Dataset, epoch: int, *, shuffle: bool = True
 ) -> list[list[Any]]:
-    """What a class gives each rank of a case in an epoch: its lengths, and the items."""
+    """The lengths and the items that each rank gets from a class in an epoch of a case."""
     ranks = []
     for rank in range(case.ranks):
         reader, total = dataset.file_reader("npz"), sum(case.sizes)
@@ -92,16 +92,16 @@ def items_of(
     return ranks
 
 
-def is_same(one: list[Any], other: list[Any]) -> bool:
+def is_same(item: list[Any], other: list[Any]) -> bool:
     """Whether two items are equal: the files, and the arrays of each, with their types."""
     return (
-        type(one) is type(other)
-        and one[1:] == other[1:]
-        and [list(arrays) for arrays in one[0]] == [list(arrays) for arrays in other[0]]
+        type(item) is type(other)
+        and item[1:] == other[1:]
+        and [list(arrays) for arrays in item[0]] == [list(arrays) for arrays in other[0]]
         and all(
-            mine[key].dtype == theirs[key].dtype and np.array_equal(mine[key], theirs[key])
-            for mine, theirs in zip(one[0], other[0], strict=True)
-            for key in mine
+            own[key].dtype == theirs[key].dtype and np.array_equal(own[key], theirs[key])
+            for own, theirs in zip(item[0], other[0], strict=True)
+            for key in own
         )
     )
 
@@ -112,12 +112,12 @@ def sizes_of(rank: list[Any]) -> list[Any]:
 
 
 def without_single(rank: list[Any]) -> list[Any]:
-    """The items of a rank, but for a last one of one sample, which the original leaves out."""
+    """The items of a rank, except a last one of one sample, which the original leaves out."""
     return rank[:-1] if sizes_of(rank)[-1] == 1 else rank
 
 
 def compare(version: int, original: type, case: Case, dataset: Dataset) -> Iterator[str]:
-    """Says what must not differ on a case, and does."""
+    """Yields the differences on a case that must not be."""
     for epoch in range(EPOCHS):
         theirs, ours = (items_of(kind, case, dataset, epoch) for kind in (original, VERSIONS[version]))
         if [sizes_of(rank) for rank in theirs] != [sizes_of(without_single(rank)) for rank in ours]:
@@ -127,8 +127,8 @@ def compare(version: int, original: type, case: Case, dataset: Dataset) -> Itera
         theirs, ours = (
             items_of(kind, case, dataset, 1, shuffle=False) for kind in (original, VERSIONS[version])
         )
-        for one, other in zip(theirs, map(without_single, ours), strict=True):
-            if len(one) != len(other) or not all(map(is_same, one[1:], other[1:])):
+        for rank, other in zip(theirs, map(without_single, ours), strict=True):
+            if len(rank) != len(other) or not all(map(is_same, rank[1:], other[1:])):
                 yield "other items without shuffling"
 
 
@@ -144,7 +144,7 @@ def main(folder: str) -> int:
         for case in CASES:
             with tempfile.TemporaryDirectory() as place:
                 dataset = make_dataset(Path(place), case.sizes)
-                wrong += [f"V{version} {case}: {what}" for what in compare(version, original, case, dataset)]
+                wrong += [f"V{version} {case}: {text}" for text in compare(version, original, case, dataset)]
     print("\n".join(["DIFFERENT:", *wrong]) if wrong else "the same in all that must be equal")
     return 1 if wrong else 0
 

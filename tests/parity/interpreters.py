@@ -1,4 +1,4 @@
-"""Asks a peer that has an interpreter of its own: cases as JSON lines, answers as `RESULT <JSON>` lines."""
+"""Runs a peer in an interpreter of its own: cases as JSON lines, answers as `RESULT <JSON>` lines."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 
-def version_there(interpreter: str, peer: str, *modules: str) -> str | None:
-    """The version of a peer in an interpreter; where it cannot be imported, says why and gives None."""
+def peer_version(interpreter: str, peer: str, *modules: str) -> str | None:
+    """Returns the version of a peer in an interpreter; None, and prints why, if it cannot be imported."""
     code = f"import {', '.join([peer, *modules])}; print({peer}.__version__)"
     done = subprocess.run(  # the interpreter that the caller names
         [interpreter, "-W", "ignore", "-c", code], capture_output=True, text=True, check=False
@@ -26,7 +26,7 @@ def answers(
     """Lets a program of the peer answer all cases, in a process of its own.
 
     Raises:
-        SystemExit: it ended before; the message has the case, and what was complained of.
+        SystemExit: it ended before; the message has the case and the errors.
     """
     done = subprocess.run(  # the interpreter that the caller names
         [interpreter, "-W", "ignore", str(runner)],

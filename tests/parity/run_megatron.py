@@ -1,9 +1,9 @@
-"""Lets Megatron build and read datasets: one JSON case a line of stdin, `RESULT <JSON>` a line of stdout.
+"""Builds and reads datasets by Megatron: one JSON case a line of stdin, `RESULT <JSON>` a line of stdout.
 
 It runs where megatron-core is, and imports nothing of ours. A case: `prefixes`, `weights` or null, `sizes`
 and `split` as Megatron takes them, `seq_len`, `seed`, `extra`, `keep_partial`, `surplus`, `cache` (a
-folder). The result has, by part, null or the number of samples and a digest of all their tokens. What is
-raised is told by its class.
+folder). The result has, by part, null or the number of samples and a digest of all their tokens. An error
+is written as its class.
 """
 
 from __future__ import annotations
@@ -60,19 +60,19 @@ def result(case: dict[str, Any]) -> dict[str, Any]:
         built = BlendedMegatronDatasetBuilder(GPTDataset, case["sizes"], lambda: True, config).build()
     except Exception as error:
         return {"error": type(error).__name__}
-    told: dict[str, Any] = dict.fromkeys(PARTS)
+    parts: dict[str, Any] = dict.fromkeys(PARTS)
     for part, dataset in zip(PARTS, built, strict=True):
         if dataset is None:
             continue
         digest = hashlib.sha256()
         for number in range(len(dataset)):
             digest.update(tokens_of(dataset, number).astype("<i8").tobytes())
-        told[part] = {"samples": len(dataset), "sha256": digest.hexdigest()}
-    return told
+        parts[part] = {"samples": len(dataset), "sha256": digest.hexdigest()}
+    return parts
 
 
 def main() -> None:
-    """Answers all cases."""
+    """Writes the results of all cases."""
     logging.disable(logging.CRITICAL)
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="0", RANK="0", WORLD_SIZE="1")
     torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)

@@ -1,4 +1,4 @@
-"""Runs chains of samplers in MindSpore itself: cases as JSON lines from stdin, what they read to stdout.
+"""Runs chains of samplers in MindSpore itself: cases as JSON lines from stdin, their ids to stdout.
 
 It runs in an environment of its own and imports nothing of ours.
 """
@@ -16,7 +16,7 @@ from mindspore.mindrecord import FileWriter
 
 
 class Ids:
-    """A source whose rows are their own ids, from `first` on; one-dimensional, as numpy 2 asks for."""
+    """A source whose rows are their own ids, from `first` on; one-dimensional, as numpy 2 requires."""
 
     def __init__(self, first, size):
         self.ids = np.arange(first, first + size)
@@ -29,7 +29,7 @@ class Ids:
 
 
 def record_files(folder, sizes):
-    """Writes MindRecord files of these sizes, unless they are there."""
+    """Writes MindRecord files of these sizes, unless they exist."""
     place = folder / "-".join(map(str, sizes))
     paths = [place / f"{number}.mindrecord" for number in range(len(sizes))]
     if not place.exists():
@@ -95,7 +95,7 @@ def id_of(row):
 
 
 def read(case, folder):
-    """Reads all epochs of a case, or tells why not."""
+    """Reads all epochs of a case, or returns the error."""
     ds.config.set_seed(case["seed"])
     try:
         rows = pipeline(case, folder).create_tuple_iterator(num_epochs=case["num_epochs"], output_numpy=True)

@@ -2,7 +2,7 @@
 
 PATH is a checkout of webdataset, of the version that is installed; it is only read. (The source distribution
 lacks a part of the tests and of their data.) They run twice, in a copy: once as they are, and once with the
-names of webdataset that `samplerkit.compat.webdataset` claims answered by it; all others stay webdataset's.
+names of webdataset that `samplerkit.compat.webdataset` has replaced by its own; all others stay webdataset's.
 Remote shards are replaced by stand-ins on loopback. Commands are allowed.
 
 Prints the counts and each test that fails. Exits with 0 if those that pass with webdataset alone are named on
@@ -36,14 +36,14 @@ Results = dict[str, dict[str, str]]
 
 
 def main(checkout: Path) -> int:
-    """Runs both, and prints what differs."""
+    """Runs both, and prints the differences."""
     with tempfile.TemporaryDirectory(prefix="samplerkit-suite-") as name:
         folder = Path(name)
         shutil.copytree(checkout / "tests", folder / "tests")
         shutil.copytree(checkout / "testdata", folder / "testdata")
         make_remote(folder / "web" / "openimages")
         (folder / "web" / "testdata").symlink_to(folder / "testdata")
-        # The server tells each client that goes away early.
+        # The server prints each client that disconnects early.
         with served(folder / "web") as web, contextlib.redirect_stderr(io.StringIO()):
             theirs = results(folder, web.url, drop_in=False)
             ours = results(folder, web.url, drop_in=True)
@@ -104,34 +104,34 @@ def results(folder: Path, address: str, *, drop_in: bool) -> Results:
     )
     if done.returncode not in {0, 1} or not report.exists():
         raise SystemExit(f"the suite did not run:\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
-    found: Results = json.loads(report.read_text())
-    return found
+    results: Results = json.loads(report.read_text())
+    return results
 
 
 def compared(theirs: Results, ours: Results, page: str) -> int:
-    """Prints the counts and what differs; gives the exit code."""
+    """Prints the counts and the differences; returns the exit code."""
     print(f"the whole suite: {counts(theirs, ours, list(ours))}")
-    for what in ("writer", "dataset"):
-        names = [name for name in ours if what in theirs[name]["made"] + ours[name]["made"]]
-        print(f"tests that make a {what}: {counts(theirs, ours, names)}")
-    left = []
+    for kind in ("writer", "dataset"):
+        names = [name for name in ours if kind in theirs[name]["made"] + ours[name]["made"]]
+        print(f"tests that make a {kind}: {counts(theirs, ours, names)}")
+    unlisted = []
     for name in sorted(name for name in ours if ours[name]["outcome"] != "passed"):
         file, _, function = name.removeprefix("tests/").partition("::")
-        is_told = any(file in line and f"::{function}`" in line for line in page.splitlines())
+        is_listed = any(file in line and f"::{function}`" in line for line in page.splitlines())
         if theirs[name]["outcome"] != "passed":
             note = "failed in both"
         else:
-            note = "on the migration page" if is_told else "NOT on the migration page"
-            left += [] if is_told else [name]
+            note = "on the migration page" if is_listed else "NOT on the migration page"
+            unlisted += [] if is_listed else [name]
         print(f"  {name} ({note}): {ours[name]['why']}")
     for name in sorted(name for name in ours if ours[name]["outcome"] == "passed" != theirs[name]["outcome"]):
         print(f"  {name} (fails with webdataset alone): {theirs[name]['why']}")
-    return 1 if left else 0
+    return 1 if unlisted else 0
 
 
 def counts(theirs: Results, ours: Results, names: list[str]) -> str:
     """How many passed of some tests."""
-    passed = [sum(each[name]["outcome"] == "passed" for name in names) for each in (theirs, ours)]
+    passed = [sum(run[name]["outcome"] == "passed" for name in names) for run in (theirs, ours)]
     return f"{len(names)}; webdataset {passed[0]}, with the drop-in {passed[1]}"
 
 

@@ -19,7 +19,7 @@ from tests.storage.files.folders import write_npz
 from tests.storage.remote import faults
 from tests.storage.remote.server import served
 from tests.storage.tar.remote_shards import LENGTHS, PATTERN, write_shards
-from tests.waiting import begun_since, wait_until
+from tests.waiting import started_since, wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +44,7 @@ def shards(tmp_path_factory):
 
 def require_freed(reference, before):
     """Waits until an object is freed and its threads end: without the collector a cycle stays for ever."""
-    wait_until(lambda: reference() is None and not begun_since(before))
+    wait_until(lambda: reference() is None and not started_since(before))
 
 
 READS = {

@@ -1,4 +1,4 @@
-"""Hypothesis strategies: one sampler of a chain with arguments that are legal where it stands."""
+"""Hypothesis strategies: one sampler of a chain with arguments that are legal at its place."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Rotated(Sampler):
 
 
 class Backwards(Sampler):
-    """A user's sampler in MindSpore's way."""
+    """A user's sampler, written as for MindSpore."""
 
     def __iter__(self) -> Iterator[int]:
         return iter(range(self.dataset_size - 1, -1, -1))
@@ -230,7 +230,7 @@ def iter_link(size: int) -> Calls:
 
 def mixture_link(sizes: Sequence[int]) -> Calls:
     """A `MixtureSampler` over sources of these sizes."""
-    # Only what holds samples has a share.
+    # Only sources with samples have a share.
     shares = st.tuples(*(st.integers(0, 4) if size else st.just(0) for size in sizes)).filter(any)
     return _call(
         MixtureSampler,
@@ -238,12 +238,12 @@ def mixture_link(sizes: Sequence[int]) -> Calls:
         num_samples=counts,
         shuffle=st.booleans(),
         stop=st.sampled_from(["first", "all"]),
-        lanes=st.integers(1, 3),  # left out, its length would hang on the shards that there are
+        lanes=st.integers(1, 3),  # by default, its length would depend on the number of shards
         seed=seeds,
     )
 
 
-def of_the_user_link() -> Calls:
+def user_link() -> Calls:
     """A sampler as a user writes one."""
     return st.sampled_from([EvenOdd, Rotated, Backwards]).flatmap(partial(_call, num_samples=counts))
 
@@ -269,8 +269,7 @@ def block_link(sizes: Sequence[int]) -> Calls:
     """A `BlockSampler` that reads files of these sizes, which are whole blocks."""
     common = math.gcd(*sizes) or 1
     pieces = [number for number in range(1, common + 1) if common % number == 0]
-    whole = st.sampled_from(pieces)
-    return _call(BlockSampler, pool=st.integers(1, 5), seed=seeds, windows_per_block=whole)
+    return _call(BlockSampler, pool=st.integers(1, 5), seed=seeds, windows_per_block=st.sampled_from(pieces))
 
 
 def fold_link(layout: Layout, dataset_size: int) -> Calls:
@@ -278,15 +277,15 @@ def fold_link(layout: Layout, dataset_size: int) -> Calls:
     labels = st.lists(st.integers(0, 3), min_size=dataset_size, max_size=dataset_size)
     # As many groups as samples: any of them is enough for as many folds.
     groups = st.permutations(range(dataset_size))
-    ways: list[dict[str, st.SearchStrategy[Any]]] = [{}, {"labels": labels}, {"groups": groups}]
-    ways += [{"by_files": st.just(True)}] * 2 * (layout.num_files > 1)
+    options: list[dict[str, st.SearchStrategy[Any]]] = [{}, {"labels": labels}, {"groups": groups}]
+    options += [{"by_files": st.just(True)}] * 2 * (layout.num_files > 1)
 
-    def of(way: dict[str, st.SearchStrategy[Any]], num_folds: int) -> Calls:
+    def of(option: dict[str, st.SearchStrategy[Any]], num_folds: int) -> Calls:
         fold, number = st.integers(0, num_folds - 1), st.just(num_folds)
-        beside = {"held_out": st.booleans(), "num_samples": st.none() | counts, "seed": seeds}
-        return _call(FoldSampler, num_folds=number, fold=fold, **way, **beside)
+        common = {"held_out": st.booleans(), "num_samples": st.none() | counts, "seed": seeds}
+        return _call(FoldSampler, num_folds=number, fold=fold, **option, **common)
 
-    def folds(way: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[int]:
-        return st.integers(2, min(5, layout.num_files if "by_files" in way else len(layout)))
+    def folds(option: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[int]:
+        return st.integers(2, min(5, layout.num_files if "by_files" in option else len(layout)))
 
-    return st.sampled_from(ways).flatmap(lambda way: folds(way).flatmap(partial(of, way)))
+    return st.sampled_from(options).flatmap(lambda option: folds(option).flatmap(partial(of, option)))

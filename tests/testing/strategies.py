@@ -35,8 +35,8 @@ class Case:
         links: the samplers, the one that reads the dataset first.
         dataset: a layout or a number of samples.
         epoch: the epoch.
-        num_shards: of the deal: what the outermost distributed sampler says, or the world that is given.
-        by_world: whether the order is asked for with the world of the job.
+        num_shards: of the outermost distributed sampler, or of the world.
+        by_world: whether the world of the job is passed to the order.
     """
 
     links: tuple[SamplerCall, ...]
@@ -74,15 +74,15 @@ class Case:
         """Builds the chain again, for one shard."""
         root: Any = None
         for depth, link in enumerate(self.links):
-            says = link.arguments.get("shard_id") is not None
-            parent = link.build(shard_id=shard) if depth == self.dealer and says else link.build()
+            has_shard = link.arguments.get("shard_id") is not None
+            parent = link.build(shard_id=shard) if depth == self.dealer and has_shard else link.build()
             parent.add_child(root)
             root = parent
         sampler: Sampler = root
         return sampler
 
     def world(self, shard: int) -> World | None:
-        """Returns the world in which a shard asks for its order."""
+        """Returns the world with which a shard makes its order."""
         return World(self.num_shards, shard) if self.by_world else None
 
     def order(self, shard: int = 0) -> Order:
@@ -90,7 +90,7 @@ class Case:
         return self.sampler(shard).order(self.dataset, self.epoch, world=self.world(shard))
 
     def constants(self, shard: int = 0) -> RunConstants:
-        """Returns what the first start fixes, as a shard sees it."""
+        """Returns the constants of the first start, as a shard sees them."""
         return self.sampler(shard).chain.constants(self.world(shard))
 
     def undealt(self, shard: int = 0) -> Order:
@@ -119,11 +119,11 @@ def datasets() -> st.SearchStrategy[Any]:
 
 
 Makers = list[Callable[[], links.Calls]]
-"""What makes the calls of a sampler: of all that may stand at a place, only one is made."""
+"""Functions that make the calls of a sampler: of all that are legal at a place, only one is called."""
 
 
 def _of_parts(case: Case, below: Layout, lengths: set[int]) -> Makers:
-    """What repeats samples, and what parts them, as far as it may stand here."""
+    """Samplers that repeat samples, or read a part of them, as far as they are legal here."""
     choices: Makers = [links.repeat_link]
     if len(lengths) == 1 and min(lengths) > 0:
         choices += [partial(links.repeat_factor_link, min(lengths))]
@@ -137,20 +137,20 @@ def _of_parts(case: Case, below: Layout, lengths: set[int]) -> Makers:
 
 
 def links_above(case: Case, lengths: set[int], *, is_root: bool) -> st.SearchStrategy[SamplerCall]:
-    """The samplers that may stand above a chain whose shards have these lengths."""
+    """The samplers that are legal above a chain whose shards have these lengths."""
     is_leaf, smallest = not case.links, min(lengths)
     below = case.layout
     if not is_leaf:
-        # An order may know files by chance: of a child that its sampler reads in storage order.
-        knows = case.dealer is None and case.sampler().yields_files
-        below = case.undealt().layout if knows else Layout(smallest)
-    knows_files = is_leaf or below.has_files
-    modes = links.legal_modes(of_files=below.has_files, is_leaf=knows_files, is_root=is_root)
+        # An order may know files: those of a child that its sampler reads in storage order.
+        keeps_files = case.dealer is None and case.sampler().yields_files
+        below = case.undealt().layout if keeps_files else Layout(smallest)
+    has_files = is_leaf or below.has_files
+    modes = links.legal_modes(of_files=below.has_files, is_leaf=has_files, is_root=is_root)
     times = 2 + is_leaf + 6 * (below.has_files and not is_leaf)
     choices: Makers = [partial(link, modes) for link in (links.distributed_link, links.random_link)] * times
     choices += [
         partial(links.distributed_link, modes),
-        links.of_the_user_link,
+        links.user_link,
         *[partial(links.sequential_link, smallest)] * 2,
         *_of_parts(case, below, lengths),
     ]
@@ -160,7 +160,7 @@ def links_above(case: Case, lengths: set[int], *, is_root: bool) -> st.SearchStr
     if len(case.layout) > 0:
         choices += [partial(links.pk_link, len(case.layout))]
     if is_leaf and case.layout.has_files:
-        # Above others it reads the dataset itself, in the order of these over its blocks.
+        # Above other samplers it reads the dataset itself, in their order over its blocks.
         sizes = case.layout.sizes.tolist()
         choices += [partial(links.block_link, sizes)]
         choices += [partial(links.mixture_link, sizes)] * (2 * (len(case.layout) > 0))
@@ -186,9 +186,9 @@ def in_a_world(draw: st.DrawFn, case: Case) -> Case:
         return case
     if case.dealer is None:
         return replace(case, num_shards=draw(st.integers(1, MAX_SHARDS)), by_world=True)
-    left_out = draw(st.sampled_from([(), ("num_shards",), ("shard_id",), ("num_shards", "shard_id")]))
+    omitted = draw(st.sampled_from([(), ("num_shards",), ("shard_id",), ("num_shards", "shard_id")]))
     dealer = case.links[case.dealer]
-    dealer = replace(dealer, arguments={**dealer.arguments, **dict.fromkeys(left_out)})
+    dealer = replace(dealer, arguments={**dealer.arguments, **dict.fromkeys(omitted)})
     changed = (*case.links[: case.dealer], dealer, *case.links[case.dealer + 1 :])
     return replace(case, links=changed, by_world=True)
 
@@ -225,7 +225,7 @@ def _chain(draw: st.DrawFn, layout: Layout) -> Links:
     if first.arguments.get("shuffle") is Shuffle.PARTIAL or draw(st.booleans()):
         return (first,)
     if has_files and draw(st.booleans()):
-        # Windows are whole files, of which the sampler above may look at.
+        # The sampler above may use the files of the windows.
         windows = draw(links.window_link(int(layout.sizes.max())))
         windows = replace(windows, arguments={**windows.arguments, "num_samples": None})
         return windows, draw(links.random_link([Shuffle.FILES, Shuffle.INFILE, Shuffle.GLOBAL]))
@@ -282,13 +282,13 @@ def _removable(layout: Layout) -> list[int]:
 
 @st.composite
 def _edits(draw: st.DrawFn, layout: Layout, mixture: SamplerCall | None, *, is_whole: bool) -> list[Edit]:
-    """Edits in the order of their positions: of a mixture also with weights, of what is whole without ids."""
+    """Edits by position: of a mixture also weights, and if all samples are read also removed ids."""
     kinds = ["skip", "global_batch"]
     kinds += 3 * ["weights"] if mixture is not None else []
     removable = _removable(layout) if is_whole else []
     kinds += 4 * ["without"] if removable else []
-    made = []
-    held: set[tuple[int, str]] = set()  # what holds from a position on is said there once
+    edits = []
+    is_set: set[tuple[int, str]] = set()  # a value from a position on is set there once
     for at in sorted(draw(st.lists(st.integers(0, _LATEST), max_size=6))):
         values: dict[str, st.SearchStrategy[Any]] = {
             "skip": st.integers(1, 9),
@@ -298,11 +298,11 @@ def _edits(draw: st.DrawFn, layout: Layout, mixture: SamplerCall | None, *, is_w
             if removable
             else st.nothing(),
         }
-        said = draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=2, unique=True))
-        said = [kind for kind in said if (at, kind) not in held] or ["skip"]
-        held |= {(at, kind) for kind in said if kind in ("weights", "global_batch")}
-        made.append(Edit(at=at, **{kind: draw(values[kind]) for kind in said}))
-    return made
+        changes = draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=2, unique=True))
+        changes = [kind for kind in changes if (at, kind) not in is_set] or ["skip"]
+        is_set |= {(at, kind) for kind in changes if kind in ("weights", "global_batch")}
+        edits.append(Edit(at=at, **{kind: draw(values[kind]) for kind in changes}))
+    return edits
 
 
 @st.composite
@@ -316,8 +316,8 @@ def ledgers(draw: st.DrawFn) -> Case:
         chain: Links = (mixture,)
     else:
         chain = draw(_whole(layout) if is_whole else _chain(layout))
-    weighed = mixture if runs_on else None
-    edits = draw(_edits(layout, weighed, is_whole=is_whole))
+    reweighted = mixture if runs_on else None
+    edits = draw(_edits(layout, reweighted, is_whole=is_whole))
     case = Case((*chain, SamplerCall(Ledger, {"edits": edits})), layout, draw(epochs))
     return replace(case, num_shards=draw(st.integers(1, MAX_SHARDS)), by_world=True)
 
@@ -341,8 +341,8 @@ def trees() -> st.SearchStrategy[Case]:
 
 def every_link(chain: Links) -> list[SamplerCall]:
     """The samplers of a chain, and those of the sources in it."""
-    found = []
+    calls = []
     for link in chain:
-        inner = (one for one in (link.arguments.get("sources") or {}).values() if one is not None)
-        found += [link, *(below for one in inner for below in every_link(one))]
-    return found
+        inner = filter(None, (link.arguments.get("sources") or {}).values())
+        calls += [link, *(below for source in inner for below in every_link(source))]
+    return calls

@@ -17,7 +17,7 @@ RECORDED = {
     for case in sorted(golden_vectors.recorded()["orders"], key=lambda case: -len(sk.Layout(case["layout"])))
     if len(case["chain"]) == 1
 }
-"""Of each sampler the order of the smallest dataset among the golden vectors: none is left out here."""
+"""Of each sampler the order of the smallest dataset among the golden vectors: none is missing here."""
 
 
 @pytest.mark.parametrize("name", RECORDED)
@@ -56,7 +56,7 @@ class ByProcessState(sk.Sampler):
 
 
 class ByCall(sk.Sampler):
-    """Broken: another order each time it is asked."""
+    """Broken: another order each time."""
 
     def __init__(self):
         super().__init__()
@@ -68,14 +68,14 @@ class ByCall(sk.Sampler):
 
 
 class ByLanes(sk.Sampler):
-    """Broken: the rank's world is in the order in a way that a resume does not keep."""
+    """Broken: the rank's world changes the order, and a resume does not keep it."""
 
     def __init__(self):
         super().__init__()
-        self.made = random.Random(random.randrange(10**9))
+        self.random = random.Random(random.randrange(10**9))
 
     def draw(self, layout, context):
-        return np.roll(np.arange(len(layout)), self.made.randrange(10**6))
+        return np.roll(np.arange(len(layout)), self.random.randrange(10**6))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Datasets that come along keep the contract that we ship, and a dataset that breaks it is found."""
+"""Our own datasets keep the contract that we ship, and a dataset that breaks it is found."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TestFiles(DatasetContract):
 
 
 class TestShards(DatasetContract):
-    """Tar shards with checksums: their cache lies beside the folder."""
+    """Tar shards with checksums: their cache is next to the folder."""
 
     # Another process imports torch for it, which takes seconds; tests/storage forks one.
     test_a_pickled_dataset_reads_in_another_process = None
@@ -60,7 +60,7 @@ def _first(sample):
 
 
 class Careless:
-    """A dataset that does most things, and one of them wrong."""
+    """A dataset with one fault."""
 
     def __init__(self, folder, fault):
         self.path, self.fault = Path(folder, "data.json"), fault
@@ -101,7 +101,7 @@ class Careless:
 
 
 class OfCareless(DatasetContract):
-    """Says how data of the careless dataset is written."""
+    """Writes the data of the careless dataset."""
 
     fault = ""
 
@@ -139,6 +139,6 @@ def test_a_dataset_with_a_fault_is_found(fault):
 
 
 def test_the_same_dataset_without_a_fault_keeps_the_contract():
-    """But for the one law that costs another process; it is kept by `TestFiles`."""
+    """Except the law that starts another process, which `TestFiles` tests."""
     for law in set(LAWS) - {"test_a_pickled_dataset_reads_in_another_process"}:
         getattr(OfCareless(), law)()

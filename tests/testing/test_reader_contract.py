@@ -85,7 +85,7 @@ class TestOurs(ReaderContract):
         if name in {"parquet", "csv", "tsv"} and find_spec("pyarrow") is None:
             pytest.skip("pyarrow is not installed: neither parquet nor csv here")
         self.make, self.write, self.suffix = OURS[name]
-        # A text that was cut is a text.
+        # A truncated text is a text.
         self.shows_damage = name not in {"text", "jsonl", "csv", "tsv"}
 
 
@@ -95,14 +95,14 @@ def write_json(path, num_samples):
 
 
 class Json:
-    """A reader without a fault, from which each broken one differs in one."""
+    """A reader without a fault, from which each broken one differs in one method."""
 
     def __call__(self, path):
         return json.loads(Path(path).read_text())
 
 
 class TestJson(ReaderContract):
-    """What the broken readers below differ from."""
+    """The reader from which the broken ones below differ."""
 
     make = Json
     write = staticmethod(write_json)
@@ -118,8 +118,8 @@ class ReadsBackwards(Json):
         return super().__call__(path)[::-1]
 
 
-class AnotherTimeOtherwise(Json):
-    """Reads each file rightly, once."""
+class ZerosLater(Json):
+    """Reads files correctly at first, and then as zeros."""
 
     calls = 0
 
@@ -128,14 +128,14 @@ class AnotherTimeOtherwise(Json):
         return super().__call__(path) if self.calls <= 8 else [0] * len(super().__call__(path))
 
 
-class WantsSamples(Json):
+class NeedsSamples(Json):
     def __call__(self, path):
         samples = super().__call__(path)
         return [samples[0], *samples[1:]]
 
 
-class TakesWhatIsThere(Json):
-    """Gives the samples before the place where a file is damaged."""
+class IgnoresDamage(Json):
+    """Returns the samples before the damage."""
 
     def __call__(self, path):
         try:
@@ -151,7 +151,7 @@ class HoldsAFunction(Json):
 
 
 class OneBuffer(Json):
-    """Reads all files into one place."""
+    """Reads all files into one buffer."""
 
     def __call__(self, path):
         self.samples = super().__call__(path)
@@ -164,10 +164,10 @@ class OneBuffer(Json):
     [
         (CountsWrongly, "the_samples_of_a_file_are_counted"),
         (ReadsBackwards, "samples_can_be_read_in_any_order_and_repeatedly"),
-        (AnotherTimeOtherwise, "a_file_returns_the_same_samples_each_time"),
-        (WantsSamples, "a_file_may_have_no_samples"),
-        (TakesWhatIsThere, "a_truncated_file_raises_an_error_that_names_it"),
-        (TakesWhatIsThere, "an_overwritten_file_raises_an_error_that_names_it"),
+        (ZerosLater, "a_file_returns_the_same_samples_each_time"),
+        (NeedsSamples, "a_file_may_have_no_samples"),
+        (IgnoresDamage, "a_truncated_file_raises_an_error_that_names_it"),
+        (IgnoresDamage, "an_overwritten_file_raises_an_error_that_names_it"),
         (HoldsAFunction, "a_pickled_reader_reads_the_same_samples"),
         (OneBuffer, "threads_share_a_reader"),
     ],

@@ -21,7 +21,7 @@ from digits import SAMPLES, Digits, Ledger, end_process_group  # an example, whi
 
 BATCH_SIZE, EPOCHS = 32, 2
 BATCHES = sk.TokenBatches(1000, lengths=[4 + number % 60 for number in range(SAMPLES)], pool=1)
-"""Of images that are called as long as that."""
+"""As if the images had these lengths."""
 
 
 def wired(wiring: str, accelerator: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What `check` finds in real trainers, as JSON lines of a wiring and its codes.
+"""The findings of `check` in real trainers, as JSON: the codes of each wiring.
 
 Run as `torchrun --nproc-per-node 2 -m tests.trainers.check_job FOLDER`.
 """
@@ -37,16 +37,16 @@ class Model(torch.nn.Module):
         return {"loss": self.layer(x).mean()}
 
 
-class Looks(lightning.LightningModule):
-    """Is looked at when its training begins."""
+class Checked(lightning.LightningModule):
+    """Is checked when its training begins."""
 
     def __init__(self) -> None:
         super().__init__()
         self.model = Model()
-        self.found: list[str] = []
+        self.codes: list[str] = []
 
     def on_train_start(self) -> None:
-        self.found = [finding.code for finding in check(self.trainer)]
+        self.codes = [finding.code for finding in check(self.trainer)]
 
     def training_step(self, batch: Any, _: int) -> torch.Tensor:
         return self.model(**batch)["loss"]
@@ -61,24 +61,24 @@ def ours(**options: Any) -> sk.Loader:
 
 
 def windows() -> sk.Loader:
-    """Makes one whose epochs differ in batches."""
+    """Makes a loader whose epochs differ in their number of batches."""
     lengths = [1 + number % 17 for number in range(64)]
     return ours(batches=sk.TokenBatches(24, lengths=lengths, pool=1, window=20), tail="split")
 
 
-def in_transformers(loader: sk.Loader, folder: Path, *, by_door: bool) -> Trainer:
-    """Hands a loader to the Trainer, as people do or by the door."""
+def in_transformers(loader: sk.Loader, folder: Path, *, by_use_loader: bool) -> Trainer:
+    """Passes a loader to the Trainer, by its method or by `use_loader`."""
     arguments = TrainingArguments(str(folder), report_to=[], use_cpu=True, remove_unused_columns=False)
     trainer = Trainer(Model(), arguments, train_dataset=ROWS)
     trainer.get_train_dataloader = lambda: loader
-    if by_door:
+    if by_use_loader:
         use_loader(trainer, loader)
     return trainer
 
 
 def in_lightning(loader: Any) -> list[str]:
-    """Hands a loader to Lightning, and gives what is found when the training begins."""
-    module = Looks()
+    """Passes a loader to Lightning, and returns the codes when the training begins."""
+    module = Checked()
     trainer = lightning.Trainer(
         accelerator="cpu",
         devices=2,
@@ -90,18 +90,18 @@ def in_lightning(loader: Any) -> list[str]:
         enable_model_summary=False,
     )
     trainer.fit(module, loader)
-    return module.found
+    return module.codes
 
 
 def prepared(sampler: Any, **options: bool) -> DataLoader:
-    """What Accelerate makes of a DataLoader."""
+    """The DataLoader that Accelerate makes of one."""
     AcceleratorState._reset_state()
     accelerator = Accelerator(cpu=True, dataloader_config=DataLoaderConfiguration(**options))
     return accelerator.prepare(DataLoader(ROWS, 8, sampler=sampler))
 
 
 def wirings(folder: Path) -> Iterator[tuple[str, list[str]]]:
-    """Gives the name of each, and the codes of what is found."""
+    """Yields the name of each, and the codes of its findings."""
     alone = sk.World(1, 0)
     for name, options in {
         "prepared": {},
@@ -112,11 +112,11 @@ def wirings(folder: Path) -> Iterator[tuple[str, list[str]]]:
         yield name, codes(prepared(undealt, **options))
         dealt = sk.TorchSampler(sk.RandomSampler(seed=7), ROWS)
         yield f"{name}, dealt before", codes(prepared(dealt, **options))
-    yield "a Loader that is told it is alone", codes(ours(batch_size=8, world=alone))
+    yield "a Loader in a world of one rank", codes(ours(batch_size=8, world=alone))
     yield "a Loader", codes(ours())
-    yield "Trainer", codes(in_transformers(ours(), folder, by_door=False))
-    yield "Trainer by the door", codes(in_transformers(ours(), folder, by_door=True))
-    yield "Trainer, windows", codes(in_transformers(windows(), folder, by_door=True))
+    yield "Trainer", codes(in_transformers(ours(), folder, by_use_loader=False))
+    yield "Trainer by use_loader", codes(in_transformers(ours(), folder, by_use_loader=True))
+    yield "Trainer, windows", codes(in_transformers(windows(), folder, by_use_loader=True))
     yield "Lightning", in_lightning(ours())
     yield "Lightning, windows", in_lightning(windows())
     sampler = torch.utils.data.RandomSampler(ROWS)
@@ -124,16 +124,16 @@ def wirings(folder: Path) -> Iterator[tuple[str, list[str]]]:
 
 
 def codes(source: Any) -> list[str]:
-    """Gives the codes of what is found."""
+    """Returns the codes of the findings."""
     return [finding.code for finding in check(source)]
 
 
 def main(folder: Path) -> None:
-    """Writes what rank 1 found."""
+    """Writes the findings of rank 1."""
     torch.set_num_threads(1)
-    found = dict(wirings(folder))
+    codes_by_wiring = dict(wirings(folder))
     if torch.distributed.get_rank() == 1:
-        (folder / "found.json").write_text(json.dumps(found))
+        (folder / "codes.json").write_text(json.dumps(codes_by_wiring))
     torch.distributed.barrier()
     sys.stdout.flush()
     os._exit(0)  # what the trainers hold may outlive the group

@@ -1,7 +1,7 @@
-"""What becomes of a trainer that is not installed.
+"""Skips the tests of trainers that are not installed.
 
-Its tests are skipped, with the reason. Where SAMPLERKIT_NOT_INSTALLABLE is set, even to nothing, they fail
-instead, but for the packages that it names: `SAMPLERKIT_NOT_INSTALLABLE=ray pytest -m trainers -rs`.
+The reason is printed. Where SAMPLERKIT_NOT_INSTALLABLE is set, even to nothing, they fail
+instead, except for the packages that it names: `SAMPLERKIT_NOT_INSTALLABLE=ray pytest -m trainers -rs`.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ def pytest_itemcollected(item):
 
 @pytest.fixture(autouse=True)
 def packages_are_installed(request):
-    """Looks for the packages that a test module names in NEEDS."""
-    excused = os.environ.get("SAMPLERKIT_NOT_INSTALLABLE")
+    """Checks for the packages that a test module names in NEEDS."""
+    not_installable = os.environ.get("SAMPLERKIT_NOT_INSTALLABLE")
     for name in getattr(request.module, "NEEDS", ()):
         if _is_installed(name):
             continue
         reason = f"not run: {name} is not installed"
-        if excused is not None and name not in excused.split(","):
+        if not_installable is not None and name not in not_installable.split(","):
             pytest.fail(f"{reason}, and SAMPLERKIT_NOT_INSTALLABLE does not name it", pytrace=False)
         pytest.skip(reason)
 

@@ -1,4 +1,4 @@
-"""Running the examples as a user does: as processes, of which nothing is left afterwards."""
+"""Runs the examples as a user does: as processes, all of which are ended afterwards."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Job:
     """Some processes, and all that they start.
 
     Ranks and daemons get sessions of their own, so that ending a process group does not end them. All of them
-    inherit a mark in the environment, and by this they are found.
+    inherit a mark in the environment, by which they are found.
 
     Args:
-        folder: gets what the processes print.
+        folder: receives what the processes print.
         environment: variables for all processes.
     """
 
@@ -61,10 +61,10 @@ class Job:
         return process
 
     def end(self, process: subprocess.Popen[bytes], seconds: float) -> tuple[int, str]:
-        """Waits for a process; gives its exit code and what it printed.
+        """Waits for a process; returns its exit code and output.
 
         Raises:
-            TimeoutError: it did not end; what it printed is in the message.
+            TimeoutError: it did not end; its output is in the message.
         """
         printed = self._printed(self._started.index(process))
         try:
@@ -82,7 +82,7 @@ class Job:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # Twice in a row nothing: what was about to start another process is gone then too.
+        # None twice in a row: then those that were about to start another one have ended too.
         quiet, end = 0, time.monotonic() + 10
         while quiet < 2 and time.monotonic() < end:
             marked = [int(path.name) for path in Path("/proc").glob("[0-9]*") if self._is_in(path)]
@@ -106,12 +106,12 @@ class Job:
 
 
 def run(folder: Path, *arguments: str | Path, seconds: float = 240, **environment: str) -> tuple[int, str]:
-    """Runs Python with arguments to its end; gives its exit code and what it printed."""
+    """Runs Python with arguments to its end; returns its exit code and output."""
     with Job(folder, **environment) as job:
         return job.end(job.start(*arguments), seconds)
 
 
 def torchrun(ranks: int, *script: str | Path, restarts: int = 0) -> list[str | Path]:
     """The arguments that start a script on some ranks."""
-    how = ["--standalone", f"--nproc-per-node={ranks}", f"--max-restarts={restarts}"]
-    return ["-m", "torch.distributed.run", *how, *script]
+    options = ["--standalone", f"--nproc-per-node={ranks}", f"--max-restarts={restarts}"]
+    return ["-m", "torch.distributed.run", *options, *script]

@@ -24,7 +24,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Ledger:
-    """What the model has learned from, and what was received in vain.
+    """The samples that the model has learned from, and those that were received again.
 
     Args:
         samples: the size of the dataset.
@@ -60,7 +60,7 @@ class Ledger:
 
     @property
     def lost(self) -> list[int]:
-        """How many samples of each epoch nobody received."""
+        """How many samples of each epoch no rank received."""
         return [self.samples - len(self._times(epoch)) for epoch in self.epochs]
 
     @property

@@ -1,4 +1,4 @@
-"""Runs an example while Python never looks for garbage by itself, and tells which threads of gloo it left.
+"""Runs an example without automatic garbage collection, and writes which threads of gloo are left.
 
 Run as `torchrun --nproc-per-node RANKS -m tests.trainers.left_job FOLDER EXAMPLE ARGUMENTS...`.
 """

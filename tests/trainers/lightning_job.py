@@ -24,11 +24,11 @@ BATCHES = {
     "tokens": sk.TokenBatches(1000, lengths=LENGTHS, pool=1),
     "windows": sk.TokenBatches(1000, lengths=LENGTHS, window=200),
 }
-"""Of images that are called as long as that; by windows, epochs differ in batches."""
+"""As if the images had these lengths; with windows, epochs differ in their number of batches."""
 
 
 class Reader(lightning.LightningModule):
-    """Learns a little, and writes down what it receives."""
+    """Learns a little, and records what it receives."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()

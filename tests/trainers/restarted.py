@@ -1,4 +1,4 @@
-"""What is the same for every trainer that torchrun starts."""
+"""Checks of every trainer that torchrun starts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.trainers.jobs import EXAMPLES, run, torchrun
 from tests.trainers.ledgers import Ledger
 
 SAMPLES = 1437
-"""What the examples train on."""
+"""The size of the dataset of the examples."""
 
 
 def check_restarted_in_mid_epoch(folder: Path, script: str) -> str:
@@ -18,7 +18,7 @@ def check_restarted_in_mid_epoch(folder: Path, script: str) -> str:
     It saves every fifth step, and torchrun starts it again once.
 
     Returns:
-        What it printed.
+        Its output.
     """
     command = torchrun(2, EXAMPLES / script, folder, restarts=1)
     code, printed = run(folder, *command, DIGITS_KILL="1:33")
@@ -31,7 +31,7 @@ def check_restarted_in_mid_epoch(folder: Path, script: str) -> str:
 
 
 def check_exactly_once(ledger: Ledger, pads: list[int]) -> None:
-    """Every sample once in each epoch, but for the pads; and step by step in the order of the recipe."""
+    """Each sample is read once in each epoch, except the pads, step by step in the order of the recipe."""
     assert ledger.epochs == list(range(len(pads)))
     assert ledger.lost == [0 for _ in pads]
     assert ledger.repeated == pads

@@ -1,4 +1,4 @@
-"""Accelerate: our loader beside `prepare`, and what `prepare` does to a DataLoader with our sampler."""
+"""Accelerate: our loader without `prepare`, and what `prepare` does to a DataLoader with our sampler."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_a_run_is_restarted_and_resumes_in_mid_epoch(tmp_path):
     assert "continues in epoch 1, step 30" in check_restarted_in_mid_epoch(tmp_path, "train_accelerate.py")
 
 
-def test_prepare_deals_what_nobody_has_dealt_and_deals_again_what_is_dealt(tmp_path):
+def test_prepare_deals_an_undealt_order_and_deals_a_dealt_one_again(tmp_path):
     wirings = ("loader", "prepared", "prepared_batches", "dealt_twice", "loader_tokens", "prepared_tokens")
     code, printed = run(tmp_path, *torchrun(2, "-m", "tests.trainers.accelerate_job", tmp_path, *wirings))
     assert code == 0, printed
@@ -29,7 +29,7 @@ def test_prepare_deals_what_nobody_has_dealt_and_deals_again_what_is_dealt(tmp_p
         assert ledger.lost == [0, 0]
         assert ledger.repeated == [35, 35]
         assert [set(ledger.order(epoch)[:64]) for epoch in range(2)] == orders
-    # Of 51 batches of a budget, our loader makes the last one two; Accelerate repeats the first one.
+    # Of 51 batches of a budget, our loader splits the last one in two; Accelerate repeats the first one.
     first = BATCHES.plan(sk.RandomSampler(seed=7), SAMPLES)
     assert len(first) == 51
     assert ledgers["loader_tokens"].lost == ledgers["loader_tokens"].repeated == [0, 0]

@@ -22,15 +22,15 @@ def test_a_trainer_on_four_ranks_stopped_at_every_step_of_three_epochs_loses_and
     code, printed = run(tmp_path, *job)
     assert code == 0, printed
     ranks = [json.loads((tmp_path / f"rank-{rank}.json").read_text()) for rank in range(4)]
-    for counted in zip(*ranks, strict=True):
-        assert [one["steps"] for one in counted] == [counted[0]["expected"]] * 4
+    for results in zip(*ranks, strict=True):
+        assert [result["steps"] for result in results] == [results[0]["expected"]] * 4
         for epoch in range(EPOCHS):
-            read = [id for one in counted for id in one["read"][epoch]]
-            assert sorted(read) == [*range(SIZE)], (counted[0]["steps"], epoch)
+            read = [id for result in results for id in result["read"][epoch]]
+            assert sorted(read) == [*range(SIZE)], (results[0]["steps"], epoch)
 
 
 @pytest.mark.parametrize("script", ["train_ddp.py", "train_torchdata.py", "train_fsdp.py"])
-def test_an_example_that_was_trained_for_five_epochs_trains_the_sixth_and_nothing_twice(tmp_path, script):
+def test_an_example_that_was_trained_for_five_epochs_trains_only_the_sixth(tmp_path, script):
     """There is a checkpoint each 5 steps, and so one at the end of the fifth epoch of 23 steps."""
     options = ["--tensor-parallel", "1"] if script == "train_fsdp.py" else []
     for epochs in (5, 6):

@@ -1,4 +1,4 @@
-"""What `check` finds in real trainers that deal, skip or count by themselves, and what it leaves alone."""
+"""The findings of `check` in real trainers that deal, skip or count by themselves, and those without one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 from tests.trainers.jobs import run, torchrun
 
 NEEDS = ("accelerate", "lightning", "transformers")
-FOUND = {
+EXPECTED = {
     "prepared": [],
     "prepared, dealt before": ["double-sharding"],
     "split": [],
@@ -15,9 +15,9 @@ FOUND = {
     "dispatched": [],
     "dispatched, dealt before": ["double-sharding"],
     "a Loader": [],
-    "a Loader that is told it is alone": ["reads-everything"],
+    "a Loader in a world of one rank": ["reads-everything"],
     "Trainer": ["skipped-twice"],
-    "Trainer by the door": [],
+    "Trainer by use_loader": [],
     "Trainer, windows": ["batches-counted"],
     "Lightning": [],
     "Lightning, windows": ["batches-counted"],
@@ -28,4 +28,4 @@ FOUND = {
 def test_check_finds_what_a_trainer_does_by_itself_and_nothing_else(tmp_path):
     code, printed = run(tmp_path, *torchrun(2, "-m", "tests.trainers.check_job", tmp_path))
     assert code == 0, printed
-    assert json.loads((tmp_path / "found.json").read_text()) == FOUND
+    assert json.loads((tmp_path / "codes.json").read_text()) == EXPECTED

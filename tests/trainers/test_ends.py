@@ -22,14 +22,14 @@ def test_an_example_leaves_no_thread_of_gloo_to_the_end_of_python(tmp_path, exam
 MAKES_A_GROUP = re.compile(r"torchrun|init_process_group|Accelerator\(|lightning\.Trainer\(")
 
 
-def test_every_example_that_makes_a_group_of_several_processes_ends_it_when_the_model_is_gone():
-    making = {
+def test_every_example_that_makes_a_process_group_ends_it_after_the_model():
+    examples = {
         path.name: text
         for path in EXAMPLES.glob("train_*.py")
         if MAKES_A_GROUP.search(text := path.read_text())
     }
     # The group of the one is of one process with no model in it, those of the other end with its Manager.
     others = {"train_megatron.py", "train_torchft.py"}
-    assert len(making) >= 9
-    ended = {name for name, text in making.items() if text.endswith("    end_process_group()\n")}
-    assert set(making) - ended == others
+    assert len(examples) >= 9
+    ended = {name for name, text in examples.items() if text.endswith("    end_process_group()\n")}
+    assert set(examples) - ended == others

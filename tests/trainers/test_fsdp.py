@@ -27,7 +27,7 @@ def test_ranks_of_a_replica_get_the_same_batches_and_another_mesh_resumes(tmp_pa
         assert received[0, 2, step] == received[0, 3, step]
         assert not set(received[0, 0, step]) & set(received[0, 2, step])
 
-    one_of_each = everyone.only(lambda line: line.start > 0 or line.rank in {0, 2})
-    check_exactly_once(one_of_each, pads=[1, 1])
+    one_rank_each = everyone.only(lambda line: line.start > 0 or line.rank in {0, 2})
+    check_exactly_once(one_rank_each, pads=[1, 1])
     # The negative control: all ranks together received everything twice as long as a replica had two.
     assert everyone.repeated[0] == SAMPLES + 2

@@ -35,8 +35,8 @@ def test_our_sampler_is_left_alone_and_set_epoch_reaches_it(tmp_path):
     # Without set_epoch, an epoch that is left after five batches would begin again.
     read = 5 * 64
     for epoch in range(2):
-        whole = sk.RandomSampler(seed=7).order(SAMPLES, epoch)
-        assert ledgers["sampler_limited"].order(epoch) == whole[:read].tolist()
+        order = sk.RandomSampler(seed=7).order(SAMPLES, epoch)
+        assert ledgers["sampler_limited"].order(epoch) == order[:read].tolist()
 
     # Lightning puts its own sampler into a DataLoader that has a batch sampler of ours, which refuses it.
     assert not ledgers["batches"].kept
@@ -49,7 +49,7 @@ def test_our_sampler_is_left_alone_and_set_epoch_reaches_it(tmp_path):
     assert replaced.order(0) != ledgers["sampler"].order(0)
 
 
-def test_batches_of_a_budget_are_read_where_every_epoch_has_as_many_of_them(tmp_path):
+def test_batches_of_a_budget_are_read_if_every_epoch_has_the_same_number(tmp_path):
     wirings = ("tokens", "tokens_left_alone", "windows")
     code, printed = run(tmp_path, "-m", "tests.trainers.lightning_job", tmp_path, *wirings)
     assert code == 0, printed

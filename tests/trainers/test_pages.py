@@ -1,4 +1,4 @@
-"""What the pages show stands in the examples, which are run; and every example has a page."""
+"""The blocks of the pages are those of the examples, which are run; and every example has a page."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ JOBS = [path for room in ("trainers", "doors") for path in (ROOT / "tests" / roo
 SOURCES = [*EXAMPLES.glob("*.py"), *EXAMPLES.rglob("*.yaml"), *JOBS]
 
 
-def stands_somewhere(block, texts):
+def is_in_one_of(block, texts):
     """Whether a text has these lines one after another, however far they are indented there."""
     lines = re.escape(textwrap.dedent(block).rstrip("\n")).split("\\\n")
     pattern = r"\n".join(rf"[ ]*{line}" if line else "" for line in lines)
@@ -23,25 +23,25 @@ def stands_somewhere(block, texts):
 
 
 def blocks_of(text):
-    """The blocks of Python and YAML on a page; none is overlooked."""
+    """All blocks of Python and YAML on a page."""
     blocks = BLOCK.findall(text)
     assert len(blocks) == len(re.findall(r"^\s*```\s*(?:py|yaml)", text, re.MULTILINE))
     return blocks
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page != "index.md"])
-def test_the_blocks_of_a_page_stand_in_what_is_run(page):
+def test_the_blocks_of_a_page_are_in_code_that_is_run(page):
     texts = [path.read_text() for path in SOURCES]
     blocks = blocks_of((EXAMPLES / page).read_text())
     assert blocks
-    assert [block for block in blocks if not stands_somewhere(block, texts)] == []
+    assert [block for block in blocks if not is_in_one_of(block, texts)] == []
 
 
-def test_a_block_that_stands_nowhere_is_found():
+def test_a_missing_block_is_found():
     text = "def f():\n    a = 1\n    b = 2\n"
-    assert stands_somewhere("a = 1\nb = 2\n", [text])
-    assert not stands_somewhere("a = 1\nb = 3\n", [text])
-    assert not stands_somewhere("a = 1\n\nb = 2\n", [text])
+    assert is_in_one_of("a = 1\nb = 2\n", [text])
+    assert not is_in_one_of("a = 1\nb = 3\n", [text])
+    assert not is_in_one_of("a = 1\n\nb = 2\n", [text])
 
 
 def test_every_example_and_every_page_is_named():

@@ -1,4 +1,4 @@
-"""Ray Data makes a catalogue and packs shards: killed in the middle, the same command goes on."""
+"""Ray Data makes a catalogue and packs shards: killed in the middle, the same command continues."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def cache_home(tmp_path, monkeypatch):
 
 
 def test_a_catalogue_is_made_by_tasks_and_a_killed_job_resumes(tmp_path):
-    goes_on_where_it_was_killed(tmp_path, EXAMPLE, "catalogue")
+    check_resumes_after_a_kill(tmp_path, EXAMPLE, "catalogue")
 
 
-def goes_on_where_it_was_killed(tmp_path, *command):
-    """Kills a command when two parts of ten are there, and starts it anew."""
+def check_resumes_after_a_kill(tmp_path, *command):
+    """Kills a command when two of ten parts are written, and starts it again."""
     pattern, out = PARQUET.written(tmp_path / "data", SIZES), tmp_path / "train.skcat"
     call = (*command, pattern, out, "--part-files", "2")
     parts = Path(f"{out}.parts")
@@ -48,7 +48,7 @@ def goes_on_where_it_was_killed(tmp_path, *command):
     assert len(sk.ParquetDataset(out)) == sum(SIZES)
 
 
-def test_shards_are_packed_by_tasks_and_those_that_are_there_stay(tmp_path):
+def test_shards_are_packed_by_tasks_and_existing_ones_are_kept(tmp_path):
     source, shards = tmp_path / "source", tmp_path / "shards"
     source.mkdir()
     for number in range(50):

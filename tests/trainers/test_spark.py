@@ -1,4 +1,4 @@
-"""Spark makes a catalogue: killed in the middle, the same command goes on.
+"""Spark makes a catalogue: killed in the middle, the same command continues.
 
 It is not among the extras: `pip install pyspark`, and Java 17, in an environment of its own.
 """
@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from tests.trainers.jobs import ROOT
-from tests.trainers.test_ray_data import goes_on_where_it_was_killed
+from tests.trainers.test_ray_data import check_resumes_after_a_kill
 
 
 def test_a_catalogue_is_made_by_tasks_and_a_killed_job_resumes(tmp_path, monkeypatch):
@@ -19,4 +19,4 @@ def test_a_catalogue_is_made_by_tasks_and_a_killed_job_resumes(tmp_path, monkeyp
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--master local[1] --conf spark.ui.enabled=false pyspark-shell")
-    goes_on_where_it_was_killed(tmp_path, ROOT / "docs" / "examples" / "catalogue_on_spark.py")
+    check_resumes_after_a_kill(tmp_path, ROOT / "docs" / "examples" / "catalogue_on_spark.py")

@@ -22,17 +22,17 @@ PRINTED = re.compile(
 
 @pytest.fixture
 def texts():
-    """What the examples share."""
+    """The module that the examples share."""
     return runpy.run_path(str(EXAMPLES / "texts.py"))
 
 
 def losses(folder, rank):
-    """The losses of a rank, by step; what a killed run and the one that goes on both computed is the same."""
-    found = {}
+    """The losses of a rank, by step; those of a killed run and of its resume are the same."""
+    by_step = {}
     for line in (folder / f"losses-{rank}.jsonl").read_text().splitlines():
         step, loss = json.loads(line)
-        assert found.setdefault(step, loss) == loss
-    return found
+        assert by_step.setdefault(step, loss) == loss
+    return by_step
 
 
 def check_batches(ledger, texts, ranks):
@@ -44,13 +44,13 @@ def check_batches(ledger, texts, ranks):
     assert len({len(line.ids) for line in ledger.kept}) > 10
 
 
-def test_a_killed_run_resumes_to_the_very_same_losses_and_then_on_one_rank(tmp_path, texts):
+def test_a_killed_run_resumes_with_the_same_losses_and_then_on_one_rank(tmp_path, texts):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     code, printed = run(tmp_path, *torchrun(2, SCRIPT, whole))
     assert code == 0, printed
-    code, said = run(tmp_path, *torchrun(2, SCRIPT, killed, restarts=1), DIGITS_KILL="1:22")
-    assert code == 0, said
-    assert "continues in epoch 1, step 20, on 2 ranks" in said
+    code, resumed = run(tmp_path, *torchrun(2, SCRIPT, killed, restarts=1), DIGITS_KILL="1:22")
+    assert code == 0, resumed
+    assert "continues in epoch 1, step 20, on 2 ranks" in resumed
     for rank in range(2):
         assert losses(killed, rank) == losses(whole, rank)
     check_batches(Ledger.read(killed, 1200), texts, [2, 2])

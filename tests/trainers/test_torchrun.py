@@ -1,4 +1,4 @@
-"""torchrun: DDP, a run that goes on with other ranks, and elastic restarts."""
+"""torchrun: DDP, a run that resumes with other ranks, and elastic restarts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_ddp_run_resumes_with_as_many_ranks_with_fewer_and_with_more(tmp_path)
     agent += rendezvous
     patience = "last_call_timeout=5,keep_alive_interval=1,keep_alive_max_attempt=6"
     script = [SCRIPT, tmp_path]
-    # Which rank the second agent gets is the rendezvous's affair.
+    # The rendezvous decides which rank the second agent gets.
     kills = "0:8,1:8,0:33:agent,1:33:agent"
     with reserved_port() as port, Job(tmp_path) as job:
         agent.append(f"--rdzv-endpoint=127.0.0.1:{port}")

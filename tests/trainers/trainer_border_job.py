@@ -47,7 +47,7 @@ class Fit:
 
     Args:
         folder: of the checkpoints.
-        read: gets the ids of each epoch, by the trainer's own epoch.
+        read: receives the ids of each epoch, by the trainer's own epoch.
         stop: None for the end.
     """
 
@@ -55,7 +55,7 @@ class Fit:
 
     @classmethod
     def series(cls) -> list[list[tuple[str, int]]]:
-        """All stops to try, one after another: at every step, and twice an epoch, once behind its end."""
+        """All stops to try, one after another: at every step, and twice an epoch, once after its end."""
         steps = [(IN_STEP, step) for step in range(1, EPOCHS * cls.epoch_steps)]
         # The trainer has counted the epoch by then.
         ends = [(AFTER_EPOCH, epoch * cls.epoch_steps) for epoch in range(1, EPOCHS)]
@@ -69,7 +69,7 @@ class Fit:
         self.stop = stop
 
     def train(self) -> int:
-        """Gives the steps trained in all."""
+        """Returns the number of all steps trained."""
         raise NotImplementedError
 
 
@@ -158,7 +158,7 @@ class AccelerateFit(Fit):
 
 
 class Loop:
-    """What a loop counts."""
+    """The counts of a loop."""
 
     def __init__(self) -> None:
         self.epoch, self.step = 0, 0
@@ -227,17 +227,17 @@ TRAINERS = {
 
 
 def main(folder: Path, name: str) -> None:
-    counted = []
+    results = []
     for fit in TRAINERS[name]:
         for stops in fit.series():
-            kept, read, steps = folder / f"checkpoints-{len(counted)}", [[] for _ in range(EPOCHS)], []
-            kept.mkdir(exist_ok=True)
+            saved, read, steps = folder / f"checkpoints-{len(results)}", [[] for _ in range(EPOCHS)], []
+            saved.mkdir(exist_ok=True)
             for stop in [*stops, None]:
-                steps.append(fit(kept, read, stop).train())
+                steps.append(fit(saved, read, stop).train())
                 dist.barrier()  # rank 0 has written the checkpoint
             end = EPOCHS * fit.epoch_steps
-            counted.append({"expected": [*(step for _, step in stops), end], "steps": steps, "read": read})
-    (folder / f"rank-{dist.get_rank()}.json").write_text(json.dumps(counted))
+            results.append({"expected": [*(step for _, step in stops), end], "steps": steps, "read": read})
+    (folder / f"rank-{dist.get_rank()}.json").write_text(json.dumps(results))
     dist.barrier()
     sys.stdout.flush()
     os._exit(0)  # what the trainers hold may outlive the group

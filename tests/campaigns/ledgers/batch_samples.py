@@ -1,4 +1,4 @@
-"""Samples of lengths that recipes may stumble over, and chains that read them."""
+"""Samples of difficult lengths, and chains that read them."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _STRIDE = 1 << 20
 LENGTHS = ("zeros", "some zeros", "ties", "two values", "one giant", "any")
 
 
-def lengths_of(dice: random.Random, size: int) -> list[int]:
+def lengths_of(rng: random.Random, size: int) -> list[int]:
     """Draws lengths of one kind: zeros, ties, or a giant among them as often as any others."""
-    kind = dice.choice(LENGTHS)
+    kind = rng.choice(LENGTHS)
     if kind == "zeros":
         return [0] * size
     if kind == "ties":
-        return [dice.randint(1, 12)] * size
+        return [rng.randint(1, 12)] * size
     if kind == "one giant":
-        return dice.sample([*(dice.randint(1, 4) for _ in range(size - 1)), dice.randint(40, 90)], size)
+        return rng.sample([*(rng.randint(1, 4) for _ in range(size - 1)), rng.randint(40, 90)], size)
     values = {"some zeros": [0, 0, 3, 11], "two values": [4, 9], "any": range(1, 25)}[kind]
-    return [dice.choice(values) for _ in range(size)]
+    return [rng.choice(values) for _ in range(size)]
 
 
 class Samples:
-    """Sample i is tokens that no other one has, other tokens as its pair has, and its number."""
+    """Sample i has unique tokens, in pairs a second sequence, and its number."""
 
     def __init__(self, lengths: list[int]) -> None:
         self.tokens = lengths
@@ -53,7 +53,7 @@ class Pairs(Samples):
 
 
 class InParts(Samples):
-    """Samples of which parts can be asked for."""
+    """Samples of which parts can be read."""
 
     def __getsegments__(self, segments: Any) -> list[Any]:
         return [
@@ -62,9 +62,9 @@ class InParts(Samples):
         ]
 
 
-def sampler_of(dice: random.Random, size: int, *, fixes_a_set: bool) -> sk.Sampler:
+def sampler_of(rng: random.Random, size: int, *, fixes_a_set: bool) -> sk.Sampler:
     """Draws a chain over so many samples."""
-    seed, half = dice.randrange(9), max(1, size // 2)
+    seed, half = rng.randrange(9), max(1, size // 2)
     makes = [
         lambda: sk.RandomSampler(seed=seed),
         lambda: sk.DistributedSampler(shuffle=sk.Shuffle.GLOBAL, seed=seed),
@@ -83,13 +83,13 @@ def sampler_of(dice: random.Random, size: int, *, fixes_a_set: bool) -> sk.Sampl
             lambda: sk.IterSampler([*range(size), *range(half)]),
             lambda: under(sk.SequentialSampler(), sk.DistributedSampler(2, shuffle=True, seed=seed)),
         ]
-    return dice.choice(makes)()
+    return rng.choice(makes)()
 
 
 def parts_in(batch: Any) -> list[Part]:
-    """What is in a batch, whichever way it was collated, by its values alone."""
+    """The parts in a batch, however it was collated, by its values alone."""
     if isinstance(batch, list):
-        rows, ids = [one["tokens"] for one in batch], [one["id"] for one in batch]
+        rows, ids = [sample["tokens"] for sample in batch], [sample["id"] for sample in batch]
     elif "tokens" in batch:
         rows = [row[mask] for row, mask in zip(batch["tokens"], batch["tokens_mask"], strict=True)]
         ids = batch["id"].tolist()

@@ -14,16 +14,16 @@ import samplerkit as sk
 from samplerkit.batches.segments import Packs
 from tests.campaigns.ledgers.batch_recipes import (
     Part,
-    kept,
+    expected_parts,
     leaves_out,
     parts_of,
     recipe_of,
     require_limits,
 )
 from tests.campaigns.ledgers.batch_samples import InParts, Pairs, Samples, lengths_of, parts_in, sampler_of
-from tests.campaigns.ledgers.model import Got, require
+from tests.campaigns.ledgers.model import StepResult, require
 
-KINDS = ("tokens", "tokens", "packs", "packs", "buckets", "keys", "classes", "of one's own")
+KINDS = ("tokens", "tokens", "packs", "packs", "buckets", "keys", "classes", "custom")
 COLLATES: tuple[dict[str, Any], ...] = ({"collate_fn": list}, {"collate_fn": sk.PadCollate()}, {})
 """Samples as they are, padded, and packed: the last one for packs alone."""
 
@@ -40,7 +40,7 @@ class BatchedRecipe:
         lengths: of the samples.
         chain: the sampler.
         first_ranks: those of the first start.
-        in_parts: whether the dataset gives parts of samples.
+        in_parts: whether the dataset reads parts of samples.
     """
 
     kind: str
@@ -52,18 +52,18 @@ class BatchedRecipe:
 
     @property
     def keeps_ranks(self) -> bool:
-        """Whether the run cannot go on with another number of ranks."""
+        """Whether the run cannot continue with another number of ranks."""
         return self.chain.deal is None and self.chain.chain.deal is not None
 
     fewest_ranks = 1
 
     @property
     def tails(self) -> list[str]:
-        """What may become of the last step."""
+        """The tails that a loader may have."""
         return ["pad", "drop", "ragged", *["split"] * self.batches.can_be_split]
 
     def sampler(self, ranks: int, rank: int) -> sk.Sampler:
-        """The chain, which says the numbers of no job."""
+        """The chain, without numbers of a job."""
         return self.chain
 
     @property
@@ -76,7 +76,7 @@ class BatchedRecipe:
         return replace(self, chain=sk.Ledger(self.chain.get_child(), edits))
 
     def options(self, draw: Random) -> dict[str, Any]:
-        """Draws what the loaders of a start are told besides: a way to collate, and threads."""
+        """Draws the other options of the loaders of a start: how to collate, and threads."""
         collate = draw.choice(COLLATES[: 3 if self.kind == "packs" else 2])
         threads = {"num_workers": 2, "workers": "threads"} if draw.random() < 0.15 else {}
         return {"batches": self.batches, **collate, **threads}
@@ -98,11 +98,11 @@ class BatchedRecipe:
         return self.batches.over(self.chain, data, constants=self._constants, abreast=abreast)
 
     def order(self, epoch: int) -> list[Batch]:
-        """The batches of an epoch, which hold what the recipe leaves of its order."""
+        """The batches of an epoch, with the parts that the recipe keeps of its order."""
         plan = self._plans.plan(epoch)
         batches = [self._planned(batch) for batch in plan]
         if self.kind != "classes":
-            self._require_kept(epoch, Counter(sum(batches, ())), plan.dropped)
+            self._require_parts(epoch, Counter(sum(batches, ())), plan.dropped)
         return batches
 
     def _planned(self, batch: Any) -> Batch:
@@ -110,31 +110,31 @@ class BatchedRecipe:
             columns = (batch.ids.tolist(), batch.starts.tolist(), batch.lengths.tolist())
             return tuple(sorted(zip(*columns, strict=True)))
         parts = [parts_of(self.batches, self.lengths, id) for id in batch.tolist()]
-        require(all(parts), f"{batch.tolist()} has samples that are to be left out")
+        require(all(parts), f"{batch.tolist()} has samples that must be left out")
         require_limits(self.batches, self.lengths, batch.tolist())
         return tuple(sorted(part for (part,) in parts))
 
-    def _require_kept(self, epoch: int, found: Counter[Part], dropped: int) -> None:
+    def _require_parts(self, epoch: int, planned: Counter[Part], dropped: int) -> None:
         data = self.dataset(expecting=False)
         order = np.asarray(self.chain.undealt_order(data, epoch, constants=self._constants)).tolist()
-        wanted = kept(self.batches, self.lengths, order)
-        require(not found - wanted, f"the plan holds {found - wanted} too much")
-        require(leaves_out(self.batches) or found == wanted, f"the plan has no {wanted - found}")
+        expected = expected_parts(self.batches, self.lengths, order)
+        require(not planned - expected, f"the plan holds {planned - expected} too much")
+        require(leaves_out(self.batches) or planned == expected, f"the plan has no {expected - planned}")
         if self.batches.num_batches is None:
-            whole = sum(times for (_, start, _), times in found.items() if not start)
-            require(dropped == len(order) - whole, f"{dropped} dropped, and {len(order) - whole} lacking")
+            full = sum(times for (_, start, _), times in planned.items() if not start)
+            require(dropped == len(order) - full, f"{dropped} dropped, and {len(order) - full} lacking")
 
-    def got(self, loader: Any, batch: Any, state: dict[str, Any]) -> Got:
-        """What a rank got in its last step: one batch."""
+    def step_result(self, loader: Any, batch: Any, state: dict[str, Any]) -> StepResult:
+        """The result of the last step of a rank: one batch."""
         last, parts = loader.step - 1, parts_in(batch)
         ids, pads = loader.ids(last).tolist(), loader.pads(last)
-        require([part[0] for part in parts] == ids, f"{parts} are read, and {ids} told")
+        require([part[0] for part in parts] == ids, f"{parts} are read, and the ids are {ids}")
         require(bool(pads.all()) == bool(pads.any()), "a batch of pads and others")
         tokens = (loader.tokens(last), sum(part[2] for part in parts)) if self.kind == "packs" else None
         if isinstance(batch, list) and self.kind != "packs":  # nothing is truncated there
             require(all(length == self.lengths[id] for id, _, length in parts), f"{parts} are not whole")
             parts = [parts_of(self.batches, self.lengths, id)[0] for id in ids]
-        return Got(([(loader.epoch, tuple(sorted(parts)))], [bool(pads.any())]), state, tokens)
+        return StepResult(([(loader.epoch, tuple(sorted(parts)))], [bool(pads.any())]), state, tokens)
 
 
 def draw_batched(draw: Random, most_ranks: int) -> BatchedRecipe:
@@ -146,5 +146,5 @@ def draw_batched(draw: Random, most_ranks: int) -> BatchedRecipe:
     chain = sampler_of(draw, size, fixes_a_set=kind == "classes")
     if getattr(recipe, "window", None) and chain.chain.deal is None and draw.random() < 0.8:
         chain = sk.Ledger(chain)
-    made = BatchedRecipe(kind, recipe, lengths, chain, 2, kind == "packs" and draw.random() < 0.5)
-    return made if made.keeps_ranks else replace(made, first_ranks=draw.randint(1, most_ranks))
+    batched = BatchedRecipe(kind, recipe, lengths, chain, 2, kind == "packs" and draw.random() < 0.5)
+    return batched if batched.keeps_ranks else replace(batched, first_ranks=draw.randint(1, most_ranks))

@@ -1,4 +1,4 @@
-"""Random datasets and chains of samplers: those that the laws of samplers are asked of."""
+"""Random datasets and chains of samplers: those of the laws of samplers."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from hypothesis import given, seed, settings
 
 import samplerkit as sk
 from tests import conftest  # noqa: F401  # with it Hypothesis draws the same in each process
-from tests.campaigns.ledgers.model import Got, require
+from tests.campaigns.ledgers.model import StepResult, require
 from tests.testing.strategies import Case, chains
 
 
 class Numbers:
-    """Sample i is (the epoch that the reading process was told, i)."""
+    """Sample i is (the epoch that was set in the reading process, i)."""
 
     def __init__(self, dataset: int | sk.Layout) -> None:
         if isinstance(dataset, sk.Layout):
@@ -37,14 +37,14 @@ class Numbers:
 
 
 class Expecting(Numbers):
-    """Reads whole batches, and only those that it was told to expect."""
+    """Reads whole batches, and only the expected ones."""
 
     def expect(self, batches: Iterable[Any]) -> None:
         self._expected = iter(batches)
 
     def __getitems__(self, ids: Any) -> list[tuple[int | None, int]]:
         expected = next(self._expected).tolist()
-        require(ids.tolist() == expected, f"{expected} were to be expected, and {ids.tolist()} are asked for")
+        require(ids.tolist() == expected, f"{expected} were expected, and {ids.tolist()} are requested")
         return [self[index] for index in expected]
 
 
@@ -53,9 +53,9 @@ class Recipe:
     """A dataset and a chain of samplers over it.
 
     Args:
-        case: both; what an order holds is asked of it by the laws of samplers.
+        case: both; the laws of samplers check its orders.
         first_ranks: those of the first start.
-        edits: of a ledger above the chain; None where it has none.
+        edits: of a ledger above the chain; None without one.
     """
 
     case: Case
@@ -63,11 +63,11 @@ class Recipe:
     edits: tuple[sk.Edit, ...] | None
 
     tails = ("pad", "drop", "ragged")
-    """What may become of the last step."""
+    """The tails that a loader may have."""
 
     @property
     def keeps_ranks(self) -> bool:
-        """Whether the run cannot go on with another number of ranks."""
+        """Whether the run cannot continue with another number of ranks."""
         return not self.case.deals_at_the_root
 
     @property
@@ -76,28 +76,28 @@ class Recipe:
         return max(1, self.case.offset)
 
     def options(self, draw: Random) -> dict[str, Any]:
-        """Draws what the loaders of a start are told besides: how many samples a rank has in a step."""
+        """Draws the other options of the loaders of a start: the number of samples of a rank in a step."""
         return {"batch_size": draw.choice([1, 2, 3, 4, 5, 8]), "collate_fn": list}
 
     def dataset(self, *, expecting: bool) -> Numbers:
         """The dataset of one rank."""
         return (Expecting if expecting else Numbers)(self.case.dataset)
 
-    def got(self, loader: Any, batch: Any, state: dict[str, Any]) -> Got:
-        """What a rank got in its last step."""
+    def step_result(self, loader: Any, batch: Any, state: dict[str, Any]) -> StepResult:
+        """The result of the last step of a rank."""
         last = loader.step - 1
         ids = loader.ids(last).tolist()
-        require([index for _, index in batch] == ids, f"{batch} is read, and {ids} told")
-        return Got((batch, loader.pads(last).tolist()), state)
+        require([index for _, index in batch] == ids, f"{batch} is read, and the ids are {ids}")
+        return StepResult((batch, loader.pads(last).tolist()), state)
 
     def sampler(self, ranks: int, rank: int) -> sk.Sampler:
-        """Builds the chain for one rank; its distributed sampler may say the job's numbers by itself."""
+        """Builds the chain for one rank; its distributed sampler may have the job's numbers."""
         links = [*self.case.links]
         if self.case.dealer is not None:
             dealer = links[self.case.dealer]
-            said = {"num_shards": ranks, "shard_id": rank}
-            said = {name: value for name, value in said.items() if dealer.arguments[name] is not None}
-            links[self.case.dealer] = replace(dealer, arguments={**dealer.arguments, **said})
+            numbers = {"num_shards": ranks, "shard_id": rank}
+            numbers = {name: value for name, value in numbers.items() if dealer.arguments[name] is not None}
+            links[self.case.dealer] = replace(dealer, arguments={**dealer.arguments, **numbers})
         chain = replace(self.case, links=tuple(links)).sampler(rank)
         return chain if self.edits is None else sk.Ledger(chain, self.edits)
 
@@ -120,25 +120,25 @@ class Recipe:
 @cache
 def cases() -> list[tuple[Case, int]]:
     """Chains, with the lengths of their orders, drawn once: that takes longer than to run most jobs."""
-    found: list[Case] = []
+    drawn: list[Case] = []
 
     @seed(1)
     @settings(max_examples=200, deadline=None, derandomize=False, database=None)
     @given(chains())
     def draw(case: Case) -> None:
-        found.append(case)
+        drawn.append(case)
 
     draw()
-    return [(case, len(case.undealt())) for case in found]
+    return [(case, len(case.undealt())) for case in drawn]
 
 
 def draw_recipe(draw: Random, most_ranks: int) -> Recipe:
     """Draws a dataset and a chain, a long order more often than a short one."""
-    known = [(case, length) for case, length in cases() if case.num_shards <= most_ranks]
-    ((case, _),) = draw.choices(known, [1 + length for _, length in known])
+    fitting = [(case, length) for case, length in cases() if case.num_shards <= most_ranks]
+    ((case, _),) = draw.choices(fitting, [1 + length for _, length in fitting])
     ranks = case.num_shards if case.dealer is not None else draw.randint(1, most_ranks)
     is_dealt = any(link.is_distributed for link in case.links)
     is_edited = len(case.layout) and not is_dealt and draw.random() < 0.8
-    # A ledger reads epochs of one length; PK over what is drawn with replacement meets other classes in each.
+    # A ledger reads epochs of one length; PK over draws with replacement has other classes in each.
     lengths = {len(replace(case, epoch=epoch).undealt()) for epoch in range(8 if is_edited else 0)}
     return Recipe(case, ranks, () if len(lengths) == 1 else None)

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable
 
 
 class Ledger:
-    """What counts as received in the epoch that is being read, step by step, and the sums over all epochs."""
+    """The received samples of the current epoch, step by step, and the sums over all epochs."""
 
     def __init__(self) -> None:
         self.epochs = self.delivered = self.lost = self.repeated = 0
@@ -15,20 +15,20 @@ class Ledger:
         self._steps: list[Counter[Hashable]] = []
 
     def begin(self, before: Iterable[Hashable] = ()) -> None:
-        """Begins to read: anew, or after what was received before."""
+        """Begins to read: from the start, or after samples that were received before."""
         self._before, self._steps = Counter(before), []
 
     def receive(self, samples: Iterable[Hashable]) -> None:
-        """Takes what all ranks together received in a step."""
+        """Takes the samples that all ranks together received in a step."""
         self._steps.append(Counter(samples))
 
     def after(self, steps: int) -> list[Hashable]:
-        """Gives what counts after some of the steps, as a list with its repeats."""
+        """Returns the samples after some of the steps, as a list with repeats."""
         return list(sum(self._steps[:steps], self._before).elements())
 
-    def end(self, wanted: Iterable[Hashable]) -> str | None:
-        """Ends the epoch; tells what is wrong with it."""
-        expected, received = Counter(wanted), sum(self._steps, self._before)
+    def end(self, order: Iterable[Hashable]) -> str | None:
+        """Ends the epoch; returns its error, or None."""
+        expected, received = Counter(order), sum(self._steps, self._before)
         lost, repeated = expected - received, received - expected
         self.epochs += 1
         self.delivered += received.total()

@@ -1,4 +1,4 @@
-"""What an honest job does, from arithmetic alone. Imports nothing of samplerkit."""
+"""What a correct job does, from arithmetic alone. Imports nothing of samplerkit."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from typing import Any, NamedTuple
 from tests.campaigns.ledgers.counted import Ledger
 
 Sample = tuple[int, Any]
-"""An epoch, and what a position of it is: an id, or a batch with the parts that it holds."""
+"""An epoch, and the unit at a position of it: an id, or a batch with its parts."""
 
 Place = tuple[int, int, int | None]
 """The epoch, the position and the epoch that ended just before, as a state has them."""
 
 
 class LedgerError(AssertionError):
-    """What a job must not do."""
+    """An error of a job."""
 
 
 def require(holds: bool, problem: str) -> None:
-    """Raises what is wrong with a job."""
+    """Raises an error of a job."""
     if not holds:
         raise LedgerError(problem)
 
 
-class Got(NamedTuple):
-    """What one rank got when it asked.
+class StepResult(NamedTuple):
+    """The result of a step on one rank.
 
     Args:
         batch: samples with a mark for pads, or None at the end.
         state: the state after it.
-        tokens: how many the step has by the loader's word, and how many this rank read, where it tells.
+        tokens: how many the step has according to the loader, and how many this rank read, if counted.
     """
 
     batch: tuple[list[Sample], list[bool]] | None
@@ -43,16 +43,16 @@ class Model:
     """A job in lock step: an epoch, the position at which it began to read, and the steps since.
 
     Args:
-        order_of: gives the ids of an epoch.
+        order_of: returns the ids of an epoch.
         tail: the loaders' tail.
-        ledger: where what was received is counted.
+        ledger: counts the received samples.
 
     Attributes:
-        order_of: as given; another one where the run was edited.
+        order_of: as given; another one after an edit.
         is_live: whether an iteration is under way.
         done: steps since `origin`, the position at which the job began to read.
-        next_epoch: what `set_epoch` said in the middle of an iteration.
-        is_told: whether the job ever set an epoch.
+        next_epoch: the epoch that was set in the middle of an iteration.
+        has_set_epoch: whether the job ever set an epoch.
         log: all that the run has received up to now, in the order of its epochs, without pads.
     """
 
@@ -63,7 +63,7 @@ class Model:
     def start(self, ranks: int, batch_size: int, after_break: str) -> None:
         """A job begins."""
         self.ranks, self._together, self._after_break = ranks, ranks * batch_size, after_break
-        self.is_live, self.next_epoch, self.is_told = False, None, False
+        self.is_live, self.next_epoch, self.has_set_epoch = False, None, False
         self.log: list[Sample] = []
         self.go_to(0)
 
@@ -73,36 +73,36 @@ class Model:
         position: int = 0,
         received: Iterable[Sample] = (),
         *,
-        says: Place | None = None,
+        reported: Place | None = None,
         is_loaded: bool = False,
         is_spent: bool = False,
-        behind: int | None = None,
+        ended_before: int | None = None,
     ) -> None:
         """The next iteration begins there.
 
         Args:
             epoch: the epoch.
             position: the position of the epoch.
-            received: what was received of the epoch before.
-            says: the place in a state until a step is taken; None for the one above.
+            received: the samples of the epoch that were received before.
+            reported: the place in a state until a step is taken; None for `epoch` and `position`.
             is_loaded: whether a state was loaded.
-            is_spent: whether nothing of the epoch is left: a state of its end was loaded.
-            behind: the epoch that ended before, also where it is this one again.
+            is_spent: whether the epoch is finished: a state of its end was loaded.
+            ended_before: the epoch that ended before, also if it is this one again.
         """
-        self._behind = behind
+        self._ended_before = ended_before
         self.epoch, self.origin, self.done = epoch, position, 0
-        self._says, self._is_loaded, self._is_spent = says, is_loaded, is_spent
+        self._reported, self._is_loaded, self._is_spent = reported, is_loaded, is_spent
         self.ledger.begin(received)
 
     def load(self, place: Place, received: Iterable[Sample], log: list[Sample]) -> None:
         """The script loads a state."""
         epoch, position, ended = place
         self.log = [*log]
-        if self.is_told and ended == self.epoch:
-            self.go_to(self.epoch, says=place, is_spent=True, behind=ended)
+        if self.has_set_epoch and ended == self.epoch:
+            self.go_to(self.epoch, reported=place, is_spent=True, ended_before=ended)
         else:
-            says = None if ended is None else place
-            self.go_to(epoch, position, received, says=says, is_loaded=True, behind=ended)
+            reported = None if ended is None else place
+            self.go_to(epoch, position, received, reported=reported, is_loaded=True, ended_before=ended)
 
     @property
     def _order(self) -> list[Any]:
@@ -110,9 +110,9 @@ class Model:
 
     @property
     def steps(self) -> int:
-        """How many steps the rank that has most has from where the job began to read."""
-        left = 0 if self._is_spent else len(self._order) - self.origin
-        return left // self._together if self._tail == "drop" else -(-left // self._together)
+        """The most steps of a rank from where the job began to read."""
+        remaining = 0 if self._is_spent else len(self._order) - self.origin
+        return remaining // self._together if self._tail == "drop" else -(-remaining // self._together)
 
     def _position(self, steps: int) -> int:
         return min(self.origin + steps * self._together, len(self._order))
@@ -127,20 +127,20 @@ class Model:
     def _epoch_after(self) -> int:
         return self.epoch + 1 if self.next_epoch is None else self.next_epoch
 
-    def stands_at(self, steps: int) -> Place:
+    def place_at(self, steps: int) -> Place:
         """The place in the state after some steps."""
-        if steps == 0 and self._says is not None:
-            return self._says
+        if steps == 0 and self._reported is not None:
+            return self._reported
         if self._is_over_after(steps):
             return _beginning_of(self._epoch_after, self.epoch)
         return self.epoch, self._position(steps), None
 
     @property
     def _ended(self) -> int | None:
-        return None if self.done or self._says is None else self._says[2]
+        return None if self.done or self._reported is None else self._reported[2]
 
     def received_after(self, steps: int) -> list[Sample]:
-        """What counts as received in the epoch of the state after some steps, read or not."""
+        """The received samples of the epoch of the state after some steps, read or not."""
         if self._is_over_after(steps):
             return []
         ahead = self._samples(self._position(self.done), self._position(steps))
@@ -148,8 +148,8 @@ class Model:
 
     def log_after(self, steps: int) -> list[Sample]:
         """The log of a run that stops after some steps of the epoch, read or not."""
-        here, there = self._position(self.done), self._position(steps)
-        return self.log[: len(self.log) - max(0, here - there)] + self._samples(here, there)
+        current, target = self._position(self.done), self._position(steps)
+        return self.log[: len(self.log) - max(0, current - target)] + self._samples(current, target)
 
     def begin(self) -> None:
         """An iteration begins, and ends the one under way."""
@@ -162,28 +162,26 @@ class Model:
         self.is_live = True
 
     def take(self, batches: list[tuple[list[Sample], list[bool]] | None]) -> None:
-        """The ranks that had not ended asked for the next step; each got samples and pads, or None."""
+        """The ranks that had not ended requested the next step; each got samples and pads, or None."""
         got = [batch for batch in batches if batch is not None]
         if self.done == self.steps:
             require(not got, f"epoch {self.epoch} has {self.steps} steps from {self.origin}, and {got} came")
             self.finish()
             return
         may_end = self._tail == "ragged" and self.done == self.steps - 1 and got
-        require(
-            len(got) == self.ranks or bool(may_end), f"in step {self.done} only some ranks go on: {batches}"
-        )
+        require(len(got) == self.ranks or bool(may_end), f"in step {self.done} some ranks end: {batches}")
         marked = [mark for samples, pads in got for mark in zip(samples, pads, strict=True)]
-        kept = Counter(sample for sample, is_pad in marked if not is_pad)
+        read = Counter(sample for sample, is_pad in marked if not is_pad)
         repeats = {sample for sample, is_pad in marked if is_pad}
         due = self._samples(self._position(self.done), self._position(self.done + 1))
-        wanted, allowed = Counter(due), set(self._samples(0, len(self._order)))
+        expected, allowed = Counter(due), set(self._samples(0, len(self._order)))
         if self._tail == "split" and len(due) < self.ranks:  # the last batches, of which each rank has a part
-            kept, wanted, repeats, allowed = map(_parts, (kept, wanted, repeats, allowed))
+            read, expected, repeats, allowed = map(_parts, (read, expected, repeats, allowed))
         require(
-            kept == wanted,
-            f"step {self.done} of epoch {self.epoch} lacks {wanted - kept} and has {kept - wanted} too many",
+            read == expected,
+            f"step {self.done} of epoch {self.epoch} lacks {expected - read}, extra {read - expected}",
         )
-        require(not repeats or self._tail in {"pad", "split"}, f"pads {repeats} where there are none")
+        require(not repeats or self._tail in {"pad", "split"}, f"pads {repeats} with a tail without pads")
         require({*repeats} <= {*allowed}, f"pads {repeats} of no sample")
         self.ledger.receive(due)
         self.log += due
@@ -207,25 +205,25 @@ class Model:
             flaw = self.ledger.end(self._samples(0, end))
             require(flaw is None, f"epoch {self.epoch}: {flaw}")
         after, ended = self._epoch_after, self.epoch
-        self.go_to(after, says=_beginning_of(after, ended), behind=ended)
+        self.go_to(after, reported=_beginning_of(after, ended), ended_before=ended)
         self.is_live, self.next_epoch = False, None
 
     def set_epoch(self, epoch: int) -> None:
         """The script sets an epoch."""
-        self.is_told = True
+        self.has_set_epoch = True
         if self.is_live:
             self.next_epoch = epoch
         elif self._is_loaded and epoch == self._ended:
-            self.go_to(epoch, says=self._says, is_spent=True, behind=self._ended)
+            self.go_to(epoch, reported=self._reported, is_spent=True, ended_before=self._ended)
         elif epoch != self.epoch or (epoch == self._ended and not self._is_spent):
-            behind = None if self.done else self._behind
-            self.go_to(epoch, says=_beginning_of(epoch, behind), behind=behind)
+            ended_before = None if self.done else self._ended_before
+            self.go_to(epoch, reported=_beginning_of(epoch, ended_before), ended_before=ended_before)
 
     def check_states(self, states: list[dict[str, Any]], steps: int | None = None) -> None:
-        """Compares the states of the ranks with one another and with where the job stands."""
-        wanted = self.stands_at(self.done if steps is None else steps)
-        stand = [(state["epoch"], state["position"], state["ended"]) for state in states]
-        require(set(stand) <= {wanted}, f"the states of the ranks are {stand} and not all {wanted}")
+        """Compares the states of the ranks with one another and with the place of the job."""
+        expected = self.place_at(self.done if steps is None else steps)
+        places = [(state["epoch"], state["position"], state["ended"]) for state in states]
+        require(set(places) <= {expected}, f"the states of the ranks are {places} and not all {expected}")
         require(all(state == states[0] for state in states), f"the ranks have different states: {states}")
 
 

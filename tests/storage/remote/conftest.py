@@ -18,7 +18,7 @@ from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from tests.storage.remote.contents import DATA
 from tests.storage.remote.server import Server, served
-from tests.waiting import begun_since, wait_until
+from tests.waiting import started_since, wait_until
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def storage(tmp_path) -> Iterator[Callable[..., RemoteStorage]]:
     yield make
     for each in made:
         each.close()
-    wait_until(lambda: not begun_since(before))
+    wait_until(lambda: not started_since(before))
     assert list((tmp_path / "cache").glob("*.part")) == []
 
 

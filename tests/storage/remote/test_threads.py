@@ -15,7 +15,7 @@ from tests.own_seconds import OwnSeconds
 from tests.storage.remote import faults
 from tests.storage.remote.children import Child
 from tests.storage.remote.contents import DATA, content
-from tests.waiting import begun_since, wait_until
+from tests.waiting import started_since, wait_until
 
 pytestmark = pytest.mark.usefixtures("apart")
 
@@ -25,8 +25,8 @@ def interrupted(options, url):
     before = set(threading.enumerate())
     with pytest.raises(KeyboardInterrupt), RemoteStorage(options) as reader:
         reader.read([Span(url, number, 10) for number in range(20)])
-    wait_until(lambda: not begun_since(before))
-    return [thread.name for thread in begun_since(before)]
+    wait_until(lambda: not started_since(before))
+    return [thread.name for thread in started_since(before)]
 
 
 def test_a_failed_part_cancels_the_others(server, storage):
