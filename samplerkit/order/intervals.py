@@ -258,7 +258,7 @@ def distinct(labels: Ids) -> tuple[Ids, Ids]:
     """Returns the distinct labels in ascending order, and the index of each label among them.
 
     Args:
-        labels: int64 array of shape (m,), not empty.
+        labels: int64 array of shape (m,).
 
     Example:
         >>> distinct(np.array([7, 4, 7]))
@@ -266,7 +266,7 @@ def distinct(labels: Ids) -> tuple[Ids, Ids]:
         >>> distinct(np.array([7, 7]))
         (array([7]), array([0, 0]))
     """
-    low, high = int(labels.min()), int(labels.max())
+    low, high = (int(labels.min()), int(labels.max())) if labels.size else (0, 0)
     if low == high:
         return labels[:1], np.zeros_like(labels)
     if high - low >= _DENSE_SPAN:

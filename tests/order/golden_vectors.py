@@ -22,7 +22,7 @@ from samplerkit.order.mixing.source_counts import SourceCounts
 from samplerkit.order.mixing.source_draws import SourceDraws
 from samplerkit.order.mixing.weights import thresholds
 from samplerkit.order.sequences import Permuted
-from tests.order.throwing import values_of
+from tests.order.reference_draws import draws_of_rows
 
 FILE = Path(__file__).parents[1] / "data" / "golden_vectors.json"
 
@@ -72,13 +72,13 @@ def ordered(case: Case) -> Case:
 def drawn(case: Case) -> Case:
     """The draws of rows of a lane, and what they read by several weights."""
     key = case["key"]
-    dice = SourceDraws(Key(key["seed"], key["epoch"], 0, "dice"), key["index"])
+    draws = SourceDraws(Key(key["seed"], key["epoch"], 0, "dice"), key["index"])
     lanes, rows = np.full(len(ROWS), key["lane"]), np.array(ROWS)
     reads = [
-        [part.tolist() for part in SourceCounts(dice, thresholds(weights)[None]).read(lanes, rows)]
+        [part.tolist() for part in SourceCounts(draws, thresholds(weights)[None]).read(lanes, rows)]
         for weights in SHARES
     ]
-    return {"values": values_of(dice, lanes, rows).tolist(), "reads": reads}
+    return {"values": draws_of_rows(draws, lanes, rows).tolist(), "reads": reads}
 
 
 def mixed(case: Case) -> Case:

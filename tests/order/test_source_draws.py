@@ -21,7 +21,7 @@ from samplerkit.order.mixing.weights import DRAW_RANGE, thresholds
 from samplerkit.order.permutation import NARROW_LIMIT
 from samplerkit.order.sequences import DrawsWithReplacement, Permuted, Range
 from tests.order.test_passes import counted
-from tests.order.throwing import die, values_of
+from tests.order.reference_draws import draw_of, draws_of_rows
 
 NINE = {
     "[1, 1]": [1, 1],
@@ -54,8 +54,8 @@ def draws_of(seed: int, epoch: int = 0, index: int = 0) -> SourceDraws:
 def test_draws_are_as_defined(lane):
     key = Key(7, 3, 0, "dice")
     rows = [*range(40), 255, 256, 4095, 4096, 10**9, (1 << 62) // (lane + 1) - 1]
-    assert values_of(SourceDraws(key, 5), np.full(len(rows), lane), np.array(rows)).tolist() == [
-        die(key, lane, row, 5) for row in rows
+    assert draws_of_rows(SourceDraws(key, 5), np.full(len(rows), lane), np.array(rows)).tolist() == [
+        draw_of(key, lane, row, 5) for row in rows
     ]
 
 
@@ -63,11 +63,11 @@ def test_draws_are_as_defined(lane):
 @settings(max_examples=60, deadline=None, derandomize=True)
 def test_any_row_is_counted_from_its_neighbour_and_found_again(key, row, alpha, lane):
     draws = SourceDraws(key)
-    before, after = draws.before(lane, np.array([row, row + 1]), alpha).tolist()
-    is_below = int(values_of(draws, np.array([lane]), np.array([row]))[0]) < alpha
+    before, after = draws.count_below(lane, np.array([row, row + 1]), alpha).tolist()
+    is_below = int(draws_of_rows(draws, np.array([lane]), np.array([row]))[0]) < alpha
     assert after - before == is_below
     low, high, turn = (0, alpha, before) if is_below else (alpha, DRAW_RANGE, row - before)
-    assert draws.position(lane, turn, low, high) == row
+    assert draws.row_of(lane, turn, low, high) == row
     assert abs(before - row * alpha // DRAW_RANGE) <= 2 * 4.52 * 16
 
 
@@ -91,14 +91,14 @@ def test_aligned_rows_are_within_two_of_their_shares_and_prefixes_within_the_bou
         size = 16**power
         begin = size * 12_345
         counts = np.diff(
-            draws.before(lanes[..., None], np.array([begin, begin + size])[:, None], ends), axis=1
+            draws.count_below(lanes[..., None], np.array([begin, begin + size])[:, None], ends), axis=1
         )
         off = np.abs(np.diff(counts[:, 0], axis=1) - size * shares)
         assert off.max() <= 2 + 1e-6
         if all((size * share) % 1 == 0 for share in shares.tolist()):
             assert off.max() == 0
     for length in (10, 1000, 10**6, 10**9, 10**15):
-        off = np.abs(np.diff(draws.before(lanes, length, ends), axis=1) - length * shares)
+        off = np.abs(np.diff(draws.count_below(lanes, length, ends), axis=1) - length * shares)
         assert off.max() <= 2 * 4.52 * math.ceil(math.log(length, 16)) + length * 1e-15
 
 
@@ -125,7 +125,7 @@ def test_a_mixture_is_the_weave_of_mixtures_of_lanes_and_leads_back(key, lanes, 
     expected = []
     counts = np.zeros((lanes, 3), dtype=int)
     row, lane_of = np.divmod(np.arange(begin + length), lanes)
-    sources = np.searchsorted(thresholds([3, 2, 1]), values_of(draws, lane_of, row), side="right") - 1
+    sources = np.searchsorted(thresholds([3, 2, 1]), draws_of_rows(draws, lane_of, row), side="right") - 1
     for lane, source in zip(lane_of.tolist(), sources.tolist(), strict=True):
         inner = counts[lane, source] * lanes + lane
         counts[lane, source] += 1
@@ -157,16 +157,16 @@ def test_when_weights_change_each_source_continues_at_the_position_of_its_lane(k
     for lane in range(lanes):
         rows = np.arange(400)
         segment = np.searchsorted(firsts[:, lane], rows, side="right")
-        values = values_of(draws, np.full(400, lane), rows)
+        values = draws_of_rows(draws, np.full(400, lane), rows)
         read = [np.searchsorted(thresholds(given), values, side="right") - 1 for given in weights]
         source = np.stack(read)[segment, rows]
         turn = np.array(counted(source.tolist()))
         for at in (rows, random.integers(0, 400, 5)):
-            read = mix.turns.read(np.full(at.size, lane), at)
+            read = mix.counts.read(np.full(at.size, lane), at)
             assert [part.tolist() for part in read] == [source[at].tolist(), turn[at].tolist()]
         for number in range(3):
             mine = np.flatnonzero(source == number)
-            found = mix.turns.row(number, np.full(mine.size, lane), turn[mine])
+            found = mix.counts.row_of(number, np.full(mine.size, lane), turn[mine])
             assert found.tolist() == mine.tolist()
     part = Part(mix, 17, 300)
     which, positions = part.positions_of(np.arange(5011))
@@ -243,14 +243,14 @@ def test_rows_near_one_another_are_read_as_each_is_alone():
         alone = [turns.read(lane[[at]], rows[[at]]) for at in some]
         assert source[some].tolist() == [one.item() for one, _ in alone], number
         assert turn[some].tolist() == [one.item() for _, one in alone], number
-        assert turn.tolist() == turns.drawn(source, lane, rows).tolist(), number
+        assert turn.tolist() == turns.reads_before(source, lane, rows).tolist(), number
     print(f"{cases} cases")
 
 
 def test_a_turn_that_no_row_below_the_farthest_has_is_beyond_it():
     low, high = thresholds([1, 3, 1])[1:3].tolist()
     turns = np.array([4, 4, 5, 9]) * (high - low) + [-1, 7, 7, 0]
-    rows = draws_of(3).position(2, turns, low, high)
+    rows = draws_of(3).row_of(2, turns, low, high)
     assert rows[0] <= farthest
     assert (rows[1:] == farthest + 1).all()
 
@@ -277,23 +277,22 @@ def test_the_first_and_the_last_turn_are_right_at_the_farthest_rows():
 
 def require_outermost(draws, lane, turns, low, high):
     turns = np.array(turns)
-    every = [*zip(draws.position(lane, turns, low, high).tolist(), lane.tolist(), strict=True)]
+    every = [*zip(draws.row_of(lane, turns, low, high).tolist(), lane.tolist(), strict=True)]
     for last, expected in ((False, min(every)), (True, max(every))):
         row, first = outermost(draws, lane, turns, low, high, last=last)
         assert (row, first if row < 1 << 62 else expected[1]) == expected
 
 
 class Shared(SourceCounts):
-    """Counts that another thread reads as soon as some lanes were counted."""
+    """Counts whose cache another thread replaces while lanes are counted."""
 
     def _count_lanes(self, lanes):
-        kept = super()._count_lanes(lanes)
-        super()._count_lanes([40, 41, 42])
-        return kept
+        self._cached = super()._count_lanes([40, 41, 42])
+        return super()._count_lanes(lanes)
 
 
-def test_threads_share_counts_of_more_lanes_than_are_kept(monkeypatch):
-    monkeypatch.setattr(source_counts, "_CACHED_LANES", 2)
+def test_threads_share_counts_of_more_lanes_than_are_cached(monkeypatch):
+    monkeypatch.setattr(source_counts, "_MIN_CACHED_LANES", 2)
     monkeypatch.setattr(source_counts, "_MAX_CACHED", 1)
     draws, ends = SourceDraws(Key(7, 0, 0, "sources")), np.stack([thresholds([1, 2]), thresholds([2, 1])])
     lanes, rows = np.arange(40), np.arange(5, 405, 10)

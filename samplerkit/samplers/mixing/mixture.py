@@ -346,7 +346,7 @@ class Blend:
             return Blend(self._mixture, self._layout, context, restarts=True).length
         # A nested mixture may be longer than any order.
         sizes = tuple(min(source.length, LARGEST) for source in self.sources)
-        ends = tuple(self.mix.turns.ends[0].tolist())
+        ends = tuple(self.mix.counts.ends[0].tolist())
         is_first = self._mixture.stop == "first"
         return first_length(self._draws.recipe, self.lanes, sizes, ends, is_first=is_first)
 

@@ -11,9 +11,8 @@ import numpy as np
 from samplerkit.order.layout import Layout
 from samplerkit.order.mixing.removed_positions import rows_before
 from samplerkit.order.mixing.stream_algebra import Mix, WithoutRows
-from samplerkit.order.mixing.streams import Part, Passes
+from samplerkit.order.mixing.streams import DrawnPositions, Part, Passes
 from samplerkit.order.order import Order
-from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.mixing.mixture import MixtureSampler
 from samplerkit.samplers.mixing.sources import mixed_parts
@@ -59,22 +58,21 @@ def source_reads(sampler: Sampler, dataset: Any, order: Order, position: int) ->
     if not isinstance(stream, Mix):
         return {}
     samplers = {**(mixture.sources or {}), **getattr(sampler, "new_sources", {})}
-    return dict(_by_source(mixture, samplers, dataset, stream, rows))
+    return dict(_by_source(mixture, samplers, dataset, stream, DrawnPositions.of_lanes(rows)))
 
 
 def _by_source(
-    mixture: MixtureSampler, samplers: Mapping[str, Any], dataset: Any, mix: Mix, rows: Ids
+    mixture: MixtureSampler, samplers: Mapping[str, Any], dataset: Any, mix: Mix, drawn: DrawnPositions
 ) -> Iterator[tuple[str, SourceRead]]:
     parts = mixed_parts(mixture.sources, Layout.of(dataset), dataset)
     lengths = mixture._part_lengths(dataset, parts)
-    for number, (name, part) in enumerate(parts.items()):
-        stream, lanes = mix.streams[number], np.arange(mix.lanes)
-        drawn = mix.turns.drawn(number, lanes, rows)
-        inner = samplers.get(name)
+    reads = mix.reads_in(drawn).tolist()
+    for number, ((name, part), samples) in enumerate(zip(parts.items(), reads, strict=True)):
+        stream, inner = mix.streams[number], samplers.get(name)
         if isinstance(stream, Mix) and isinstance(inner, MixtureSampler):
-            nested = _by_source(inner, inner.sources or {}, part, stream, drawn)
+            nested = _by_source(inner, inner.sources or {}, part, stream, mix.drawn_of(number, drawn))
             yield from ((f"{name}/{path}", source_read) for path, source_read in nested)
-        elif isinstance(stream, Passes) and (samples := int(drawn.sum())):
+        elif isinstance(stream, Passes) and samples:
             mean = lengths.mean(name, Passes(stream.orders, stream.lanes))
             tokens = None if mean is None else round(samples * mean)
             yield name, SourceRead(samples, stream.passes_in(samples), tokens)
