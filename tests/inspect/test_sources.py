@@ -84,7 +84,7 @@ def test_the_sources_of_a_nested_mixture_with_another_number_of_lanes_are_counte
     sources = {"web": None, "books": mixed(1, 1, None, lanes=lanes)}
     read = loader(sk.MixtureSampler(sources, 400, weights={"web": 1, "books": 1}, lanes=4), data)
     for _ in read:
-        in_web = np.count_nonzero((50 <= read.history()[:]) & (read.history()[:] < 550))
+        in_web = np.count_nonzero((read.history()[:] >= 50) & (read.history()[:] < 550))
         assert read.figures()["passes/books/web"] == in_web / 500
 
 

@@ -20,8 +20,8 @@ from samplerkit.order.mixing.streams import Part, Passes
 from samplerkit.order.mixing.weights import DRAW_RANGE, thresholds
 from samplerkit.order.permutation import NARROW_LIMIT
 from samplerkit.order.sequences import DrawsWithReplacement, Permuted, Range
-from tests.order.test_passes import counted
 from tests.order.reference_draws import draw_of, draws_of_rows
+from tests.order.test_passes import counted
 
 NINE = {
     "[1, 1]": [1, 1],

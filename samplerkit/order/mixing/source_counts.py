@@ -141,9 +141,9 @@ class SourceCounts:
         segments = self._segment_of(lanes, rows)
         low, high = self.ends[segments, source], self.ends[segments, source + 1]
         reads: Ids = self.draws.count_below(lanes, rows, high) - self.draws.count_below(lanes, rows, low)
-        if self._is_static:
-            return reads
-        return reads + self._offsets(lanes, segments)[np.arange(rows.size), source]
+        if not self._is_static:
+            reads += self._offsets(lanes, segments)[np.arange(rows.size), source]
+        return reads
 
     def reads_of_all_before(self, lanes: Ids, rows: Ids) -> Ids:
         """Returns how often lanes read each source before rows: int64 of shape (m, sources)."""

@@ -140,10 +140,10 @@ class OnceEach(OrderView):
         border = first_length(counts.draws.recipe, lanes, tuple(sizes.tolist()), ends, is_first=True)
         self._border: Final = min(self._length, border)
         # Of each lane: the rows before the border, and the reads of each source in these.
-        self._rows = rows_before(np.array(self._border), lane, lanes)
+        self._rows = rows_before(self._border, lane, lanes)
         self._reads = counts.reads_of_all_before(lane, self._rows)
         self._items = edges_of((rows_before(sizes, lane[:, None], lanes) - self._reads).ravel())
-        self._places = edges_of(rows_before(np.array(self._length), lane, lanes) - self._rows)
+        self._places = edges_of(rows_before(self._length, lane, lanes) - self._rows)
         self._shuffle = BlockShuffle(self._places, None, key)
 
     @property

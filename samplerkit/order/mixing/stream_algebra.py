@@ -95,7 +95,7 @@ class Mix(Stream):
     def _reads_below(self, position: int) -> Ids:
         """Returns how often each lane reads each stream before a position: shape (lanes, sources)."""
         lanes = np.arange(self.lanes)
-        return self.counts.reads_of_all_before(lanes, rows_before(np.array(position), lanes, self.lanes))
+        return self.counts.reads_of_all_before(lanes, rows_before(position, lanes, self.lanes))
 
     def _read_between(self, drawn: DrawnPositions) -> tuple[Ids, Ids, Ids]:
         """Returns stream, turn and lane of the drawn positions between those drawn by all lanes or none."""
@@ -167,7 +167,7 @@ class Mix(Stream):
         matches = [(which[:0],) * 2]
         lanes = np.arange(self.lanes)
         # In [begin, end), a lane reads the turns [first, past_last) of a source.
-        bounds = [rows_before(np.array(bound), lanes, self.lanes) for bound in (begin, end)]
+        bounds = [rows_before(bound, lanes, self.lanes) for bound in (begin, end)]
         for source, at in groups(interval_of(self.starts, ids[which])):
             first, past_last = (self.counts.reads_before(source, lanes, rows) for rows in bounds)
             active = np.flatnonzero(past_last > first)

@@ -51,7 +51,7 @@ def source_reads(sampler: Sampler, dataset: Any, order: Order, position: int) ->
     if not isinstance(mixture, MixtureSampler) or not isinstance(order, Part) or not order.runs_on:
         return {}
     stream, lanes = order.stream, np.arange(order.stream.lanes)
-    rows = rows_before(np.array(order.begin + position), lanes, stream.lanes)
+    rows = rows_before(order.begin + position, lanes, stream.lanes)
     if isinstance(stream, WithoutRows):
         removed, stream = stream.removed, stream.source
         rows = np.array([removed.of_lane(lane).drawn(read) for lane, read in enumerate(rows)])
