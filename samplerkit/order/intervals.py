@@ -40,7 +40,7 @@ def interval_of(starts: Ids, values: Ids) -> Ids:
         return starts.searchsorted(values, side="right") - 1
     # Values of one batch are mostly close to each other: search only between the smallest and the largest.
     low, high = int(values.min()), int(values.max())
-    first, last = (np.searchsorted(starts, [low, high], side="right") - 1).tolist()
+    first, last = map(int, np.searchsorted(starts, [low, high], side="right") - 1)
     if first == last:
         return np.full(values.shape, first)
     between = starts[first + 1 : last + 1]
