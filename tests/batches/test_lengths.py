@@ -68,7 +68,7 @@ def test_lengths_are_found_in_the_dataset(name, kind):
     )
 
 
-def test_an_array_a_list_and_a_file_of_other_integers_have_one_digest_and_one_plan(path):
+def test_arrays_lists_and_files_of_any_integers_have_the_same_digest_and_plan(path):
     given = [LENGTHS, LENGTHS.tolist(), LENGTHS.astype(np.int8), path, str(path)]
     assert len({SampleLengths(lengths).digest for lengths in given}) == 1
     plans = [sk.TokenBatches(200, lengths=lengths).plan(sk.RandomSampler(seed=1), 500) for lengths in given]
@@ -82,7 +82,7 @@ def test_an_array_a_list_and_a_file_of_other_integers_have_one_digest_and_one_pl
 
 
 @pytest.mark.parametrize("most", [50, 1 << 30])
-def test_lengths_are_counted_in_chunks_whether_they_are_small_or_large(most, monkeypatch):
+def test_small_and_large_lengths_are_counted_in_chunks(most, monkeypatch):
     monkeypatch.setattr("samplerkit.batches.lengths.CHUNK", 37)
     lengths = np.random.default_rng(5).integers(0, most, 300)
     values, counts = np.unique(lengths, return_counts=True)
@@ -112,7 +112,7 @@ def test_members_are_sorted_by_length_in_chunks_and_found_again(most, kept, monk
         assert found[places].tolist() == expected.tolist()
 
 
-def test_what_was_counted_and_sorted_is_found_again(path, kept, monkeypatch):
+def test_counts_and_sorted_tables_are_read_from_the_cache(path, kept, monkeypatch):
     first = planned(path, kept.folder)
     assert sorted(file.suffix for file in kept.folder.iterdir()) == [".npy", ".npz"]
 
@@ -147,7 +147,7 @@ def test_a_damaged_table_is_made_again(damage, path, kept):
     assert all(file.stat().st_size > 100 for file in kept.folder.iterdir())
 
 
-def test_a_folder_that_cannot_be_written_to_costs_nothing_but_time(path, tmp_path, kept):
+def test_plans_are_the_same_if_the_folder_cannot_be_written_to(path, tmp_path, kept):
     (tmp_path / "file").write_text("no folder")
     assert planned(path, tmp_path / "file") == planned(path, kept.folder)
 
@@ -160,13 +160,13 @@ def test_a_table_for_which_the_disk_has_no_room_is_made_in_memory(small_disk):
 
 
 @pytest.mark.usefixtures("kept")
-def test_tables_lie_in_the_users_cache_folder_where_nothing_is_said(path, tmp_path, monkeypatch):
+def test_tables_are_in_the_users_cache_folder_by_default(path, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     sk.TokenBatches(200, lengths=path).plan(sk.RandomSampler(), 500)
     assert len(list((tmp_path / "cache" / "samplerkit" / "batches").iterdir())) == 2
 
 
-def test_another_process_gets_the_path_of_lengths_and_not_the_lengths(path):
+def test_lengths_of_a_file_are_pickled_as_its_path(path):
     lengths = SampleLengths(path)
     sent = pickle.dumps(lengths)
     assert len(sent) < 2000
@@ -183,7 +183,7 @@ print([batch.tolist() for batch in plans.plan(0)])
 """
 
 
-def test_processes_that_make_a_table_at_once_find_one(path, kept):
+def test_processes_that_make_a_table_at_the_same_time_share_it(path, kept):
     command = ["-c", PROGRAM, str(path), str(kept.folder)]
     running = [Program(command, stdout=subprocess.PIPE) for _ in range(3)]
     shown = {process.communicate(timeout=100)[0] for process in running}
@@ -193,7 +193,7 @@ def test_processes_that_make_a_table_at_once_find_one(path, kept):
 
 
 @pytest.mark.parametrize("window", [None, 64])
-def test_a_plan_of_nothing_is_empty(window):
+def test_a_plan_of_no_samples_is_empty(window):
     plan = sk.TokenBatches(200, lengths=[], window=window).plan(sk.RandomSampler(), 0)
     assert len(plan) == 0
     assert list(plan) == []
@@ -206,7 +206,7 @@ PAIRS = [[9, 9], [1, 1], [2, 1], [2, 2], [1, 2], [1, 1]]
 
 @pytest.mark.parametrize("lengths", [PAIRS, [3, 3, 2, 2, 2, 9]], ids=["pairs", "lengths"])
 @pytest.mark.parametrize("abreast", [1, 2])
-def test_a_last_batch_of_a_window_that_is_not_full_is_left_out_where_the_recipe_says_so(lengths, abreast):
+def test_short_drop_leaves_out_a_last_batch_that_is_not_full(lengths, abreast):
     def batches(short):
         recipe = sk.TokenBatches(8, lengths=lengths, short=short, long="drop", window=6, abreast=abreast)
         plan = recipe.plan(sk.SequentialSampler(), 6)
@@ -220,7 +220,7 @@ def test_a_last_batch_of_a_window_that_is_not_full_is_left_out_where_the_recipe_
 
 
 @pytest.mark.parametrize("lengths", [PAIRS, [9, 1, 2, 2, 1, 1]], ids=["pairs", "lengths"])
-def test_a_long_sample_that_a_fixed_set_leaves_out_is_no_error(lengths):
+def test_a_long_sample_outside_of_the_set_is_no_error(lengths):
     recipe = sk.TokenBatches(8, lengths=lengths)
     plan = recipe.plan(sk.SubsetRandomSampler([5, 3, 1], seed=1), 6)
     assert sorted(id for batch in plan for id in batch.tolist()) == [1, 3, 5]
