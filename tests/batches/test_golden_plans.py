@@ -1,4 +1,4 @@
-"""The plans of the rule batches-1 are what they were when it was released."""
+"""The plans of the rule batches-1 are the same as when it was released."""
 
 from __future__ import annotations
 

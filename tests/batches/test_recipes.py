@@ -1,4 +1,4 @@
-"""What each recipe promises of its batches, over sets and over windows."""
+"""The batches of each recipe, over sets and over windows."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ PLANS = [
     (sk.TokenBatches(400, lengths=LENGTHS, pool=2), StaticPlan, 4096),
     (sk.PackBatches(100, lengths=LENGTHS, packs=2), PackPlan, 16_384),
 ]
-"""Recipes, the plan of a set, and the window of any other order; that the laws hold is asked of any chain."""
+"""Recipes, the plan of a set, and the window of any other order; `test_laws.py` has the laws."""
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -130,8 +130,8 @@ def test_a_user_cost_limits_batches():
 
     pairs = np.stack([LENGTHS, LENGTHS[::-1]], axis=1)
     plan = sk.TokenBatches(30_000, lengths=pairs, cost=cost, window=300).plan(sk.RandomSampler(seed=1), 300)
-    for count, one, other in map(plan.shape, range(len(plan))):
-        assert count * one * other <= 30_000
+    for count, first, second in map(plan.shape, range(len(plan))):
+        assert count * first * second <= 30_000
     squares = sk.TokenBatches(40_000, lengths=LENGTHS, cost=np.square, pool=1).plan(sk.RandomSampler(), 300)
     assert isinstance(squares, StaticPlan)
     for count, longest in map(squares.shape, range(len(squares))):
@@ -174,7 +174,7 @@ def test_buckets_hold_lengths_between_boundaries():
             bucket = np.searchsorted(boundaries, LENGTHS[batch])
             assert len(batch) <= sizes[bucket.max()]
             assert short == "merge" or len({*bucket.tolist()}) == 1
-            # A window is brought to whole groups by halves; a set is cut as it is.
+            # In a window batches are halved to make whole groups, in a set not.
             assert short != "drop" or window or len(batch) == sizes[bucket.max()]
         assert plan.shape(0, of_bucket=True)[1] in boundaries
 
@@ -206,7 +206,7 @@ def test_class_batches_hold_p_classes_with_k_different_samples_each(sampler):
         assert {*batch} <= allowed
     laws.require_inverse(plan, 300)
     counts = Counter(label for batch in batches for label in set(labels[batch].tolist()))
-    # Two batches a round: six classes of seven, another one left out each time.
+    # A round has two batches: six of the seven classes.
     assert max(counts.values()) - min(counts.values()) <= 15
     assert laws.read(plans.plan(3)) != batches
     assert len(sk.ClassBatches(3, 4, labels=labels).plan(sk.RandomSampler(), 300)) == 25
@@ -238,13 +238,13 @@ def test_a_batch_is_halved_from_the_largest_and_keeps_every_sample():
 
 @pytest.mark.parametrize(("multiple", "sizes"), [(None, [3, 3, 3, 3, 6]), (2, [4, 2, 4, 2, 6])])
 def test_batches_of_a_user_recipe_are_halved_in_the_middle_or_at_its_multiple(multiple, sizes):
-    class Whole(sk.BatchRecipe):
+    class OneBatch(sk.BatchRecipe):
         window, abreast = 6, 2
 
         def cut(self, ids, lengths, context):
             return [np.arange(ids.size)]
 
-    recipe = Whole()
+    recipe = OneBatch()
     if multiple:
         recipe.count_multiple = multiple
     assert [len(batch) for batch in recipe.plan(sk.RandomSampler(), 18)] == sizes
