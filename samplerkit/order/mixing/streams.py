@@ -23,7 +23,6 @@ MAX_PASSES = 1 << 16
 """The most passes over a source in which `Passes.locate` searches for ids, one after another."""
 
 _CACHED_PASSES = 64
-
 _FEW = 1024
 """Pieces with fewer positions are evaluated together."""
 
@@ -334,11 +333,6 @@ class ReadAhead(NamedTuple):
     ids: Ids
 
 
-def range_of(start: int, step: int, count: int) -> Ids:
-    """Returns start, start + step, ...: int64 of shape (count,)."""
-    return np.arange(start, start + step * count, step, dtype=np.int64)
-
-
 @final
 class Part(Order):
     """The positions [begin, begin + length) of a stream: an epoch of it.
@@ -372,7 +366,7 @@ class Part(Order):
         if positions.size < 2 or positions.size > _AHEAD // 2:
             return self.stream.ids_at(positions + self.begin)
         start, step = int(positions[0]), int(positions[1] - positions[0])
-        if step < 1 or not (positions == range_of(start, step, positions.size)).all():
+        if step < 1 or not (positions == start + np.arange(positions.size) * step).all():
             return self.stream.ids_at(positions + self.begin)
         count = positions.size
         if ahead is not None and ahead.step == step and (start - ahead.start) % step == 0:
@@ -382,7 +376,7 @@ class Part(Order):
                 return ahead.ids[place : place + positions.size].copy()
             if 0 <= place < ahead.ids.size + _NEAR * positions.size:
                 count = min(_AHEAD, max(8 * ahead.ids.size, count), -(-(self._length - start) // step))
-        ids = self.stream.ids_at(range_of(start + self.begin, step, count))
+        ids = self.stream.ids_at(self.begin + start + np.arange(count) * step)
         self._ahead = ReadAhead(start, step, ids)
         return ids[: positions.size].copy()
 
