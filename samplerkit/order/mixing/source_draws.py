@@ -239,6 +239,7 @@ class SourceDraws:
                 _count_in_block(maps, level, rows, digits, threshold, is_below)
                 for threshold, is_below in zip((low, high), are_below, strict=True)
             ]
+            # The last of the smaller blocks before which the source is read at most `remaining` times.
             reads = sides[1][0] - sides[0][0]
             digit = np.count_nonzero(reads <= remaining, axis=0) - 1
             remaining = remaining - reads[digit, columns]
