@@ -158,7 +158,7 @@ class SourceCounts:
             int64 array of shape (m,); `NO_ROW` for a row of more than 62 bits, or if there is none.
         """
         segments, offsets = np.zeros_like(turns), np.zeros_like(turns)
-        for lane, at in () if self._is_static else self._by_lane(lanes):
+        for lane, at in self._by_lane(lanes):
             segments[at] = np.searchsorted(lane.reads[:, source], turns[at], side="right")
             offsets[at] = lane.offsets[segments[at], source]
         low, high = self.ends[segments, source], self.ends[segments, source + 1]
@@ -195,7 +195,7 @@ class SourceCounts:
 
     def _segment_of(self, lanes: Ids, rows: Ids) -> Ids:
         segments = np.zeros_like(rows)
-        for lane, at in () if self._is_static else self._by_lane(lanes):
+        for lane, at in self._by_lane(lanes):
             segments[at] = np.searchsorted(lane.firsts, rows[at], side="right")
         return segments
 
@@ -207,8 +207,11 @@ class SourceCounts:
         return offsets
 
     def _by_lane(self, lanes: Ids) -> Iterator[tuple[LaneSegments, Ids]]:
-        """Yields the segments of each lane that occurs, with the indices at which it does."""
-        at_of_lane = dict(groups(lanes))
+        """Yields the segments of each lane that occurs, with the indices at which it does.
+
+        Nothing for weights that do not change: all rows are in segment 0, and offsets are 0.
+        """
+        at_of_lane = {} if self._is_static else dict(groups(lanes))
         numbers, together = [*at_of_lane], max(_MIN_COUNTED_LANES, _MAX_COUNTED // self.ends.size)
         for begin in range(0, len(numbers), together):
             part = numbers[begin : begin + together]
