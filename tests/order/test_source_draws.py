@@ -296,8 +296,6 @@ def test_threads_share_counts_of_more_lanes_than_are_cached(monkeypatch):
     monkeypatch.setattr(source_counts, "_MAX_CACHED", 1)
     draws, ends = SourceDraws(Key(7, 0, 0, "sources")), np.stack([thresholds([1, 2]), thresholds([2, 1])])
     lanes, rows = np.arange(40), np.arange(5, 405, 10)
-    expected, counts = (
-        kind(draws, ends, lambda lane: np.array([lane * 10])).read(lanes, rows)
-        for kind in (SourceCounts, Shared)
-    )
-    assert np.array_equal(expected, counts)
+    alone, shared = (kind(draws, ends, lambda lane: np.array([lane * 10])) for kind in (SourceCounts, Shared))
+    for first in (0, 10):  # some of the lanes from 10 on are cached
+        assert np.array_equal(alone.read(lanes + first, rows), shared.read(lanes + first, rows))
