@@ -1,4 +1,4 @@
-"""Batches of samples from one bucket of lengths, or of one key."""
+"""Batches of samples with lengths in one bucket, or with one key."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from samplerkit.order.typing import Ids
 
 
 def number_keys(given: Any) -> tuple[tuple[Any, ...], SampleLengths]:
-    """Returns the keys that occur, and for each sample the number of its key.
+    """Numbers the keys of samples: returns the distinct keys, and the number of the key of each sample.
 
     Args:
         given: an array of shape (n,) or (n, k), or a list of hashable values.
 
     Raises:
-        ArgumentTypeError: no list, or a key that cannot be hashed.
-        ArgumentValueError: an array of another shape, or of floats that hold NaN.
+        ArgumentTypeError: this is no list, or a key cannot be hashed.
+        ArgumentValueError: an array has another shape or dtype, or a NaN.
 
     Example:
         >>> keys, numbers = number_keys([(64, 64), (64, 96), (64, 64)])
@@ -96,17 +96,18 @@ class BucketBatches(BatchRecipe):
     """Batches of samples whose lengths are between the same boundaries, or that have the same key.
 
     Args:
-        boundaries: the longest length of each bucket, ascending; None with `keys`.
+        boundaries: the largest length of each bucket, ascending; None with `keys`.
         batch_size: samples in a batch: one number, one for each boundary, or a mapping from each key.
         lengths: of the samples: integers in an array or a list, or the path of an `.npy` file. Left out, the
             dataset's attribute or column `lengths` or `length`.
-        keys: of the samples in place of lengths, for instance (height, width): an array of shape (n,) or
-            (n, 2), or a list of hashable values.
-        short: how the last batch of a bucket is handled: `merge` completes it from the next shorter bucket,
-            `keep` leaves it short, `drop` leaves it out. None means `merge`, and `keep` with `keys`.
-        window: samples in a window; None for the whole set where the sampler fixes one, and else 16,384.
-        abreast: batches that cost alike; None for the number of ranks at the first start.
-        num_batches: batches in an epoch at most; None for all.
+        keys: of the samples in place of lengths, such as (height, width): an array of shape (n,) or (n, k),
+            or a list of hashable values.
+        short: how the last batch of a bucket is handled: `merge` completes it from the bucket of the next
+            shorter lengths, `keep` leaves it short, `drop` leaves it out. None for `merge`, with `keys` for
+            `keep`.
+        window: samples in a window; None for the whole set if the sampler reads one, otherwise 16,384.
+        abreast: batches of a group, which cost alike; None for the number of ranks at the first start.
+        num_batches: the most batches in an epoch; None for all.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type, or a key cannot be hashed.
@@ -157,7 +158,7 @@ class BucketBatches(BatchRecipe):
         lengths, measure = self._measure(dataset, kept)
         histogram = lengths.histogram_of(chosen)
         self._require_fit(histogram)
-        sizes = self._sizes  # for windows too: a key without a size is an error here, and not in a worker
+        sizes = self._sizes  # also for windows, so that a key without a size is an error now
         if chosen is None or self.window is not None:
             return Prepared(measure, self.window or DEFAULT_WINDOW)
         number = np.searchsorted(self._ends, histogram.values)
@@ -177,8 +178,8 @@ class BucketBatches(BatchRecipe):
                 raise DatasetError("keys", problem, numbers.size)
             return numbers, Measure(numbers, keys=keys)
         lengths = find_lengths(self.lengths, dataset, cache, pairs_hint="use TokenBatches, or keys=")
-        # As many as of longer samples: a batch that is split, or whose repeats are dealt to several, may hold
-        # only what completed it from a shorter bucket.
+        # At least as many as of longer samples: a part of a batch may have only the samples that completed it
+        # from a bucket of shorter ones.
         sizes = np.maximum.accumulate(self._sizes[::-1])[::-1]
         max_samples = partial(_max_samples, self._ends, sizes)
         return lengths, Measure(lengths, upper=partial(upper_of, self._ends), cap=max_samples)
@@ -190,7 +191,7 @@ class BucketBatches(BatchRecipe):
             raise ArgumentRangeError("boundaries", problem, last, hint="add a boundary that holds it")
 
     def cut(self, ids: Ids, lengths: Ids, context: WindowContext) -> list[Ids]:
-        """Cuts a window into batches, the longest bucket first; `lengths` are numbers with keys."""
+        """Cuts a window into batches, the bucket of the longest first; for keys, `lengths` are numbers."""
         repeats = repeats_in(ids)
         number = np.searchsorted(self._ends, lengths)
         firsts = np.arange(ids.size) if repeats is None else repeats.firsts
@@ -212,7 +213,7 @@ class BucketBatches(BatchRecipe):
 
     @cached_property
     def _ends(self) -> Ids:
-        """The longest length of each bucket. Keys have their numbers for lengths, and a bucket each."""
+        """The largest length of each bucket. The lengths of keys are their numbers, and each has a bucket."""
         return np.asarray(self.boundaries) if self.keys is None else np.arange(len(self._numbered_keys[0]))
 
     @property

@@ -1,4 +1,4 @@
-"""How many samples a batch may hold: from a budget of padded tokens, and the buckets that follow from it."""
+"""How many samples fit into a batch, by a budget of padded tokens; and the buckets that follow from it."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ Cost = Callable[[Ids], Any]
 """A user's cost of samples: one number each, for int64 lengths of shape (m,) or pairs of shape (m, 2)."""
 
 _MAX = 1 << 31
+"""The largest number of samples in a batch; above the largest length, too."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Budget:
-    """A budget of tokens for a batch, counted as they are padded: samples times the cost of the longest.
+    """A budget of padded tokens for a batch: its number of samples times the cost of the longest one.
 
     Args:
         max_tokens: the budget.
-        max_samples: samples in a batch at most; None for as many as the budget allows.
-        count_multiple: the number of samples is a multiple of it where that many fit.
+        max_samples: the most samples in a batch; None for no other limit than the budget.
+        count_multiple: the number of samples is a multiple of it, if that many fit.
         length_multiple: lengths are padded to a multiple of it.
-        quadratic: Q, adds u^2 / Q to the cost of a sample of padded length u; None for no such part.
-        cost: the cost of a sample in place of its padded length.
+        quadratic: Q, which adds u^2 / Q to the cost of a sample of padded length u; None for no such term.
+        cost: the cost of a sample, in place of its padded length.
 
     Example:
         >>> Budget(4096, count_multiple=8, length_multiple=64).sizes(np.array([10, 100, 2000, 9000]))
@@ -50,10 +51,10 @@ class Budget:
         return -(-lengths // self.length_multiple) * self.length_multiple
 
     def costs(self, lengths: Ids) -> np.ndarray[Any, Any]:
-        """Returns the cost of a sample of each length: in tokens, times Q if there is a quadratic part.
+        """Returns the cost of a sample of each length: in tokens, times Q if there is a quadratic term.
 
         Raises:
-            ArgumentTypeError: a user's cost does not give one number for each length.
+            ArgumentTypeError: a user's cost does not return one number for each length.
             ArgumentRangeError: a user's cost is negative, NaN or infinite.
         """
         padded = self.padded(lengths)
@@ -63,12 +64,18 @@ class Budget:
             padded = padded.sum(axis=1)
         if self.quadratic is None:
             return padded
-        # A pair may be longer than any sample: so it is above every budget, and its square within 64 bits.
+        # The sum of a pair may be above the largest length. That is above every budget, and cut so that its
+        # square fits into 64 bits.
         padded = np.minimum(padded, _MAX)
         return padded * self.quadratic + padded * padded
 
     def sizes(self, lengths: Ids, least: int = 0) -> Ids:
-        """Returns how many samples fit in a batch with each longest length; `least` if not even one fits."""
+        """Returns how many samples fit into a batch whose longest sample has each length.
+
+        Args:
+            lengths: int64 of shape (m,), or (m, 2) for pairs.
+            least: the result if not even one sample fits.
+        """
         costs = self.costs(lengths)
         budget = self.max_tokens * (self.quadratic or 1) if self.cost is None else self.max_tokens
         if costs.dtype.kind == "f":
@@ -83,7 +90,7 @@ class Budget:
         return result
 
     def longest(self) -> int:
-        """Returns the largest length of which one sample fits; 0 if none does."""
+        """Returns the largest length of a sample that fits into a batch; 0 if none does."""
         lengths = range(1, LONGEST + 1)
         return bisect_left(lengths, True, key=lambda length: self.sizes(np.array([length]))[0] == 0)
 
@@ -105,7 +112,7 @@ def _user_costs(cost: Cost, lengths: Ids) -> np.ndarray[Any, Any]:
 
 
 Long = Literal["raise", "drop", "truncate", "alone"]
-"""How a sample that alone is above the budget is handled."""
+"""How a sample that is above the budget by itself is handled."""
 
 LONGS: Final = get_args(Long)
 
@@ -113,13 +120,13 @@ LONGS: Final = get_args(Long)
 @final
 @dataclass(frozen=True, eq=False)
 class Buckets:
-    """The buckets of a set, the longest first.
+    """The buckets of a set, that of the longest samples first.
 
     Args:
-        starts: the first place of each bucket in the sorted set, and the number of places at the end; places
-            before the first bucket are left out. Shape (buckets + 1,).
-        uppers: the longest length that each holds, as it is counted.
-        sizes: samples in a batch that begins in each.
+        starts: the first place of each bucket in the sorted set, and the number of places at the end; samples
+            before the first bucket are in no batch. int64 of shape (buckets + 1,).
+        uppers: the longest length in each bucket, after truncation; int64 of shape (buckets,).
+        sizes: samples in a batch that begins in each bucket; int64 of shape (buckets,).
     """
 
     starts: Ids
@@ -128,10 +135,10 @@ class Buckets:
 
 
 def require_fit(histogram: Histogram, budget: Budget, long: Long) -> None:
-    """Refuses lengths above the budget unless they are allowed, and a cost that falls as lengths grow.
+    """Checks that all samples fit into a batch, unless `long` handles them, and that cost grows with length.
 
     Raises:
-        ArgumentRangeError: either.
+        ArgumentRangeError: a sample is above the budget, or the cost of a longer sample is lower.
     """
     values = histogram.values
     if not values.size:
@@ -152,14 +159,15 @@ def require_fit(histogram: Histogram, budget: Budget, long: Long) -> None:
 
 
 def buckets_of(histogram: Histogram, budget: Budget, waste: float, pool: int, long: Long) -> Buckets:
-    """Makes buckets of a budget.
+    """Divides a set into buckets, from the longest samples to the shortest.
 
-    One grows downwards while it wastes less than `waste` of its longest, or holds fewer than `pool` batches.
+    A bucket grows while its shortest sample is padded by less than `waste` of the longest, or while it has
+    samples for fewer than `pool` batches.
 
     Args:
         histogram: of the lengths of the set.
         budget: of a batch.
-        waste: a part of the longest.
+        waste: in [0, 1).
         pool: a number of batches.
         long: how samples above the budget are handled.
 
@@ -175,7 +183,7 @@ def buckets_of(histogram: Histogram, budget: Budget, waste: float, pool: int, lo
     before = edges_of(histogram.counts)
     values = histogram.values
     sizes = budget.sizes(values)
-    # The longest come first, and so do those of which not even one fits into a batch.
+    # Lengths descend, so those that are above the budget come first.
     first = int(np.count_nonzero(sizes == 0))
     starts, uppers, batch_sizes = [], [], []
     if first and long == "alone":
@@ -186,14 +194,14 @@ def buckets_of(histogram: Histogram, budget: Budget, waste: float, pool: int, lo
         sizes = budget.sizes(values)
         first = 0
     padded = budget.padded(values).tolist()
-    # `bisect` requires ascending numbers.
+    # `bisect` needs ascending numbers.
     negated, sums = [-length for length in padded], before.tolist()
-    # With "drop" those above the budget are in no bucket: the first bucket begins after them.
+    # With "drop", the first bucket begins after the lengths above the budget.
     at = first
     while at < values.size:
         upper, size = padded[at], int(sizes[at])
         least = upper - waste * upper
-        # Samples padded to the same length waste nothing: so a bucket holds at least one length.
+        # Samples that are padded to the same length waste nothing, so a bucket has at least one length.
         by_waste = bisect_left(negated, -least) if least < upper else bisect_right(negated, -upper)
         by_pool = bisect_left(sums, sums[at] + pool * size)
         starts.append(int(before[at]))

@@ -1,4 +1,4 @@
-"""Batches of P classes with K samples each."""
+"""Batches of P classes with K samples of each."""
 
 from __future__ import annotations
 
@@ -28,28 +28,29 @@ from samplerkit.samplers.pk import DEFAULT_COLUMN, PKSampler
 @final
 @dataclass(frozen=True, eq=False)
 class ClassBatches(BatchRecipe):
-    """Batches of `num_class` classes with `num_val` samples each: for contrastive learning.
+    """Batches of `num_class` classes with `num_val` samples of each: for contrastive learning.
 
-    Classes are read in rounds, each at most once per round, in another order each time; a class continues
-    with its other samples in the next round, until fewer than `num_val` remain. No sample and no class is
-    twice in a batch. All classes are read equally often, so samples of small classes are read more often.
-    Batches must stay whole, so a loader refuses the tail `split`.
+    Classes are read in rounds, in another order in each round, each class at most once per round. In its next
+    round a class continues with its next samples; if fewer than `num_val` remain, another pass over the class
+    begins. No sample and no class is twice in a batch. All classes are read equally often, so samples of
+    small classes are read more often. A part of a batch would not have all its classes, so a loader refuses
+    the tail `split`.
 
     Args:
         num_class: P, classes in a batch.
         num_val: K, samples of each.
         labels: of the samples of the dataset; None reads them from the dataset.
-        class_column: the attribute or column of the dataset that holds the labels. Where it is left out, the
-            dataset's `targets` will do as well.
-        num_batches: batches in an epoch; None for as many as hold as many samples as there are.
-        abreast: has no effect, since all batches are similar; states have it.
+        class_column: the attribute or column of the dataset with the labels. With the default, `targets` is
+            used if there is no such one.
+        num_batches: batches in an epoch; None for so many that the epoch has as many samples as the set.
+        abreast: has no effect, since all batches cost alike; it is in states.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
         ArgumentRangeError: a number is not positive, or `labels` or `class_column` is empty.
         DatasetError: with the plan: no labels are found, or not one for each sample; there are fewer classes
             than `num_class`, or a class has fewer samples than `num_val`.
-        CompositionError: with the plan: the sampler reads no fixed set.
+        CompositionError: with the plan: the sampler does not read a set whole in random order.
 
     Example:
         >>> import samplerkit as sk
@@ -99,7 +100,7 @@ class ClassBatches(BatchRecipe):
         return Prepared(Measure(labels=labels), plan=make_plan)
 
     def cut(self, ids: Ids, lengths: Ids, context: WindowContext) -> list[Ids]:
-        """Refuses windows: a few samples in their order need not hold P classes."""
+        """Raises an error: the samples of a window may have fewer than P classes."""
         raise NotSupportedError("window", "does not go with batches of classes", context.window)
 
     def _finder(self) -> PKSampler:
@@ -109,14 +110,23 @@ class ClassBatches(BatchRecipe):
 @final
 @dataclass(eq=False, repr=False)
 class ClassPlan(BatchPlan):
-    """Batches of classes, each batch by arithmetic on its number.
+    """Batches of classes, each of them by arithmetic on its number.
+
+    With C classes, a round has C // P batches, and so seats for (C // P) * P classes: a permutation for each
+    round seats them, and the others are left out of it. In round t, a class with n samples reads its part
+    t modulo n // K, which is K samples, in its pass t // (n // K); each pass permutes the samples.
+
+    For example, C = 5 classes A to E with 4 samples each, P = 2 and K = 2: batch 0 may have A and D, batch 1
+    C and B, and E is left out of round 0. Round 1 is batches 2 and 3. A pass over a class has two parts of 2
+    samples: round 0 reads the first part of the classes that are seated, round 1 the second, and round 2
+    begins another pass.
 
     Args:
-        members: ids, class after class.
-        counts: how many members each class has.
+        members: the ids of the samples, class after class; int64 of shape (n,).
+        counts: the number of samples of each class; int64 of shape (classes,).
         sizes: P and K.
         length: the number of batches.
-        keys: of the members, and of the classes.
+        keys: one for the samples of classes, one for the seats.
     """
 
     members: Ids
@@ -129,7 +139,6 @@ class ClassPlan(BatchPlan):
         self._starts = edges_of(self.counts)
         self._classes, self._per_class = self.sizes
         self._member_blocks, self._class_blocks = map(BlockCache, self.keys)
-        # A round holds as many batches as it has classes for; other classes are left over each time.
         self._per_round = self.counts.size // self._classes
 
     def __len__(self) -> int:
@@ -143,7 +152,6 @@ class ClassPlan(BatchPlan):
         size = self._classes * self._per_class
         positions = (numbers[:, None] * size + np.arange(size)).reshape(-1)
         turns, classes = self._classes_at(positions[:: self._per_class])
-        # The next samples of a pass over the class, or of a new pass.
         passes, parts = np.divmod(turns, self.counts[classes] // self._per_class)
         rows = (parts[:, None] * self._per_class + np.arange(self._per_class)).reshape(-1)
         rows = self._members_in(classes, passes, np.repeat(np.arange(classes.size), self._per_class), rows)
@@ -155,8 +163,8 @@ class ClassPlan(BatchPlan):
         return turns // (self.counts[classes] // self._per_class)
 
     def locate(self, ids: Ids) -> Located:
-        # The inverse of `samples`: from a member to its part of each pass over the class, from there to the
-        # round in which that part is due, and to the batch of the round in which the class has a seat.
+        # The inverse of `samples`: from a sample to its part in each pass over its class, from pass and part
+        # to the round, and from the seat of the class in that round to the batch.
         which, at = Occurrences(self.members).locate(ids)
         classes = interval_of(self._starts, at)
         rounds, parts = -(-self.length // self._per_round), self.counts[classes] // self._per_class
@@ -173,14 +181,20 @@ class ClassPlan(BatchPlan):
         return which[due[exists]], numbers[exists]
 
     def _classes_at(self, draws: Ids) -> tuple[Ids, Ids]:
-        """Returns the round of each draw, and its class."""
+        """Returns (rounds, classes) of draws, each int64 of shape (m,)."""
         numbers, places = np.divmod(draws, self._classes * self._per_class)
         turns, slots = np.divmod(numbers, self._per_round)
         seats = slots * self._classes + places // self._per_class
         return turns, self._permute_rounds(turns, seats)
 
     def _permute_rounds(self, turns: Ids, seats: Ids, *, inverse: bool = False) -> Ids:
-        """Returns the class in each seat of a round; or the seat of each class."""
+        """Returns the class in each seat of a round; with `inverse`, the seat of each class.
+
+        Args:
+            turns: the round of each seat; shape (m,).
+            seats: from 0; those from P * (C // P) on are of classes that are left out. Shape (m,).
+            inverse: `seats` are classes, and the result is their seats.
+        """
         classes = np.empty_like(seats)
         for turn, at in groups(turns):
             block = self._class_blocks.block(turn, 0, self.counts.size)
@@ -188,7 +202,15 @@ class ClassPlan(BatchPlan):
         return classes
 
     def _members_in(self, classes: Ids, passes: Ids, index: Ids, rows: Ids, *, inverse: bool = False) -> Ids:
-        """Permutes rows[i] of the members of a class in a pass over it, those at index[i]."""
+        """Permutes samples of classes within a pass.
+
+        Args:
+            classes: shape (k,).
+            passes: over each class; shape (k,).
+            index: which of these passes each row is of; shape (m,).
+            rows: the number of a sample in its class; shape (m,).
+            inverse: whether to apply the inverses.
+        """
         sizes = self.counts[classes]
         columns = classes.tolist(), passes.tolist(), sizes.tolist()
         blocks = [*map(self._member_blocks.block, *columns)]

@@ -1,9 +1,9 @@
-"""From sorted places to batches: where they begin and end, in which order they come, how they are split.
+"""From sorted places to batches: where they begin and end, in which order they are read, how they are split.
 
-The samples of a window are in places, longest bucket first. `Cuts` turns places into batches by arithmetic,
-numbered from the longest to the shortest; `spread` does so for any sizes, and keeps repeats of a sample
-apart. `Groups` permutes groups of batches that cost alike. `halved` and `cut_again` make more batches of the
-same samples.
+The samples of a window are at places, sorted by length, the longest first. `Cuts` cuts places into batches by
+arithmetic, `spread` into batches of any sizes, with repeats of a sample in different ones. Both number
+batches from the longest samples to the shortest. `Groups` permutes groups of batches that cost alike.
+`halved` and `cut_again` make more batches of the same samples.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SHORTS = get_args(Short)
 
 @final
 class Cuts:
-    """The batches of a window whose buckets follow one another, one arithmetic piece a bucket.
+    """The batches of consecutive buckets, by arithmetic: all that begin in one bucket have the same size.
 
     Args:
         starts: the first place of each bucket and the number of places at the end; shape (buckets + 1,).
@@ -37,8 +37,12 @@ class Cuts:
         short: `merge` completes the last batch of a bucket from the next one, `keep` leaves it short, `drop`
             leaves it out.
 
+    Attributes:
+        count: the number of batches.
+        placed: the number of places that are in a batch.
+
     Example:
-        >>> cuts = Cuts(np.array([0, 3, 10]), np.array([2, 4]))
+        >>> cuts = Cuts(np.array([0, 3, 10]), np.array([2, 4]))  # the second batch is of both buckets
         >>> [edge.tolist() for edge in cuts.edges(np.arange(cuts.count))]
         [[0, 2, 4, 8], [2, 4, 8, 10]]
         >>> cuts.batch_of(np.array([3, 4, 9])).tolist()
@@ -65,7 +69,7 @@ class Cuts:
         self.placed = int((self._ends[:-1] - self._places[:-1])[np.diff(self._numbers) > 0].sum())
 
     def edges(self, batches: Ids) -> tuple[Ids, Ids]:
-        """Returns the first place of each batch, and the place after its last."""
+        """Returns (begins, ends): batch i has the places in [begins[i], ends[i])."""
         bucket = interval_of(self._numbers, batches)
         size = self._sizes[bucket]
         begin = self._places[bucket] + (batches - self._numbers[bucket]) * size
@@ -73,24 +77,26 @@ class Cuts:
 
     def batch_of(self, places: Ids) -> Ids:
         """Returns the batch in which each place is, -1 for one in a short batch that was dropped."""
-        # If the previous batch used up a bucket, its piece is empty: take the last piece that begins here.
-        piece = np.searchsorted(self._places[:-1], places, side="right") - 1
-        batch = self._numbers[piece] + (places - self._places[piece]) // self._sizes[piece]
-        return np.where(places < self._ends[piece], batch, -1)
+        # A bucket that was used up by the last batch of the one before has no batches, and the next bucket
+        # begins at the same place. So this is the last bucket that begins at or before the place.
+        bucket = np.searchsorted(self._places[:-1], places, side="right") - 1
+        batch = self._numbers[bucket] + (places - self._places[bucket]) // self._sizes[bucket]
+        return np.where(places < self._ends[bucket], batch, -1)
 
 
 @final
 class Groups:
-    """The order in which batches come: groups of `abreast`, whole ones permuted, the short one last.
+    """The order in which batches are read: groups of `abreast` batches, permuted, a short group last.
 
-    Batches of one group cost alike, and so do those of a step. The short group is cut out at a keyed place:
-    if it were always the last, dropping it would always lose the same lengths.
+    Neighbouring batches cost alike, so those of a group and of a step do. If `abreast` does not divide their
+    number, some batches are left for a short group. They are taken out at a random place: if they were always
+    those of the shortest samples, a tail that is dropped would always lose the same lengths.
 
     Args:
-        count: the number of batches, from the longest to the shortest.
+        count: the number of batches.
         abreast: batches in a group.
-        key: where the randomness comes from; None leaves the batches as they are.
-        index: names the window.
+        key: where the randomness comes from; None leaves the batches in their order.
+        index: of the words of the key, such as the number of the window.
 
     Example:
         >>> groups = Groups(7, 2, Key(seed=1, epoch=0, depth=0, role="batch groups"))
@@ -109,7 +115,7 @@ class Groups:
             self._short_at = abreast * int(scaled(key.words(1, index, 1), full + 1)[0])
 
     def forward(self, numbers: Ids) -> Ids:
-        """Returns the batch, counted from the longest, that comes at each number."""
+        """Returns the batch that is read at each number, int64 of shape (b,)."""
         if self._groups is None:
             return numbers
         group, within = np.divmod(numbers, self._abreast)
@@ -120,7 +126,7 @@ class Groups:
         return np.where(is_full, batches, self._short_at + numbers - self._num_full)
 
     def backward(self, batches: Ids) -> Ids:
-        """Returns when batches, counted from the longest, come: the inverse of `forward`."""
+        """Returns the number at which each batch is read: the inverse of `forward`."""
         if self._groups is None:
             return batches
         within_short = batches - self._short_at
@@ -136,11 +142,11 @@ _MAX_AT_ONCE = 64
 @final
 @dataclass(frozen=True, eq=False)
 class Repeats:
-    """The places of a window that hold the same sample.
+    """Which places of a window have the same sample.
 
     Args:
-        firsts: the first place that holds the sample of each place.
-        counts: how many places hold it.
+        firsts: the first place with the sample of each place; int64 of shape (m,).
+        counts: the number of places with that sample; int64 of shape (m,).
     """
 
     firsts: Ids
@@ -167,7 +173,7 @@ def repeats_in(ids: Ids) -> Repeats | None:
 
 
 def longest_first(lengths: Ids) -> Ids:
-    """Sorts places by their lengths, the longest first, those of one length as they come."""
+    """Returns the places sorted by length, the longest first; those of one length keep their order."""
     gaps = lengths.max(initial=0) - lengths
     # numpy sorts 16-bit integers by radix, which is several times as fast.
     return np.argsort(gaps.astype(np.uint16) if gaps.max(initial=0) < 1 << 16 else gaps, kind="stable")
@@ -176,13 +182,13 @@ def longest_first(lengths: Ids) -> Ids:
 def spread(places: Ids, sizes: Ids, repeats: Repeats | None = None) -> list[Ids]:
     """Cuts places that are sorted by length, the longest first, into batches.
 
-    Where samples come several times, as many neighbouring batches are cut at once and dealt, so that repeats,
-    which are neighbours, come to different ones.
+    If a sample is at n places, n batches are cut together, and their places are dealt to them like cards. So
+    its repeats, which are neighbours, are in different batches.
 
     Args:
-        places: of the samples, repeats of a sample next to one another.
-        sizes: how many samples fit into a batch that begins at each.
-        repeats: of the window; None where there are none.
+        places: of the samples, repeats of a sample next to one another; int64 of shape (m,).
+        sizes: how many samples fit into a batch that begins at each; int64 of shape (m,).
+        repeats: of the window; None if there are none.
 
     Example:
         >>> repeats = repeats_in(np.array([7, 7, 8, 9]))
@@ -195,6 +201,7 @@ def spread(places: Ids, sizes: Ids, repeats: Repeats | None = None) -> list[Ids]
     while at < places.size:
         dealt = 1
         end = at + sizes.item(at)
+        # More batches have more places, some perhaps of a sample with more repeats.
         while counts is not None and dealt < _MAX_AT_ONCE:
             largest = min(int(counts[at:end].max()), _MAX_AT_ONCE)
             if largest <= dealt:
@@ -202,7 +209,7 @@ def spread(places: Ids, sizes: Ids, repeats: Repeats | None = None) -> list[Ids]
             dealt = largest
             end = at + dealt * sizes.item(at)
         block = places[at:end]
-        # Some of a sample's repeats may be in the previous block.
+        # Some repeats may be in the block before, so that this one has fewer places than batches.
         dealt = min(dealt, block.size)
         batches += [block[first::dealt] for first in range(dealt)] if dealt > 1 else [block]
         at = end
@@ -210,21 +217,25 @@ def spread(places: Ids, sizes: Ids, repeats: Repeats | None = None) -> list[Ids]
 
 
 _GROUPS_RECUT = 2
+"""Groups at the end that `cut_again` cuts again."""
+
 _PART_UNIT = 1 << 12
+"""The denominator of the fraction by which it makes batches smaller."""
 
 
 def halved(batches: Sequence[Ids], count: int, multiple: int = 1) -> list[Ids]:
-    """Halves the largest batch, the last one of several, until there are `count` or each holds one sample.
+    """Halves the largest batch, again and again, until there are `count` or each has one sample.
 
-    A part of a batch costs no more than the batch, and so keeps every limit. The halves take its place.
+    Of several largest batches the last one is halved. The halves take its place. A half costs no more than
+    the batch, and so stays within every limit.
 
     Args:
         batches: int64 arrays, none empty.
-        count: how many batches to make.
-        multiple: a half is a multiple of it, if the batch is larger.
+        count: the number of batches to make.
+        multiple: the first half is rounded up to a multiple of it, if the batch is larger than that.
 
     Returns:
-        The batches, unchanged if they are enough.
+        The batches; the given ones if there are already `count`.
 
     Example:
         >>> [batch.tolist() for batch in halved([np.arange(2), np.arange(5)], 4)]
@@ -252,18 +263,20 @@ def halved(batches: Sequence[Ids], count: int, multiple: int = 1) -> list[Ids]:
 def cut_again(
     batches: Sequence[Ids], sizes_at: Callable[[Ids], Ids], count: int, abreast: int, multiple: int = 1
 ) -> list[Ids]:
-    """Cuts the last batches again into `count` batches, so that those of a group stay alike.
+    """Makes `count` batches by cutting the last two groups again, into batches that are a little smaller.
 
-    Halves next to whole batches make ranks wait. The last two groups, whose samples are the shortest and
-    fill a batch most evenly, are cut by a part of their sizes instead.
+    If batches were halved instead, a step would have whole batches and halves, and ranks would wait for those
+    with a whole one. The last groups are taken since their samples are the shortest, so that many are in a
+    batch.
 
     Args:
         batches: int64 arrays of places, the longest samples first, in each and from one to the next.
-        sizes_at: returns how many samples fit into a batch that begins with each of some places; where they
-            do not grow, since the places are not sorted, batches are halved.
-        count: how many there shall be: a multiple of `abreast`, and fewer than `abreast` more than there are.
+        sizes_at: returns how many samples fit into a batch that begins at each of some places. If these
+            numbers ever fall, since the places are not sorted, batches are halved.
+        count: the number of batches to make: a multiple of `abreast`, and fewer than `abreast` more than
+            there are.
         abreast: batches in a group.
-        multiple: of samples in a batch, where so many fit.
+        multiple: the size of a batch is a multiple of it, if that many samples fit.
 
     Example:
         >>> batches = [np.arange(4), np.arange(4, 12)]
@@ -283,7 +296,7 @@ def cut_again(
 
 
 def _edges(sizes: Ids, part: int, multiple: int) -> list[int]:
-    """Returns where batches begin, each of a part of the size that is given where it begins."""
+    """Returns the places at which batches begin that have `part` / `_PART_UNIT` of the given sizes."""
     edges = []
     at = 0
     while at < sizes.size:

@@ -1,4 +1,4 @@
-"""How long samples are: checked once, named by a digest, and counted by length, chunk by chunk."""
+"""The lengths of samples: checked, with a digest and a histogram, chunk by chunk."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _TABLE_LIMIT = 1 << 22
 @final
 @dataclass(frozen=True, eq=False)
 class Histogram:
-    """How many samples there are of each length.
+    """How many samples have each length.
 
     Args:
         values: the lengths that occur, descending; int64 of shape (d,).
-        counts: how many samples have each; int64 of shape (d,).
-        digest: of all lengths in their order.
+        counts: the number of samples with each; int64 of shape (d,).
+        digest: of the lengths of all samples, in the order of their ids.
     """
 
     values: Ids
@@ -45,16 +45,16 @@ class Histogram:
 
 
 def short_digest(*contents: bytes) -> str:
-    """Returns a short digest of some bytes, one after another."""
+    """Returns a digest of some bytes, one after another: 16 hexadecimal digits."""
     return hashlib.blake2b(b"".join(contents), digest_size=8, person=b"samplerkit").hexdigest()
 
 
 def _tally(chunks: Iterable[Ids]) -> tuple[Ids, Ids]:
-    """Counts values, none negative, chunk by chunk: those that occur, descending, and how often each does."""
+    """Returns the values that occur in some chunks, descending, and how often each does; none is negative."""
     values, counts = np.zeros((2, 0), dtype=np.int64)
     for chunk in chunks:
         if chunk.max(initial=0) < _TABLE_LIMIT:
-            # Many times as fast as sorting.
+            # Many times as fast as `np.unique`, which sorts.
             table = np.bincount(chunk)
             present = np.flatnonzero(table)
             times = table[present]
@@ -79,12 +79,18 @@ class SampleLengths:
     Args:
         source: integers, in an array or a list of shape (n,), or (n, 2) for pairs; or the path of an `.npy`
             file of them, which is mapped.
-        place: its name in errors.
-        kept: where what was counted in a file is kept.
+        place: the name of the argument in errors.
+        cache: of the histogram, if the lengths are in a file.
+
+    Attributes:
+        size: the number of samples.
+        are_pairs: whether each sample has two lengths.
+        histogram: of the lengths; of pairs, of the longer one.
+        digest: of the lengths.
 
     Raises:
-        ArgumentTypeError: no integers.
-        ArgumentValueError: of another shape, no `.npy` file, or a file that cannot be read.
+        ArgumentTypeError: the lengths are no integers.
+        ArgumentValueError: they have another shape, or the file is no `.npy` file or cannot be read.
         ArgumentRangeError: a length is negative or above 2^31 - 1.
 
     Example:
@@ -107,7 +113,7 @@ class SampleLengths:
         self.size: Final = given.shape[0]
         self.are_pairs: Final = given.ndim == 2
         self.histogram: Final = self._count(cache)
-        # The same for an array and a file with the same lengths.
+        # An array and a file with the same lengths have the same digest.
         self.digest: Final = self.histogram.digest
 
     def at(self, ids: Ids | slice) -> Ids:
@@ -116,7 +122,7 @@ class SampleLengths:
         return lengths
 
     def chunks(self, chosen: SampleSet | None = None) -> Iterator[tuple[Ids, Ids]]:
-        """Yields the ids and the lengths of a set, in arrays of int64; None for those of all samples."""
+        """Yields the ids and lengths of a set, or with None of all samples, in chunks; int64 arrays."""
         size, ids = (self.size, None) if chosen is None else (chosen.size, chosen.ids)
         for start in range(0, size, CHUNK):
             end = min(size, start + CHUNK)
@@ -124,14 +130,14 @@ class SampleLengths:
             yield np.arange(start, end) if ids is None else part, self.at(part)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Another process gets the path, not the array.
+        # Another process receives the path and not the array.
         state = self.__dict__
         return state if self._path is None else {name: state[name] for name in state if name != "_array"}
 
     @cached_property
     def _array(self) -> np.ndarray[Any, Any]:
         path = self._path
-        assert path is not None  # noqa: S101  # for mypy: what has no path has an array
+        assert path is not None  # noqa: S101  # for mypy: without a path there is an array
         if path.suffix != ".npy":
             raise ArgumentValueError(self._place, "must be the path of an .npy file", str(path), hint=_SAVE)
         try:
@@ -145,14 +151,14 @@ class SampleLengths:
         return array
 
     def _count(self, cache: TableCache | None) -> Histogram:
-        """Counts in one pass, or finds what an earlier pass over the same file counted."""
+        """Returns the histogram: that in the cache, if the same file was counted before."""
         if cache is None or self._path is None:
             return self._count_all()
         arrays = cache.arrays(_stamp(self._path), lambda: vars(self._count_all()))
         return Histogram(arrays["values"], arrays["counts"], str(arrays["digest"]))
 
     def histogram_of(self, chosen: SampleSet | None) -> Histogram:
-        """Counts the lengths of a set, in chunks; None for those of all samples.
+        """Returns the histogram of a set; with None of all samples.
 
         Example:
             >>> SampleLengths([5, 3, 5]).histogram_of(SampleSet(2, np.array([0, 2]))).counts
@@ -171,7 +177,7 @@ class SampleLengths:
         return Histogram(*counts, state.hexdigest())
 
     def _checked_chunks(self, state: Any) -> Iterator[Ids]:
-        """Yields the lengths in chunks, the longer one of a pair, checked and added to a digest."""
+        """Yields the checked lengths in chunks, of a pair the longer one, and adds them to a digest."""
         for ids, chunk in self.chunks():
             low, high = (int(chunk.min()), int(chunk.max())) if chunk.size else (0, 0)
             if low < 0 or high > LONGEST:
@@ -179,7 +185,7 @@ class SampleLengths:
                 value, place = int(chunk[tuple(wrong)]), f"{self._place}[{int(ids[wrong[0]])}]"
                 problem = "must not be negative" if value < 0 else f"must be at most {LONGEST}"
                 raise ArgumentRangeError(place, problem, value, hint="count the sample again")
-            # The same digest whatever integers hold the lengths.
+            # In the smallest dtype: the digest does not depend on that of the source.
             narrow = chunk.astype(np.min_scalar_type(high).newbyteorder("<"))
             state.update(narrow.dtype.str.encode())
             state.update(narrow.tobytes())
@@ -192,15 +198,17 @@ def find_lengths(
     """Finds the lengths of a dataset's samples.
 
     Args:
-        given: what was given to the recipe: an array, a path, or None to ask the dataset for an attribute or
-            a column `lengths` or `length`.
+        given: the argument of the recipe: an array, a path, or None for the attribute or column `lengths` or
+            `length` of the dataset.
         dataset: the dataset.
-        cache: where what was counted in a file is kept.
+        cache: as for `SampleLengths`.
         pairs_hint: the hint of the error for pairs; None if pairs are allowed.
 
     Raises:
-        DatasetError: the dataset has none, or their number is not that of its samples.
-        ArgumentTypeError: as for `SampleLengths`; so ArgumentValueError and ArgumentRangeError.
+        DatasetError: the dataset has no lengths, or there is not one for each of its samples.
+        ArgumentTypeError: as for `SampleLengths`.
+        ArgumentValueError: as for `SampleLengths`; or lengths are pairs, and not allowed.
+        ArgumentRangeError: as for `SampleLengths`.
     """
     place, source = "lengths", given
     if given is None:
@@ -257,7 +265,7 @@ def _require_integers(array: np.ndarray[Any, Any], place: str) -> None:
 
 
 def _stamp(path: Path) -> str:
-    """Names a file in its present state: the name changes when it is written to, moved or replaced."""
+    """Returns a name for the contents of a file: it changes if the file is written to, moved or replaced."""
     status = path.stat()
     parts = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
     return f"lengths-{short_digest(f'{path.resolve()} {parts}'.encode())}"

@@ -1,4 +1,4 @@
-"""The plan: which samples are in which batch of an epoch, as a value, and how samples are measured in it."""
+"""A plan: which samples are in which batch of an epoch, as a value; and how the samples are measured."""
 
 from __future__ import annotations
 
@@ -21,19 +21,20 @@ from samplerkit.order.typing import Ids
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Measure:
-    """The measures of a plan's samples.
+    """How long the samples of a plan are, and to what a batch of them is padded.
 
     Args:
-        lengths: of the samples; the numbers of their keys for batches by keys; None if unknown.
+        lengths: of the samples; for batches by keys, the numbers of their keys; None if they are not known.
         padded: rounds lengths up to padded ones; None if they are not rounded.
         longest: the length to which longer samples are truncated; None if none are.
-        upper: returns the upper end of the bucket of a length; None where there are no buckets. A length
-            above all of them is unchanged.
-        cap: returns how many samples a batch may hold whose longest is so long; None where nothing limits it.
-        keys: by their numbers, for batches by keys.
-        labels: of the samples, for batches by classes.
-        pack: the tokens of a pack; None where batches are no packs.
-        multiple: to a multiple of it the parts in a pack are rounded up.
+        upper: returns the upper end of the bucket of each length, or the length itself above all buckets;
+            None if there are no buckets.
+        cap: returns for each length how many samples a batch may have whose longest sample has that length;
+            None if there is no limit.
+        keys: by their numbers, for batches by keys; otherwise None.
+        labels: of the samples, for batches by classes; otherwise None.
+        pack: tokens of a pack; None if batches are not packs.
+        multiple: the length of a part in a pack is rounded up to a multiple of it.
     """
 
     lengths: SampleLengths | None = None
@@ -48,35 +49,35 @@ class Measure:
 
     @property
     def max_parts(self) -> int:
-        """The number of batches that a sample is in at most: of a long document each pack is one."""
+        """The largest number of batches that a sample is in: more than 1 for long documents in packs."""
         if self.pack is None or self.lengths is None:
             return 1
         return 1 + int(self.lengths.histogram.values.max(initial=0)) // self.pack
 
     def counted(self, ids: Ids) -> Ids:
-        """Returns the lengths of samples as they are counted: truncated ones as the rest of them."""
+        """Returns the lengths of samples after truncation; 1 for each if they are not known."""
         if self.lengths is None:
             return np.ones(ids.size, dtype=np.int64)
         lengths = self.lengths.at(ids)
         return lengths if self.longest is None else np.minimum(lengths, self.longest)
 
     def tokens(self, ids: Ids) -> Ids:
-        """Returns the tokens of each sample; 1 where no lengths are known."""
+        """Returns the number of tokens of each sample: both lengths of a pair; 1 if they are not known."""
         if self.lengths is None or self.keys is not None:
             return np.ones(ids.size, dtype=np.int64)
         lengths = self.counted(ids)
         return lengths if lengths.ndim == 1 else lengths.sum(axis=1)
 
     def padded_tokens(self, ids: Ids, edges: Ids) -> Ids:
-        """Returns the padded tokens of batches, whose samples come batch after batch."""
+        """Returns the padded tokens of batches, whose samples are ids[edges[i]:edges[i + 1]]."""
         counts = np.diff(edges)
-        if not ids.size or self.lengths is None or self.keys is not None:
+        if self.lengths is None or self.keys is not None:
             return counts
         longest = self.rounded(np.maximum.reduceat(self.counted(ids), edges[:-1]))
         return counts * (longest if longest.ndim == 1 else longest.sum(axis=1))
 
     def shape(self, ids: Ids, *, of_bucket: bool = False) -> tuple[Any, ...]:
-        """Returns the number of samples of a batch, and what they are padded to, there or in its bucket."""
+        """Returns the shape of a batch, as `BatchPlan.shape`."""
         if self.lengths is None:
             return (ids.size,)
         if self.keys is not None:
@@ -89,7 +90,7 @@ class Measure:
         return (ids.size, *longest.reshape(-1).tolist())
 
     def rounded(self, lengths: Ids) -> Ids:
-        """Rounds lengths up to what they are padded to."""
+        """Rounds lengths up to padded ones."""
         return lengths if self.padded is None else self.padded(lengths)
 
     def __repr__(self) -> str:
@@ -107,10 +108,10 @@ class BatchSamples:
 
     Args:
         ids: of the samples, int64 of shape (m,).
-        positions: the draw of each: unique in an epoch, except that parts of one sample share one; int64 of
+        positions: the draw of each, which is unique in an epoch; parts of one sample have the same. int64 of
             shape (m,).
-        edges: where each batch begins and, last, where the last one ends; shape (batches + 1,).
-        segments: which parts of the samples, for packs; None where samples are whole.
+        edges: batch i has the samples ids[edges[i]:edges[i + 1]]; int64 of shape (batches + 1,).
+        segments: which parts of the samples, for packs; None if samples are whole.
     """
 
     ids: Ids
@@ -128,14 +129,14 @@ class BatchSamples:
 
 @dataclass(eq=False, repr=False)
 class BatchPlan(ABC):
-    """Which samples are in a batch: batch k of the plan holds the samples `plan[k]`.
+    """The batches of an epoch: `plan[k]` has the ids of the samples in batch k.
 
-    A plan is a value. No rank is in it, no worker and no prefetch depth; a batch costs the same wherever it
-    is. Batches are numbered in the order in which they come.
+    A plan is a value, which does not depend on ranks, workers or prefetching. Batches are numbered in the
+    order in which they are read. Any batch costs the same to compute.
 
     Args:
-        measure: how long samples are.
-        abreast: batches of one group, which cost alike: a constant of the run.
+        measure: how long the samples are.
+        abreast: batches of a group, which cost alike: a constant of the run.
 
     Example:
         >>> import samplerkit as sk
@@ -152,10 +153,10 @@ class BatchPlan(ABC):
 
     @abstractmethod
     def __len__(self) -> int:
-        """The number of batches; a plan of windows passes over the lengths of the epoch for it, once."""
+        """The number of batches. A plan of windows has to cut all windows of the epoch to find it, once."""
 
     def has(self, number: int) -> bool:
-        """Returns whether there is a batch of this number, from 0, without looking at later ones."""
+        """Returns whether there is a batch with this number, from 0, without computing later ones."""
         return 0 <= number < len(self)
 
     @abstractmethod
@@ -179,16 +180,16 @@ class BatchPlan(ABC):
 
     @property
     def dropped(self) -> int:
-        """How many samples `long` and `short` leave out, `num_batches` not counted."""
+        """How many samples are in no batch because of `long` or `short`; `num_batches` does not count."""
         return 0
 
     @property
     @abstractmethod
     def num_draws(self) -> int:
-        """A number above all draws of the epoch: what comes again is drawn from there on."""
+        """A number above all draws of the epoch; batches that are read again have draws from there on."""
 
     def passes_at(self, draws: Ids) -> Ids:
-        """Returns the pass over the samples of each draw, as `Order.passes_at`: 0 where none comes again.
+        """Returns in which pass over its source each draw is, as `Order.passes_at`: 0 if nothing repeats.
 
         Args:
             draws: from `positions`, int64 of shape (m,).
@@ -201,11 +202,11 @@ class BatchPlan(ABC):
 
     @property
     def window(self) -> int | None:
-        """Samples in a window; None for a plan of one window, the whole set."""
+        """Samples in a window; None if the plan is of a whole set."""
         return None
 
     def window_of(self, number: int) -> tuple[int, int]:
-        """Returns the window of a batch and how many batches come before it: what a state carries."""
+        """Returns the window of a batch and the number of batches before that window, for a state."""
         return 0, 0
 
     @final
@@ -222,7 +223,7 @@ class BatchPlan(ABC):
     def __iter__(self) -> Iterator[Any]:
         number = 0
         while self.has(number):
-            # Batches are looked up together, more and more of them, so that the first one comes soon.
+            # Batches are computed together, more and more of them, so that the first one comes soon.
             end = number + min(max(1, number), _BATCHES_AT_ONCE)
             while not self.has(end - 1):
                 end -= 1
@@ -231,7 +232,7 @@ class BatchPlan(ABC):
 
     @final
     def batches(self, numbers: Any) -> list[Any]:
-        """Returns several batches at once, as one is given, which costs less a batch.
+        """Returns several batches, each as `plan[k]`; together they cost less.
 
         Args:
             numbers: of the batches: a list or an array of integers.
@@ -244,9 +245,9 @@ class BatchPlan(ABC):
 
     @final
     def positions(self, number: int) -> Ids:
-        """Returns the draws of the samples of a batch, the keys of `draw_rng`.
+        """Returns the draws of a batch's samples, on which `draw_rng` depends; int64 of shape (samples,).
 
-        Parts of one sample, in packs, are of one draw.
+        In packs, parts of one sample have the same draw.
 
         Raises:
             ArgumentTypeError: the number is no integer.
@@ -256,14 +257,15 @@ class BatchPlan(ABC):
 
     @final
     def shape(self, number: int, *, of_bucket: bool = False) -> tuple[Any, ...]:
-        """Returns what a batch is as an array: the number of samples, and the length that they are padded to.
+        """Returns the shape of a batch: the number of samples, and the length to which they are padded.
 
-        Two lengths for pairs, the key for batches by keys; the number alone where nothing is known. Of packs
-        how many there are, and how long one is.
+        Pairs have two lengths, batches by keys have the key; without lengths it is the number alone. For
+        packs it is their number and `seq_len`.
 
         Args:
             number: of the batch.
-            of_bucket: pad to the upper end of its bucket, so that few shapes occur, not to its longest.
+            of_bucket: samples are padded to the upper end of their bucket, so that few shapes occur, and not
+                to the longest one.
 
         Raises:
             ArgumentTypeError: the number is no integer.
@@ -274,34 +276,33 @@ class BatchPlan(ABC):
 
     @final
     def shape_of(self, ids: Ids, segments: Segments | None, *, of_bucket: bool = False) -> tuple[Any, ...]:
-        """Returns what a batch of some samples, or of parts of them, is as an array."""
+        """Returns the shape of a batch of some samples, or of parts of them; as `shape`."""
         if segments is not None:
             return (int(segments.rows[-1]) + 1, self.measure.pack)
         return self.measure.shape(ids, of_bucket=of_bucket)
 
     @final
     def tokens(self, numbers: Any) -> Ids:
-        """Returns the number of tokens in each of some batches, padding not counted.
+        """Returns the number of tokens in each of some batches, without padding; int64 of shape (b,).
 
-        Where there are no lengths, the number of samples. Arguments and errors are those of `batches`.
+        Without lengths, it is the number of samples. Arguments and errors are those of `batches`.
         """
         return self.tokens_in(self._samples_of(numbers))
 
     @final
     def padded_tokens(self, numbers: Any) -> Ids:
-        """Returns the number of tokens in each of some batches, with padding: samples times the longest."""
+        """Returns the number of tokens in each of some batches, with padding; int64 of shape (b,)."""
         return self.padded_tokens_in(self._samples_of(numbers))
 
     @final
     def tokens_in(self, found: BatchSamples) -> Ids:
-        """Returns the tokens of each of some batches of this plan that were looked up."""
+        """Returns the number of tokens in each of some batches, from their samples."""
         lengths = self.measure.tokens(found.ids) if found.segments is None else found.segments.lengths
-        # reduceat gives an entry for an empty batch; there are none.
-        return np.add.reduceat(lengths, found.edges[:-1]) if lengths.size else np.diff(found.edges)
+        return np.add.reduceat(lengths, found.edges[:-1])  # no batch is empty
 
     @final
     def padded_tokens_in(self, found: BatchSamples) -> Ids:
-        """Returns the padded tokens of each of some batches of this plan that were looked up."""
+        """Returns the number of padded tokens in each of some batches, from their samples."""
         if found.segments is None:
             return self.measure.padded_tokens(found.ids, found.edges)
         return (found.segments.rows[found.edges[1:] - 1] + 1) * (self.measure.pack or 0)
@@ -318,7 +319,7 @@ class BatchPlan(ABC):
             ids: one id, or an array of m ids.
 
         Returns:
-            For one id, the numbers of its batches in ascending order, none if it is in none. For an
+            For one id, the numbers of its batches in ascending order, none if it does not occur. For an
             array, the pair (which, numbers): ids[which[i]] is in batch numbers[i], sorted by `which`,
             then by number.
 
@@ -329,9 +330,9 @@ class BatchPlan(ABC):
 
     @final
     def efficiency(self) -> float:
-        """Returns the part of the padded tokens that are tokens.
+        """Returns the share of tokens in the padded tokens, at most 1.
 
-        Of a plan of more than 16,384 batches, as many at even distances are looked at.
+        In a plan of more than 16,384 batches it is estimated from that many, at even distances.
         """
         count = len(self)
         real = padded = 0
@@ -343,7 +344,7 @@ class BatchPlan(ABC):
         return real / padded if padded else 1.0
 
     def _samples_of(self, numbers: Any) -> BatchSamples:
-        """Looks up what a user names; negative numbers count from the end, for which the length is needed."""
+        """Returns the samples of batches by a user's numbers; negative ones count from the end."""
         array = integers("index", numbers).reshape(-1)
         low, high = int(array.min(initial=0)), int(array.max()) if array.size else -1
         if low < 0 or (array.size and not self.has(high)):

@@ -1,4 +1,4 @@
-"""The base of all recipes for batches, and the plans that one makes of a chain over a dataset."""
+"""The base of all recipes for batches, and the plans that a recipe makes of a chain over a dataset."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def require_positive(recipe: Any, **largest: int) -> None:
     """Checks arguments of a frozen recipe: positive integers, or None if that is the default.
 
     Args:
-        recipe: its arguments are checked, and replaced by the checked values.
+        recipe: a frozen dataclass, whose arguments are replaced by the checked values.
         largest: the largest value of each argument.
     """
     for name, limit in largest.items():
@@ -46,7 +46,7 @@ _LONGEST_WORDS = 160
 
 
 def describe(name: str, given: Mapping[str, Any]) -> str:
-    """Writes a recipe with its arguments; a long one is cut, and named by its digest."""
+    """Returns a recipe as text, with its arguments; a long text is cut, and a digest of it is added."""
     words = f"{name}({', '.join(f'{argument}={_text(value)}' for argument, value in given.items())})"
     return words if len(words) <= _LONGEST_WORDS else f"{words[:120]}... {short_digest(words.encode())}"
 
@@ -57,7 +57,7 @@ def is_default(value: Any, default: Any) -> bool:
 
 
 def is_plain(value: Any) -> bool:
-    """Returns whether a value has the same text in every process: numbers and strings, one or several."""
+    """Returns whether a value has the same text in every process: numbers, strings, or sequences of them."""
     if isinstance(value, tuple | list):
         return all(map(is_plain, value))
     return isinstance(value, str | int | float | np.number | np.ndarray)
@@ -77,6 +77,7 @@ RULE: Final = "batches-1"
 DEFAULT_WINDOW: Final = 16_384
 
 MAX_ABREAST = 1 << 20
+
 SHARED_ARGUMENTS: Final = {"window": LARGEST, "abreast": MAX_ABREAST, "num_batches": LARGEST}
 """The largest value of each argument that all recipes have."""
 
@@ -84,18 +85,18 @@ _NOT_ARGUMENTS = frozenset({"lengths", "keys", "labels", "abreast"})
 _SHARED_NAMES = ("window", "num_batches", "count_multiple")
 
 PlanFactory = Callable[..., BatchPlan]
-"""Makes the plan of an epoch from `keys`: of the members of buckets, and of the groups of batches."""
+"""Makes the plan of an epoch from the argument `keys`: one for the samples in batches, one for groups."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """The values that a recipe computed from a dataset.
+    """What a recipe computed from a dataset, the same in all epochs.
 
     Args:
-        measure: how long samples are.
+        measure: how long the samples are.
         window: samples in a window.
-        plan: makes the plans of a set as one window; None where windows of an order are cut.
+        plan: makes the plans of a whole set; None if windows of the order are cut.
     """
 
     measure: Measure
@@ -104,7 +105,7 @@ class Prepared:
 
 
 class BatchRecipe(ABC):
-    """A recipe for batches: how the samples of a window, or of a whole set, are cut.
+    """A recipe for batches: how the samples of a window, or of a whole set, are cut into batches.
 
     A subclass defines one method, `cut`. Random access, dealing, resume and states then work.
 
@@ -125,13 +126,13 @@ class BatchRecipe(ABC):
     window: int | None = None
     """Samples in a window; None leaves it to the recipe."""
     abreast: int | None = None
-    """Batches of one group, which cost alike; None for the number of ranks at the first start."""
+    """Batches of a group, which cost alike; None for the number of ranks at the first start."""
     num_batches: int | None = None
     """Batches in an epoch at most; None for all."""
     count_multiple: int = 1
-    """The number of samples in a batch stays a multiple of it where batches are halved."""
+    """If batches are halved, the number of samples in a batch stays a multiple of it."""
     can_be_split: ClassVar[bool] = True
-    """Whether a part of a batch is a batch: only then a loader takes the tail `split`."""
+    """Whether a part of a batch is a batch too: only then the tail `split` of a loader is allowed."""
 
     @abstractmethod
     def cut(self, ids: Ids, lengths: Ids, context: WindowContext) -> Sequence[Ids]:
@@ -139,42 +140,45 @@ class BatchRecipe(ABC):
 
         Args:
             ids: of the samples of the window, in their order; int64 of shape (m,).
-            lengths: theirs, int64 of shape (m,), or (m, 2) for pairs; ones where the recipe has no lengths.
+            lengths: of these samples, int64 of shape (m,), or (m, 2) for pairs; 1 for each if the recipe has
+                no lengths.
             context: the epoch, the window and keys for randomness.
 
         Returns:
-            int64 arrays of places in the window, each in [0, m) and none twice, one array per batch,
-            expensive batches first: neighbours are read in one step.
+            One int64 array per batch: places in the window, each in [0, m) and none twice. Expensive batches
+            come first, since neighbours are read in one step.
         """
 
     def prepared(self, dataset: Any, chosen: SampleSet | None, abreast: int, kept: TableCache) -> Prepared:
-        """Computes what is the same in each epoch: the lengths of samples, and whether they can be cut.
+        """Computes what is the same in all epochs, and checks the lengths.
 
         Args:
-            dataset: what is read.
-            chosen: the set that the chain reads; None if it is not known.
-            abreast: batches of one group.
-            kept: where tables of large sets are kept.
+            dataset: the dataset.
+            chosen: the set that the chain reads whole in each epoch; None if it reads none.
+            abreast: batches of a group.
+            kept: the cache of tables of large sets.
         """
         measure = Measure() if self.lengths is None else Measure(find_lengths(self.lengths, dataset, kept))
         return Prepared(measure, self.window or DEFAULT_WINDOW)
 
     def evened(self, abreast: int, batches: list[Ids], ids: Ids, lengths: Ids, count: int) -> list[Ids]:
-        """Cuts the batches of a window into a multiple of `abreast`, here by halving the largest.
+        """Makes more batches of a window, so that their number is a multiple of `abreast`.
+
+        The base halves the largest ones.
 
         Args:
-            abreast: batches in a group.
-            batches: as they were cut.
-            ids: of the samples of the window.
-            lengths: theirs.
-            count: how many batches there shall be, fewer than `abreast` more than there are.
+            abreast: batches of a group.
+            batches: from `cut`.
+            ids: of the samples of the window, int64 of shape (m,).
+            lengths: of these samples.
+            count: the number of batches to make, fewer than `abreast` more than there are.
         """
         return halved(batches, count, self.count_multiple)
 
     def _cut_window(
         self, measure: Measure, ids: Ids, context: WindowContext, in_whole_groups: bool
     ) -> BatchSamples:
-        """Cuts a window by `cut`, and its batches into whole groups where that is required."""
+        """Cuts a window by `cut`, and if required its batches by `evened` into whole groups."""
         lengths = measure.counted(ids)
         batches = checked_cut(self.cut(ids, lengths, context), ids.size)
         if in_whole_groups:
@@ -185,14 +189,14 @@ class BatchRecipe(ABC):
 
     @property
     def needs_loader(self) -> bool:
-        """Whether batches are more than ids, so that nothing but a `Loader` can read them."""
+        """Whether batches are more than ids, so that only a `Loader` can read them."""
         return False
 
     def arguments(self) -> dict[str, Any]:
-        """Returns the arguments that differ from their defaults; a state has lengths and `abreast` as well.
+        """Returns the arguments that differ from their defaults, except lengths, keys, labels and `abreast`.
 
-        For a class that is not a dataclass these are its attributes with numbers, strings or arrays, except
-        those whose names begin with an underscore.
+        For a class that is not a dataclass, arguments are its attributes with numbers, strings or arrays
+        whose names do not begin with an underscore.
         """
         recipe: Any = self
         if is_dataclass(recipe):
@@ -206,7 +210,7 @@ class BatchRecipe(ABC):
     @final
     @property
     def words(self) -> str:
-        """A description of the recipe for a state, with the version of its rule and without lengths."""
+        """The description of the recipe in a state: the id of the rule and the arguments."""
         return describe(f"{RULE}: {class_name(type(self))}", self.arguments())
 
     @final
@@ -224,9 +228,9 @@ class BatchRecipe(ABC):
         Args:
             sampler: the outermost one of the chain.
             dataset: a dataset, a `Layout`, or a number of samples.
-            constants: what the first start of the run fixed; left out, this is the first start.
-            abreast: of a saved state; left out, what the recipe says, or the ranks at the first start.
-            folder: where tables of large sets are kept; None for the user's cache folder.
+            constants: that the first start of the run fixed; None if this is the first start.
+            abreast: of a saved state; None for that of the recipe, or the number of ranks at the first start.
+            folder: for tables of large sets; None for the user's cache folder.
 
         Raises:
             ArgumentTypeError: `sampler` is no sampler.
@@ -250,7 +254,7 @@ class BatchRecipe(ABC):
             sampler: the outermost one of the chain.
             dataset: a dataset, a `Layout`, or a number of samples.
             epoch: from 0.
-            constants: what the first start of the run fixed; left out, this is the first start.
+            constants: that the first start of the run fixed; None if this is the first start.
 
         Raises:
             DatasetError: the lengths do not fit the dataset, or there are none.
@@ -262,15 +266,15 @@ class BatchRecipe(ABC):
 @final
 @dataclass(eq=False, repr=False)
 class Plans:
-    """The plans of all epochs of a run: what is the same in each is found out once.
+    """The plans of all epochs of a run. What they have in common is computed once.
 
     Args:
         recipe: how batches are cut.
         sampler: the outermost one of the chain.
-        dataset: what it reads.
-        constants: what the first start of the run fixed.
-        abreast: batches of one group.
-        kept: where tables of large sets are kept.
+        dataset: the dataset.
+        constants: that the first start of the run fixed.
+        abreast: batches of a group.
+        kept: the cache of tables of large sets.
     """
 
     recipe: BatchRecipe
@@ -283,7 +287,7 @@ class Plans:
     def __post_init__(self) -> None:
         sampler = self.sampler
         self._seed = seed_of(sampler)
-        # A ledger reads in windows, and only where what it edits would: a state must fit both.
+        # A ledger has the plan of the chain that it edits, so that a state fits both.
         child = sampler.get_child() if sampler.reads_a_stream else None
         chosen = find_set(child or sampler, self.dataset)
         self._prepared = self.recipe.prepared(self.dataset, chosen, self.abreast, self.kept)
@@ -311,8 +315,8 @@ class Plans:
 
         Args:
             epoch: from 0.
-            known: a window and how many batches come before it, from a saved state (`BatchPlan.window_of`);
-                the plan then passes over no window before it.
+            known: a window and the number of batches before it, from a saved state (`BatchPlan.window_of`):
+                the plan then does not cut the windows before it to count their batches.
 
         Raises:
             StateError: there is no such window.
@@ -335,7 +339,7 @@ class Plans:
         )
 
     def read_by(self, sampler: Sampler) -> Plans:
-        """Returns the plans over another order of the same dataset: that of a ledger with one more edit."""
+        """Returns the plans for another sampler of the same dataset: a ledger with one more edit."""
         plans = copy.copy(self)
         plans.sampler = sampler
         return plans

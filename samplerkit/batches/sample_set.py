@@ -1,4 +1,4 @@
-"""Facts about a chain of samplers for batches: its seed, whether it shuffles, and a set that it fixes."""
+"""Facts about a chain of samplers for batches: its seed, whether it shuffles, and the set that it reads."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class SampleSet:
     """A set of samples that a chain reads whole in each epoch.
 
     Args:
-        size: how many samples.
-        ids: which of the dataset; None for the first `size` ones.
+        size: the number of samples.
+        ids: of the samples, int64 of shape (size,); None for those in [0, size).
     """
 
     size: int
@@ -34,9 +34,9 @@ class SampleSet:
 
 
 def seed_of(sampler: Sampler) -> int:
-    """Returns the seed of a chain, from which batches and draws of samples take theirs: the outermost, or 0.
+    """Returns the outermost seed of a chain, or 0: keys of batches and of draws are made from it.
 
-    A user's sampler may have a `seed` that is not a seed; it is ignored here.
+    An attribute `seed` of a user's sampler that is no integer in [0, 2^64) is ignored.
 
     Example:
         >>> import samplerkit as sk
@@ -49,7 +49,7 @@ def seed_of(sampler: Sampler) -> int:
 
 
 def shuffles(sampler: Sampler) -> bool:
-    """Returns whether a chain draws at random: only then may batches come in another order than its own.
+    """Returns whether a chain shuffles: only then batches may be read in another order than its own.
 
     Example:
         >>> import samplerkit as sk
@@ -60,14 +60,12 @@ def shuffles(sampler: Sampler) -> bool:
 
 
 def find_set(sampler: Sampler, dataset: Any) -> SampleSet | None:
-    """Finds the set that a chain reads whole and once in each epoch, in an order that knows no files.
+    """Finds the set that a chain reads whole and once in each epoch, in a random order over all files.
 
     Returns:
-        None for every other chain: file-aware, mixed, weighted, a user's; cut by `num_samples`; with a
-        repeat; with a distributed sampler below the root; or of an algorithm that replays another package.
-
-    Raises:
-        ArgumentRangeError: `num_samples` cuts the order, which a set has none of.
+        The set, its ids ascending. None for every other chain: file-aware, mixed, weighted, of a user's
+        sampler, of a list with repeats, with a distributed sampler below the root, or of an algorithm that
+        replays another package.
     """
     if sampler.chain.algorithm != ALGORITHM:
         return None
@@ -77,7 +75,7 @@ def find_set(sampler: Sampler, dataset: Any) -> SampleSet | None:
     while listed < len(links) and links[listed].is_fixed:
         listed += 1
     if listed == len(links):
-        return None  # nothing shuffles above the list, so it is an order and not a set
+        return None  # nothing shuffles the list, so it is an order and not a set
     chosen = (
         _listed(links[listed - 1].undealt_order(dataset)) if listed else SampleSet(len(Layout.of(dataset)))
     )
@@ -85,22 +83,22 @@ def find_set(sampler: Sampler, dataset: Any) -> SampleSet | None:
         if chosen is None:
             return None
         if isinstance(link, SubsetRandomSampler) and depth == listed:
-            # It shuffles its list, so it may be the last one that lists: the samples are still a set.
+            # It lists samples as well, and shuffles its list: these samples are the set.
             places = checked_ids(link.indices[: link.num_samples or None], chosen.size, type(link).__name__)
             chosen = _listed(places if chosen.ids is None else chosen.ids[places])
         elif not _reads_all(link, dataset if depth == 0 else chosen.size, is_root=depth == len(links) - 1):
             return None
     if chosen is None or not shuffles(sampler):
         return None
-    # Sorted: a set has the same plan in whichever order it is listed.
+    # Sorted, so that the plan does not depend on the order of the list.
     return chosen if chosen.ids is None else SampleSet(chosen.size, np.sort(chosen.ids))
 
 
 def require_uncut(sampler: Sampler, size: int) -> None:
-    """Refuses a `num_samples` that would cut the order: a set has no first samples.
+    """Checks that no `num_samples` cuts the order of a set: a plan of a whole set has no first samples.
 
     Raises:
-        ArgumentRangeError: a random or distributed sampler of the chain has one.
+        ArgumentRangeError: a random or distributed sampler of the chain cuts it.
     """
     for link in sampler._links():
         if isinstance(link, RandomSampler | DistributedSampler) and _cuts(link, size):
@@ -123,7 +121,7 @@ def _cuts(link: Sampler, size: int) -> bool:
 
 
 def _reads_all(link: Sampler, dataset: Any, *, is_root: bool) -> bool:
-    """Returns whether a sampler reads everything below it, in an order that knows no files."""
+    """Returns whether a sampler reads everything below it once, shuffled over all files, or in its order."""
     if not isinstance(link, RandomSampler | DistributedSampler):
         return False
     if isinstance(link, DistributedSampler) and not is_root:
@@ -131,13 +129,13 @@ def _reads_all(link: Sampler, dataset: Any, *, is_root: bool) -> bool:
     if isinstance(link, RandomSampler) and link.replacement:
         return False
     if link.shuffle in FILE_AWARE:
-        return False  # over windows too, whose files are not known here
+        return False  # also over a list of samples, where their files are not known
     mode = link.mode.resolve(Layout.of(dataset))
     return mode is Shuffle.GLOBAL or (mode is Shuffle.FALSE and link.get_child() is not None)
 
 
 def _listed(ids: Any) -> SampleSet | None:
-    """Makes a set of samples in the order in which they are listed; None if one comes twice."""
+    """Returns the listed samples as a set, in the order of the list; None if one occurs twice."""
     if isinstance(ids, Range) and ids.start == 0:
         return SampleSet(len(ids))
     array = np.asarray(ids)

@@ -1,4 +1,4 @@
-"""The plan of a whole set as one window: all of it is arithmetic and one table."""
+"""The plan of a whole set: arithmetic on the number of samples of each length, and one table of samples."""
 
 from __future__ import annotations
 
@@ -21,22 +21,27 @@ from samplerkit.order.order import Located
 from samplerkit.order.typing import Ids
 
 CACHED_FROM = 1 << 18
-"""Sets from this size on have their table in a file, which processes share."""
+"""The table of a set of at least this size is in a file, which processes share."""
 
 _LOOKUP_LIMIT = 1 << 22
+"""Lengths up to this one are numbered by a table, others by a search."""
 
 
 @final
 class SortedMembers:
-    """The samples of a set, the longest first, those of one length by their ids.
+    """The samples of a set, sorted by length, the longest first; those of one length ascend.
 
-    The table depends on the lengths and the set alone, so that one file serves all recipes, seeds and epochs.
+    The table depends only on the lengths and the set, so that one file serves all recipes, seeds and epochs.
 
     Args:
-        lengths: of the dataset's samples, one each.
-        chosen: the set, its ids ascending, none twice.
+        lengths: of all samples of the dataset, not pairs.
+        chosen: the set, its ids ascending and distinct.
         histogram: of the set's lengths.
-        kept: where the table of a large set is kept.
+        cache: of the tables of large sets.
+
+    Attributes:
+        starts: the place of the first sample of each length, and the size at the end; shape (lengths + 1,).
+        size: the number of samples.
 
     Example:
         >>> lengths = SampleLengths([5, 3, 5, 9])
@@ -59,18 +64,18 @@ class SortedMembers:
             fill(self._table)
         else:
             mapped = cache.mapped(f"members-{histogram.digest}", self.size, dtype, fill)
-            # A part of a memmap is a memmap, each made in Python: a view of it is an array.
+            # As a plain array: indexing a memmap runs Python code for each result.
             self._table = mapped.view(np.ndarray)
 
     def at(self, places: Ids) -> Ids:
-        """Returns the samples at some places of the table."""
+        """Returns the samples at places of the table: int64 of shape (m,)."""
         return self._table[places].astype(np.int64)
 
     def places_of(self, ids: Ids) -> tuple[Ids, Ids]:
         """Finds samples in the table.
 
         Returns:
-            (which, places): ids[which[i]] is at places[i]; one that is no member is not in `which`.
+            (which, places): ids[which[i]] is at places[i]. Ids that are not in the set are not in `which`.
         """
         which = np.flatnonzero((ids >= 0) & (ids < self._lengths.size))
         targets = ids[which]
@@ -78,11 +83,12 @@ class SortedMembers:
         run = np.searchsorted(-self._values, -self._lengths.at(targets))
         is_run = run < self._values.size
         which, targets, run = which[is_run], targets[is_run], run[is_run]
+        # A binary search for each id among the samples of its length.
         low, high = self.starts[run], self.starts[run + 1]
         end = high.copy()
         while (low < high).any():
             middle = (low + high) // 2
-            # A search may end after the table.
+            # A search that ended may be past the end of the table.
             is_before = self._table[np.minimum(middle, self.size - 1)] < targets
             is_open = low < high
             low, high = (
@@ -94,7 +100,7 @@ class SortedMembers:
         return which[exists], low[exists]
 
     def _fill(self, chosen: SampleSet, table: np.ndarray[Any, Any]) -> None:
-        """Sorts by counting, a chunk at a time, so that memory holds a chunk whatever the size of the set."""
+        """Fills the table, a chunk of samples at a time: a counting sort, whose memory is that of a chunk."""
         next_places = self.starts[:-1].copy()
         numbers = _numbers_by_value(self._values)
         for samples, lengths in self._lengths.chunks(chosen):
@@ -113,7 +119,7 @@ class SortedMembers:
 
 
 def _numbers_by_value(values: Ids) -> np.ndarray[Any, Any] | None:
-    """Makes a table of the number of each value, where the values are small enough for one."""
+    """Returns a table with the index of each value, or None if values are too large for one."""
     if not values.size or values[0] >= _LOOKUP_LIMIT:
         return None
     numbers = np.zeros(int(values[0]) + 1, dtype=np.int32)
@@ -122,22 +128,22 @@ def _numbers_by_value(values: Ids) -> np.ndarray[Any, Any] | None:
 
 
 CACHED_UP_TO = 1 << 22
-"""Sets up to this size keep the samples at the places of an epoch: 16 MiB at most."""
+"""The plan of a set up to this size caches its permuted samples: 16 MiB at most."""
 
 CACHED_ABREAST = 4
-"""With more ranks each looks up its own samples: that costs less than permuting those of all ranks."""
+"""With larger groups, so with more ranks, a rank permutes its own samples only, which costs less."""
 
 
 @dataclass(eq=False, repr=False)
 class SetPlan(BatchPlan):
-    """Batches of a set whose number is known from the start.
+    """A plan of a whole set, whose number of batches is known from the start.
 
     Args:
-        measure: how long samples are.
-        abreast: batches in a group.
-        num_batches: at most so many batches, from the first; None for all.
+        measure: how long the samples are.
+        abreast: batches of a group.
+        num_batches: the most batches; None for all.
         members: the set, sorted by length.
-        keys: of the members and of the groups.
+        keys: one for the samples in batches, one for groups.
     """
 
     num_batches: int | None
@@ -145,7 +151,7 @@ class SetPlan(BatchPlan):
     keys: tuple[Key, Key]
 
     def _set_count(self, count: int) -> None:
-        """Sets the number of all batches."""
+        """Sets the number of batches of the whole set."""
         self._groups = Groups(count, self.abreast, self.keys[1])
         self._length = count if self.num_batches is None else min(self.num_batches, count)
 
@@ -157,7 +163,7 @@ class SetPlan(BatchPlan):
 @final
 @dataclass(eq=False, repr=False)
 class StaticPlan(SetPlan):
-    """Batches of a set, each bucket permuted within itself: the same number of batches in each epoch.
+    """Batches of buckets. Each epoch permutes the samples within buckets and the groups of batches.
 
     Args:
         buckets: of the set.
@@ -193,7 +199,13 @@ class StaticPlan(SetPlan):
         return BatchSamples(self._ids_at(places, begin, end), places, edges)
 
     def _ids_at(self, places: Ids, begin: Ids, end: Ids) -> Ids:
-        """Returns the samples at places; those of small sets are kept, a bucket at a time."""
+        """Returns the samples of batches; those of small sets are cached, bucket by bucket.
+
+        Args:
+            places: of all batches, one batch after another; int64 of shape (m,).
+            begin: the first place of each batch; shape (b,).
+            end: the place after the last one of each batch; shape (b,).
+        """
         if self._cached_ids is None:
             return self._look_up(places, begin, end)
         touched = np.zeros(self._is_cached.size + 1, dtype=np.int64)
@@ -203,12 +215,12 @@ class StaticPlan(SetPlan):
             block, start = self._shuffle.block(bucket), int(self._starts[bucket])
             rows = block.permuted(np.arange(block.size))
             self._cached_ids[start : start + block.size] = self.members.at(rows + self._first + start)
-            # Set last: another thread may read it at the same time.
+            # Set last, since other threads may read it.
             self._is_cached[bucket] = True
         return self._cached_ids[places].astype(np.int64)
 
     def _look_up(self, places: Ids, begin: Ids, end: Ids) -> Ids:
-        """Returns the samples at places: those of a bucket together."""
+        """Returns the samples of batches, evaluated bucket by bucket; arguments as for `_ids_at`."""
         by_place = np.argsort(begin, kind="stable")
         sizes = end - begin
         at = numbers_in((np.cumsum(sizes) - sizes)[by_place], sizes[by_place])

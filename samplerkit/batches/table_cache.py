@@ -1,4 +1,4 @@
-"""Tables that can be computed again, in a folder: found by name, written as a whole or not at all."""
+"""A cache of tables in a folder: each is found by its name, and written completely or not at all."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ _BLOCK = 1 << 20
 
 @final
 class TableCache:
-    """Arrays in a folder that all processes of a machine share.
+    """Arrays in files that all processes of a machine share.
 
-    A file that cannot be read is made again. A folder that cannot be written to costs time and nothing else.
+    A file that cannot be read is written again. Without a folder that can be written to, arrays are computed
+    in each process.
 
     Args:
-        folder: where; None for the folder `batches` in samplerkit's cache folder of the user.
+        folder: of the files; None for the folder `batches` in samplerkit's cache folder of the user.
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
         self.folder: Final = user_cache_folder() / _FOLDER if folder is None else Path(folder)
 
     def arrays(self, name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """Returns the small arrays that were kept by a name; makes them if there are none."""
+        """Returns the small arrays that are cached by a name; otherwise makes and caches them."""
         path = self.folder / f"{name}.npz"
         try:
             with np.load(path, allow_pickle=False) as saved:
@@ -46,16 +47,16 @@ class TableCache:
         return arrays
 
     def mapped(self, name: str, size: int, dtype: Any, fill: Callable[[Any], None]) -> np.ndarray[Any, Any]:
-        """Maps the large array that was kept by a name; makes it if there is none.
+        """Returns the large array that is cached by a name; otherwise makes and caches it.
 
         Args:
-            name: under which it is kept.
+            name: of the array.
             size: the number of its entries.
             dtype: of its entries.
-            fill: writes the entries of an empty array.
+            fill: writes the entries into an empty array.
 
         Returns:
-            The array, read-only and mapped; in memory if the folder cannot be written to.
+            The array of shape (size,), memory-mapped read-only; in memory if the folder cannot be written to.
         """
         path = self.folder / f"{name}.npy"
         array = _open_array(path, size, dtype)
@@ -67,7 +68,8 @@ class TableCache:
                 header = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": (size,)}
                 np.lib.format.write_array_header_1_0(file, header)
                 start = file.tell()
-                # Takes the blocks: to write to a hole of a mapped file, on a full disk, kills the process.
+                # Zeros reserve the space: to write into a hole of a mapped file kills the process if the disk
+                # is full.
                 blocks, rest = divmod(size * np.dtype(dtype).itemsize, _BLOCK)
                 file.writelines([*repeat(bytes(_BLOCK), blocks), bytes(rest)])
                 file.flush()
@@ -76,7 +78,7 @@ class TableCache:
                 mapped.flush()
                 del mapped
             array = _open_array(path, size, dtype)
-        if array is None:  # or the folder is emptied at this moment
+        if array is None:  # or the file was deleted meanwhile
             array = np.empty(size, dtype=dtype)
             fill(array)
         return array

@@ -1,4 +1,4 @@
-"""Batches of a budget of tokens."""
+"""Batches with a budget of padded tokens."""
 
 from __future__ import annotations
 
@@ -47,30 +47,30 @@ _PARTS = 1 << 20
 @final
 @dataclass(frozen=True, eq=False)
 class TokenBatches(BatchRecipe):
-    """Batches whose padded tokens stay within a budget: samples times the longest of them.
+    """Batches whose padded tokens, the number of samples times the longest of them, stay within a budget.
 
     Args:
         max_tokens: the budget of a batch, in padded tokens.
         lengths: of the samples: integers in an array or a list, pairs of them in shape (n, 2), or the path of
             an `.npy` file. Left out, the dataset's attribute or column `lengths` or `length`.
-        max_samples: samples in a batch at most; None for as many as the budget allows.
-        count_multiple: the number of samples is a multiple of it where that many fit.
+        max_samples: the most samples in a batch; None for no other limit than the budget.
+        count_multiple: the number of samples is a multiple of it, if that many fit.
         length_multiple: lengths are padded to a multiple of it.
-        quadratic: Q, adds u^2 / Q to the cost of a sample of padded length u, as attention does.
-        waste: a bucket grows while it wastes less than this part of its longest, in [0, 1). Windows have no
-            buckets, so that this and `pool` are of no effect there.
-        pool: or while it holds fewer batches than this; None for two fifths of the square root of the number
-            of batches, and 48 at most.
-        window: samples in a window; None for the whole set where the sampler fixes one, and else a power of
-            two from 4,096 that holds 16 groups.
-        abreast: batches that cost alike; None for the number of ranks at the first start.
+        quadratic: Q, which adds u^2 / Q to the cost of a sample of padded length u, as attention does.
+        waste: a bucket grows while its shortest sample is padded by less than this share of the longest, in
+            [0, 1), or while it has samples for fewer than `pool` batches. Windows have no buckets, and ignore
+            both.
+        pool: see `waste`; None for two fifths of the square root of the number of batches, at most 48.
+        window: samples in a window. None for the whole set if the sampler reads one, otherwise for a power of
+            two, at least 4,096, that has samples for 16 groups.
+        abreast: batches of a group, which cost alike; None for the number of ranks at the first start.
         short: how the last batch of a bucket, or of a window, is handled if it is not full: `merge` (with the
             next bucket), `keep` or `drop`.
         long: how a sample above the budget is handled: `raise`, `drop`, `truncate` or `alone`. `raise` checks
-            the samples of the set that the sampler fixes, or else all samples of the dataset.
-        num_batches: batches in an epoch at most; None for all.
-        cost: the cost of a sample, in place of its length: a function of int64 lengths of shape (m,), or
-            (m, 2) for pairs, padded, that gives one number each and grows with each length.
+            the set that the sampler reads, or all samples of the dataset if it reads none.
+        num_batches: the most batches in an epoch; None for all.
+        cost: the cost of a sample, in place of its length: a function of padded int64 lengths of shape (m,),
+            or (m, 2) for pairs. It returns one number each, which grows with each length.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
@@ -140,7 +140,7 @@ class TokenBatches(BatchRecipe):
             return Prepared(measure, self.window or _WINDOW_OF_PAIRS)
         histogram = lengths.histogram_of(chosen)
         require_fit(histogram, budget, self.long)
-        # The number of batches that the samples fill, in integers: their sums are the same in every numpy.
+        # The number of batches that the samples fill, times `_PARTS`: in integers, which numpy adds exactly.
         parts = int((histogram.counts * (_PARTS // np.maximum(budget.sizes(histogram.values), 1))).sum())
         if self.long == "truncate":
             measure = replace(measure, longest=budget.longest())
@@ -155,7 +155,7 @@ class TokenBatches(BatchRecipe):
         return Prepared(measure, plan=partial(make_plan, buckets=buckets, short=self.short))
 
     def cut(self, ids: Ids, lengths: Ids, context: WindowContext) -> list[Ids]:
-        """Cuts a window that is sorted by length, the longest first; repeats of a sample are dealt apart."""
+        """Sorts a window by length, the longest first, and cuts it; repeats are in different batches."""
         repeats = repeats_in(ids)
         if lengths.ndim == 2:
             batches = _cut_pairs(_sort_by_strips(lengths, repeats, self.budget), lengths, self)
@@ -167,10 +167,10 @@ class TokenBatches(BatchRecipe):
         return batches
 
     def _cut_lengths(self, lengths: Ids, repeats: Repeats | None) -> list[Ids]:
-        # Samples of one length in their order, repeats together.
+        # Samples of one length keep their order, except that repeats are together.
         places = longest_first(lengths) if repeats is None else np.lexsort((repeats.firsts, -lengths))
         descending = lengths[places]
-        # One size per distinct length, not per sample.
+        # The size is computed once for each distinct length.
         first = np.flatnonzero(np.diff(descending, prepend=-1))
         sizes = np.repeat(self.budget.sizes(descending[first]), np.diff(first, append=places.size))
         num_too_long = int(np.count_nonzero(sizes == 0))
@@ -178,7 +178,7 @@ class TokenBatches(BatchRecipe):
         return batches + spread(places[num_too_long:], sizes[num_too_long:], repeats)
 
     def evened(self, abreast: int, batches: list[Ids], ids: Ids, lengths: Ids, count: int) -> list[Ids]:
-        """Cuts the last batches again, a little smaller; those of pairs, or with repeats, are halved."""
+        """Makes the last batches a little smaller; with pairs or repeats, the largest are halved."""
         if lengths.ndim == 2 or count == len(batches) or has_repeats(ids):
             return halved(batches, count, self.count_multiple)
         budget = self.budget
@@ -190,7 +190,10 @@ class TokenBatches(BatchRecipe):
 
 
 def _sort_by_strips(lengths: Ids, repeats: Repeats | None, budget: Budget) -> Ids:
-    """Sorts places of pairs: in strips by their first length, within a strip by the second one."""
+    """Sorts the places of pairs: by the first length into strips, and by the second one within each strip.
+
+    As many strips as each of them fills batches, so that pairs in a batch are similar on both sides.
+    """
     batches = int((_PARTS // np.maximum(budget.sizes(lengths), 1)).sum()) // _PARTS
     by_first = np.argsort(-lengths[:, 0], kind="stable")
     strips = np.empty(by_first.size, dtype=np.int64)
@@ -200,7 +203,7 @@ def _sort_by_strips(lengths: Ids, repeats: Repeats | None, budget: Budget) -> Id
 
 
 def _cut_pairs(places: Ids, lengths: Ids, recipe: TokenBatches) -> list[Ids]:
-    """Cuts sorted pairs: a batch grows while its longest on both sides allow so many samples."""
+    """Cuts sorted pairs: a batch grows while so many samples of its longest lengths are within the budget."""
     budget = recipe.budget
     alone = budget.sizes(lengths[places])
     batches = [places[at : at + 1] for at in np.flatnonzero(alone == 0)] if recipe.long == "alone" else []

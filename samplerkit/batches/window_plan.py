@@ -1,4 +1,4 @@
-"""The plan of an order in windows of consecutive positions, each cut into batches separately."""
+"""The plan of any order: windows of consecutive positions, each cut into batches separately."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from samplerkit.order.typing import Ids
 @final
 @dataclass(frozen=True)
 class WindowContext:
-    """Where and when a window is cut.
+    """The window that a recipe cuts.
 
     Args:
         epoch: the epoch, from 0.
         window: the number of the window, from 0.
         seed: of the sampler.
-        abreast: batches in a group.
+        abreast: batches of a group.
     """
 
     epoch: int
@@ -41,14 +41,17 @@ class WindowContext:
     abreast: int
 
     def key(self, role: str) -> Key:
-        """Returns the key for a role, at most 16 ASCII characters; its words are `words(count, window)`."""
+        """Returns the key of this epoch for a role of at most 16 ASCII characters.
+
+        Random words for this window are `key(role).words(count, window)`.
+        """
         return Key(self.seed, self.epoch, 0, role)
 
 
 CutFunction = Callable[[Ids, WindowContext, bool], BatchSamples]
-"""Cuts the samples of a window into batches, the longest first, with their places as positions.
+"""Cuts the samples of a window into batches, the longest first; their positions are places in the window.
 
-Into whole groups if the last argument is true.
+If the last argument is true, the number of batches is a multiple of `abreast`.
 """
 
 
@@ -56,24 +59,28 @@ _GROUPS_IN_A_WINDOW, _LARGEST_WINDOW = 16, 1 << 20
 
 
 def window_size(abreast: int, samples: int, batches: int, smallest: int) -> int:
-    """Returns the size of a window that holds 16 groups, a power of two.
+    """Returns the size of a window with samples for 16 groups: a power of two, of at most 2^20.
 
     Args:
-        abreast: batches in a group.
-        samples: how many there are.
-        batches: how many of them these fill; both may be multiplied by one number.
-        smallest: the size at least.
+        abreast: batches of a group.
+        samples: the number of samples; or that times any number.
+        batches: the number of batches that they fill, times the same number.
+        smallest: the smallest size.
     """
     size = _GROUPS_IN_A_WINDOW * abreast * samples // max(1, batches)
     return min(max(1 << size.bit_length(), smallest), _LARGEST_WINDOW)
 
 
 def checked_cut(batches: Any, size: int) -> list[Ids]:
-    """Checks what a recipe cut: places in the window, none twice, and no empty batch.
+    """Returns the batches that a recipe cut as int64 arrays, after checking them.
+
+    Args:
+        batches: what `cut` returned: a sequence of arrays of places in the window.
+        size: samples in the window.
 
     Raises:
-        ArgumentTypeError: no arrays of integers.
-        ArgumentValueError: a place outside of the window, twice, or a batch without samples.
+        ArgumentTypeError: this is no sequence of flat arrays of integers.
+        ArgumentValueError: a place is outside of the window or occurs twice, or a batch is empty.
     """
     if not isinstance(batches, Sequence):
         raise ArgumentTypeError("cut", "must give a list of arrays, one a batch", batches)
@@ -104,19 +111,19 @@ def checked_cut(batches: Any, size: int) -> list[Ids]:
 @final
 @dataclass(eq=False, repr=False)
 class WindowPlan(BatchPlan):
-    """Batches of any order, window after window: a batch costs the evaluation of one window.
+    """Batches of any order, window after window. To compute a batch, its window is cut.
 
-    How many batches come before a window follows from the lengths in all windows before it; `known` spares a
-    plan that begins in the middle of an epoch the pass over them.
+    The number of batches before a window is known once all windows before it were cut. With `known`, a plan
+    that begins in the middle of an epoch does not cut those again.
 
     Args:
         order: of the epoch.
         size: samples in a window.
         cut: cuts the samples of a window into batches.
-        context: of the epoch; the window is filled in.
-        key: of the order of groups; None leaves the batches as they were cut.
-        num_batches: how many batches, from the first; None for all.
-        known: a window, and how many batches come before it.
+        context: of the epoch; its number of the window is replaced.
+        key: of the order of groups; None leaves the batches in the order in which they were cut.
+        num_batches: the most batches; None for all.
+        known: a window, and the number of batches before it.
     """
 
     order: Order
@@ -130,10 +137,10 @@ class WindowPlan(BatchPlan):
     def __post_init__(self) -> None:
         self._windows = -(-len(self.order) // self.size)
         self._first, before = self.known
-        # How many batches come before each window, from the first known one to the last window that was cut.
-        # Two threads may do this at the same time: an entry is set once, by both to the same value.
+        # The number of batches before each window, from the known window to the one after the last that was
+        # cut. Two threads may add to it at the same time: both add the same values.
         self._counts_before = {self._first: before}
-        # The batches of a window as they were cut, and the order in which they come.
+        # The batches of a window as they were cut, and the order in which they are read.
         self._cached = Latest[tuple[BatchSamples, Groups]](2)
 
     @property
@@ -167,15 +174,23 @@ class WindowPlan(BatchPlan):
         return self._window_of(number) is not None
 
     def window_of(self, number: int) -> tuple[int, int]:
-        """Returns the window of a batch and how many batches come before it; at the end, all of both."""
+        """Returns the window of a batch and the number of batches before it.
+
+        After the last batch, these are the number of windows and the number of batches.
+        """
         window = self._window_of(number)
         if window is None:
             return self._windows, self._last()[1]
         return window, self._count_before(window)
 
     def learn(self, other: WindowPlan, end: int) -> None:
-        """Copies the windows of another plan up to a position, before which both are equal."""
-        # From a copy: a reading thread may add windows meanwhile.
+        """Copies how many batches are before the windows of another plan, up to a position.
+
+        Args:
+            other: a plan with the same samples up to that position.
+            end: the position.
+        """
+        # From a copy, since a reading thread may add windows meanwhile.
         items = other._counts_before.copy().items()
         self._counts_before.update({window: count for window, count in items if window * self.size <= end})
 
@@ -189,8 +204,7 @@ class WindowPlan(BatchPlan):
             cut, groups = self._window(window)
             batches = groups.forward(numbers[local] - self._count_before(window))
             count = cut.edges[batches + 1] - cut.edges[batches]
-            # Where the samples of each batch begin, in the order in which they are taken: window after
-            # window.
+            # Where the samples of each batch begin among those of all batches, taken window by window.
             row[local] = before + np.cumsum(count) - count
             sizes[local] = count
             pieces.append((cut, numbers_in(cut.edges[batches], count)))
@@ -208,12 +222,12 @@ class WindowPlan(BatchPlan):
         for window in np.unique(positions // self.size).tolist():
             cut, groups = self._window(window)
             local = np.flatnonzero(positions // self.size == window)
-            # A dropped sample is in no batch, and one that was cut into parts may be in several.
+            # A sample may be in no batch, if it was dropped, or its parts in several.
             placed, at = Occurrences(cut.positions).locate(positions[local])
             batch = np.searchsorted(cut.edges, at, side="right") - 1
             matches.append(which[local[placed]])
             numbers.append(self._count_before(window) + groups.backward(batch))
-        # Two parts of a sample may be in one batch, and so may more repeats than a window has batches.
+        # Two parts of a sample may be in one batch, and so may two repeats if there are few batches.
         places, batches = np.unique([np.concatenate(matches), np.concatenate(numbers)], axis=1)
         exists = batches < self._limited(LARGEST)
         return places[exists], batches[exists]
@@ -223,16 +237,16 @@ class WindowPlan(BatchPlan):
 
     @cached_property
     def _from_start(self) -> WindowPlan:
-        """The same plan without known windows: for batches before the known one."""
+        """The same plan without `known`, for batches before that window."""
         return replace(self, known=(0, 0))
 
     def _last(self) -> tuple[int, int]:
-        """Returns the last window whose beginning is known, and how many batches come before it."""
+        """Returns the last window before which the number of batches is known, and that number."""
         window = self._first + len(self._counts_before) - 1
         return window, self._counts_before[window]
 
     def _grow(self) -> bool:
-        """Cuts the next window; False if there is none."""
+        """Cuts one window more, and counts its batches; returns False if there is none."""
         window, count = self._last()
         if window >= self._windows:
             return False
@@ -240,7 +254,7 @@ class WindowPlan(BatchPlan):
         return True
 
     def _window_of(self, number: int) -> int | None:
-        """Finds the window of a batch, None for one after the last."""
+        """Returns the window of a batch; None after the last batch."""
         if number < self._counts_before[self._first]:
             return self._from_start._window_of(number)
         while self._last()[1] <= number:
@@ -270,8 +284,7 @@ class WindowPlan(BatchPlan):
         first = window * self.size
         ids = self.order[first : first + self.size]
         context = replace(self.context, window=window)
-        # Without whole groups all groups after this window would be out of step; after the last there are
-        # none.
+        # Groups run on from window to window, so all but the last window have whole groups.
         in_whole_groups = self.key is not None and window < self._windows - 1
         cut = self.cut(ids, context, in_whole_groups)
         groups = Groups(cut.edges.size - 1, self.abreast, self.key, window)

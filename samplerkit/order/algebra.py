@@ -33,7 +33,10 @@ def compose(outer: Order, inner: Order) -> Order:
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Composed(Order):
-    """A chain of orders, outermost first; flat, so that a deep chain costs no recursion."""
+    """A chain of orders, outermost first: each part has the positions of the next one as ids.
+
+    The chain is flat, so that a deep one needs no recursion.
+    """
 
     parts: tuple[Order, ...]
 
@@ -58,10 +61,10 @@ class Composed(Order):
 
     @staticmethod
     def _repeats(parts: tuple[Order, ...], positions: Ids) -> tuple[Ids, Ids]:
-        """Returns the repeats of positions in some orders, and what these orders hold there."""
+        """Returns the passes of positions through a chain of parts, as one number each, and the ids there."""
         repeats = np.zeros_like(positions)
         for part in parts:
-            # The digits of one number, the outermost first: no two repeats of an id get the same number.
+            # The passes of the parts are the digits of the number: no two positions of an id have the same.
             if part.num_passes > 1:
                 repeats = repeats * part.num_passes + part.passes_at(positions)
             positions = part.ids_at(positions)
@@ -70,7 +73,7 @@ class Composed(Order):
     def epochs_at(self, epoch: int, positions: Ids) -> Ids:
         inner = self.parts[-1]
         if self.num_passes == 1 and type(inner).epochs_at is Order.epochs_at:
-            return np.full_like(positions, epoch)  # nothing repeats, so ids are not needed
+            return np.full_like(positions, epoch)  # nothing repeats: no need to compute ids
         repeats, positions = self._repeats(self.parts[:-1], positions)
         if repeats.any():
             # The repeated order may have several passes too.
@@ -98,10 +101,14 @@ class Shard(OrderView):
         order: the undealt order, of N positions.
         num_shards: how many shards it is dealt to.
         first: the first position of this shard, in [0, num_shards).
-        padded: every shard gets the same number of rows, and rows from N on wrap around; else each gets its
-            rows below N.
+        padded: whether all shards have the same number of rows, so that positions from N on wrap around to 0;
+            otherwise each has its rows below N.
         start: the position at which the deal begins, in [0, N].
-        length: how many rows it has, overriding `padded`; they wrap around as often as needed.
+        length: the number of rows in place of that by `padded`; they wrap around as often as needed.
+
+    Example:
+        >>> [Shard(Range(0, 10), 4, 3, padded=padded)[:].tolist() for padded in (True, False)]
+        [[3, 7, 1], [3, 7]]
     """
 
     def __init__(
@@ -145,7 +152,7 @@ class Shard(OrderView):
         in_shard = (row >= 0) & (rest == 0) & (row < self._length)
         if not self._wraps:
             return which[in_shard], row[in_shard]
-        # The rows that wrap around: in a padded deal only the last one, if any.
+        # The rows at positions from N on; in a padded deal that is the last row, if any.
         rows = np.arange(max(0, -((self._first - len(self._order)) // self._num_shards)), self._length)
         places = (self._first + rows * self._num_shards) % len(self._order)
         by_place = np.argsort(places)
@@ -157,17 +164,21 @@ class Shard(OrderView):
 @final
 @dataclass(eq=False, repr=False)
 class Weave(OrderView):
-    """Orders dealt back together: row 0 of each, then row 1 of each, and so on, as long as there are rows.
+    """Orders that are interleaved: row 0 of each, then row 1 of each, and so on, while they have rows.
 
     Args:
         orders: at least one; they may differ in length.
+
+    Example:
+        >>> Weave([Range(0, 3), Range(10, 1), Range(20, 2)])[:]
+        array([ 0, 10, 20,  1, 21,  2])
     """
 
     orders: Sequence[Order]
 
     def __post_init__(self) -> None:
         lengths = np.array([len(order) for order in self.orders], dtype=np.int64)
-        # Between two neighbouring distinct lengths the same orders are alive: one piece each.
+        # A piece is the rows from one distinct length to the next: the same orders have all of them.
         self._rows = np.unique(np.append(lengths, 0))
         self._alive = [np.flatnonzero(lengths > row) for row in self._rows]
         widths = np.array([alive.size for alive in self._alive[:-1]], dtype=np.int64)

@@ -1,6 +1,6 @@
-"""Checks of arguments: each gives the value, or raises the builtin error that MindSpore documents.
+"""Checks of arguments: each returns the value, or raises an error of the type that MindSpore documents.
 
-What counts as an integer: Python's and numpy's, tensors of them, and no bool.
+Integers are those of Python and numpy, and tensors with one; a bool is not an integer.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ MAX_LANES = 2**24
 
 
 def integer(place: str, value: Any) -> int:
-    """Takes an int or a numpy integer; a bool is none.
+    """Returns an integer of any kind as an int.
 
     Raises:
-        ArgumentTypeError: it is no integer.
+        ArgumentTypeError: `value` is no integer.
 
     Example:
         >>> integer("seed", np.uint8(7))
@@ -43,26 +43,26 @@ def integer(place: str, value: Any) -> int:
 
 
 def optional_integer(place: str, value: Any) -> int | None:
-    """Takes an integer or None."""
+    """Returns an integer or None."""
     return None if value is None else integer(place, value)
 
 
 def boolean(place: str, value: Any) -> bool:
-    """Takes a bool; refuses values such as 0 or 1."""
+    """Returns a bool; 0 and 1 are errors."""
     if not isinstance(value, bool | np.bool_):
         raise ArgumentTypeError(place, "must be a bool", value)
     return bool(value)
 
 
 def num_samples(place: str, value: Any) -> int | None:
-    """Takes a number of samples; None and 0 mean all."""
+    """Returns a number of samples; None and 0 mean all."""
     if value is None:
         return None
     return below(place, value, 2**63, "must be between 0 and 2^63 - 1", hint="None or 0 means all")
 
 
 def below(place: str, value: Any, end: int, problem: str, hint: str = "") -> int:
-    """Takes an integer in [0, end)."""
+    """Returns an integer in [0, end)."""
     number = integer(place, value)
     if not 0 <= number < end:
         raise ArgumentValueError(place, problem, number, hint=hint)
@@ -70,7 +70,7 @@ def below(place: str, value: Any, end: int, problem: str, hint: str = "") -> int
 
 
 def at_least(place: str, value: Any, least: int) -> int:
-    """Takes an integer of at least 0, or at least 1."""
+    """Returns an integer of at least `least`: 0 or 1."""
     number = integer(place, value)
     if number < least:
         problem = "must be positive" if least else "must not be negative"
@@ -79,7 +79,7 @@ def at_least(place: str, value: Any, least: int) -> int:
 
 
 def positive(place: str, value: Any, largest: int = LARGEST) -> int:
-    """Takes a positive integer, at most `largest`."""
+    """Returns a positive integer of at most `largest`."""
     number = at_least(place, value, 1)
     if number > largest:
         raise ArgumentRangeError(place, f"must be at most {largest}", number)
@@ -87,34 +87,34 @@ def positive(place: str, value: Any, largest: int = LARGEST) -> int:
 
 
 def lanes(place: str, value: Any) -> int | None:
-    """Takes a number of lanes, or None."""
+    """Returns a number of lanes, or None."""
     return None if value is None else positive(place, value, MAX_LANES)
 
 
 def limit(place: str, value: Any) -> int | None:
-    """Takes a positive integer, or None for no limit."""
+    """Returns a positive integer, or None for no limit."""
     return None if value is None else positive(place, value)
 
 
 def seed(place: str, value: Any) -> int:
-    """Takes a seed: an integer in [0, 2^64)."""
+    """Returns a seed: an integer in [0, 2^64)."""
     return below(place, value, 2**64, "must be in [0, 2^64)")
 
 
 def epoch(value: Any) -> int:
-    """Takes an epoch: an integer in [0, 2^63)."""
+    """Returns an epoch: an integer in [0, 2^63)."""
     return below("epoch", value, 2**63, "must be in [0, 2^63)")
 
 
 def text(place: str, value: Any) -> str:
-    """Takes a string."""
+    """Returns a string."""
     if not isinstance(value, str):
         raise ArgumentTypeError(place, "must be a string", value)
     return value
 
 
 def word(place: str, value: Any) -> str:
-    """Takes a name that a user chose."""
+    """Returns a name that a user chose: not empty, and without spaces at its ends."""
     name = text(place, value)
     if not name or name != name.strip():
         raise ArgumentValueError(place, "must be a word", name)
@@ -122,12 +122,12 @@ def word(place: str, value: Any) -> str:
 
 
 def number(place: str, value: Any, unit: str = "") -> float:
-    """Takes an int or a float, numpy's too.
+    """Returns an int or float of Python or numpy as a float.
 
     Args:
-        place: the argument.
-        value: what was given.
-        unit: what it counts, such as seconds.
+        place: the name of the argument.
+        value: the argument.
+        unit: for the error, such as seconds.
     """
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise ArgumentTypeError(place, f"must be a number{unit and ' of '}{unit}", value)
@@ -138,7 +138,7 @@ def number(place: str, value: Any, unit: str = "") -> float:
 
 
 def seconds(place: str, value: Any, *, may_be_zero: bool = True) -> float:
-    """Takes a finite number of seconds."""
+    """Returns a finite number of seconds, not negative."""
     duration = number(place, value, "seconds")
     if not math.isfinite(duration) or duration < 0 or (duration == 0 and not may_be_zero):
         problem = "must be finite and not negative" if may_be_zero else "must be finite and positive"
@@ -147,31 +147,31 @@ def seconds(place: str, value: Any, *, may_be_zero: bool = True) -> float:
 
 
 def choice(place: str, value: Any, names: Sequence[str]) -> str:
-    """Takes one of some names."""
+    """Returns one of some names."""
     if text(place, value) not in names:
         raise ArgumentValueError(place, f"must be one of {', '.join(names)}", value)
     return str(value)
 
 
 def is_iterable(value: Any) -> bool:
-    """Returns whether a value can be iterated over; arrays and tensors of one number only look like it."""
+    """Returns whether a value can be iterated over; arrays and tensors without dimensions cannot."""
     return isinstance(value, Iterable) and getattr(value, "ndim", 1) > 0
 
 
 def holds_bool(entries: Iterable[Any]) -> bool:
-    """Returns whether an entry is a bool, which numpy would convert to an integer among others."""
+    """Returns whether an entry is a bool: among integers, numpy would convert it to one."""
     return not {bool, np.bool_}.isdisjoint(map(type, entries))
 
 
 def integers(place: str, value: Any) -> np.ndarray[Any, Any]:
-    """Takes an integer, or integers in a list, a tensor or an array of any shape.
+    """Returns one integer, or a list, tensor or array of integers, as an array of the same shape.
 
     Returns:
-        An array of that shape: of any integer dtype, of float64 if it is empty, or of Python's integers
-        where no dtype holds them.
+        An array of any integer dtype; of float64 if it is empty; of dtype object, with Python's integers, if
+        no dtype has room for them.
 
     Raises:
-        ArgumentTypeError: something in it is no integer.
+        ArgumentTypeError: an entry is no integer.
 
     Example:
         >>> integers("ids", [[1, 2]])
@@ -190,17 +190,20 @@ def integers(place: str, value: Any) -> np.ndarray[Any, Any]:
         return array
     if array.ndim != 1:
         raise ArgumentTypeError(place, "must be an integer or integers", value)
-    # Names the entry that is no integer; else they only fit into no common dtype.
+    # The error names the entry that is no integer. Otherwise they are integers without a common dtype.
     entries = enumerate(value if isinstance(value, list | tuple) else array)
     return np.array([integer(f"{place}[{number}]", entry) for number, entry in entries], dtype=object)
 
 
 def indices(place: str, value: Any) -> Ids:
-    """Takes sample ids: one integer, or a sequence or array of them; copied and checked.
+    """Returns sample ids, one integer or a sequence or array of them, as a read-only copy.
+
+    Returns:
+        int64 array of shape (m,), m positive.
 
     Raises:
-        ArgumentTypeError: no sequence, or one that holds something else than integers.
-        ArgumentRangeError: none at all, a negative one, or one above 2^63 - 1.
+        ArgumentTypeError: `value` has no order, is not flat, or an entry is no integer.
+        ArgumentRangeError: there are no ids, or one is negative or above 2^63 - 1.
     """
     if isinstance(value, str | bytes | dict) or not (
         hasattr(value, "__index__") or hasattr(value, "__array__") or isinstance(value, Iterable)
@@ -222,11 +225,11 @@ def indices(place: str, value: Any) -> Ids:
 
 
 def weights(place: str, value: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Takes weights: numbers, none negative, NaN or infinite, not all zero; copied and checked.
+    """Returns weights, one number or a flat list or array of them, as a read-only copy.
 
     Raises:
-        ArgumentTypeError: something that is no number.
-        ArgumentRangeError: empty, negative, NaN, infinite or all zero.
+        ArgumentTypeError: an entry is no number.
+        ArgumentRangeError: there are no weights, one is negative, NaN or infinite, or all are zero.
     """
     array = _numbers(value, place)
     if array.size == 0:
@@ -245,7 +248,7 @@ def weights(place: str, value: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
 
 
 def _numbers(value: Any, place: str) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Takes one number, or a flat list or array of them."""
+    """Returns one number, or a flat list or array of them, as a flat array."""
     numbers = int | float | np.integer | np.floating
     entries = value if hasattr(value, "__array__") else [value] if isinstance(value, numbers) else value
     if isinstance(entries, str | bytes | dict | set | frozenset) or not hasattr(entries, "__iter__"):

@@ -13,8 +13,8 @@ class cached_property(Generic[_Value]):  # noqa: N801  # used as a decorator, li
     """Computes a property when it is first read, and keeps it in the object.
 
     Up to Python 3.11, the one in `functools` holds one lock for all objects of a class: a process that is
-    forked while another thread computes would wait for it for ever. Here two threads may both compute; the
-    first value is kept.
+    forked while another thread computes would wait for it for ever. Here two threads may both compute the
+    value, and the first one is kept.
 
     Args:
         compute: the decorated method.
@@ -51,12 +51,12 @@ class cached_property(Generic[_Value]):  # noqa: N801  # used as a decorator, li
 
 @final
 class Latest(Generic[_Value]):
-    """Keeps the latest values, such as the orders of two epochs; a copy in another process has none.
+    """A cache of the values that were computed last, such as the orders of two epochs; pickled without them.
 
-    Threads may use it at the same time: no table is changed while a thread iterates over it.
+    Several threads may use it at the same time.
 
     Args:
-        size: how many values are kept.
+        size: the number of values that are cached at most.
 
     Example:
         >>> squares = Latest[int](2)
@@ -69,19 +69,19 @@ class Latest(Generic[_Value]):
         self._cached: dict[Hashable, _Value] = {}
 
     def get(self, key: Hashable, make: Callable[[], _Value]) -> _Value:
-        """Returns the value of a key; computes it unless it is kept."""
+        """Returns the value of a key: the cached one, otherwise that of `make`."""
         cached = self._cached
         if key in cached:  # a table only grows, until another one replaces it
             return cached[key]
         value, cached = make(), self._cached
         if len(cached) >= self._size:
-            # Removes half of them at once: if it removed one, each new value would copy all others.
+            # Half of them at a time: to remove a single one would also copy all others.
             cached = self._cached = dict([*cached.copy().items()][(self._size + 1) // 2 :])
         cached[key] = value
         return value
 
     def items(self) -> Iterable[tuple[Any, _Value]]:
-        """Returns the keys and values that are kept."""
+        """Returns the cached keys and values."""
         return self._cached.copy().items()
 
     def __getstate__(self) -> dict[str, Any]:

@@ -44,12 +44,14 @@ class World:
 
     @classmethod
     def from_mesh(cls, mesh: Any, dimension: str | None = None) -> World:
-        """Takes the data-parallel part of a device mesh, whose other ranks share their data.
+        """Makes a world from the data-parallel dimension of a device mesh.
+
+        Ranks that differ in other dimensions only have the same shard.
 
         Args:
             mesh: a `torch.distributed.DeviceMesh`, or anything with `size()` and `get_local_rank()` that is
                 indexed by the name of a dimension.
-            dimension: the dimension over which data is dealt; left out, `mesh` has that one only.
+            dimension: the name of the dimension; None if `mesh` has no other one.
 
         Raises:
             WorldError: the mesh has no such dimension, or this process is not in it.
@@ -94,10 +96,14 @@ class Deal:
         return self.num_shards is None or self.shard_id is None
 
     def world(self, job: World | None) -> World:
-        """Completes missing numbers from the world of the job.
+        """Returns the world with these numbers; those that are None are the job's.
+
+        Args:
+            job: the world of the running job; None below another distributed sampler.
 
         Raises:
-            ArgumentRangeError: shard and number of shards do not fit, or explicit ones contradict `job`.
+            ArgumentRangeError: the shard is not below the number of shards, or the offset is above it.
+            CompositionError: a number is missing, and `job` is None.
         """
         if job is None:
             if self.num_shards is None or self.shard_id is None:
@@ -117,7 +123,7 @@ class Deal:
 
     def limit(self, num_shards: int) -> int | None:
         """Returns how many samples all shards together read at most; None for all."""
-        # No order is longer than the cap, and a state holds no greater limit.
+        # No order is longer than 2^62, and a state has no larger limit.
         return min(self.num_samples * num_shards, arguments.LARGEST) if self.num_samples else None
 
     def shard(self, undealt: Order, world: World, start: int = 0) -> Order:

@@ -1,4 +1,4 @@
-"""Orders that know files and blocks: file after file, each block shuffled within itself, lanes woven."""
+"""Orders of files and of blocks: samples file after file, and rows shuffled within blocks."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from samplerkit.order.order import Located, Order
 from samplerkit.order.sequences import Permuted, make_tables, permuted_each
 from samplerkit.order.typing import Ids
 
-ROWS_WORTH_A_CALL = 256
-"""Rows of a block that are worth a separate call."""
+_ROWS_WORTH_A_CALL = 256
+"""With more rows than this per block, on average, the blocks of ascending rows are cut apart as slices."""
 
 _ROWS_WORTH_A_NETWORK = 4096
-"""Rows of a block from which on its network is evaluated for itself, and not with those of other blocks."""
+"""With fewer rows than this per block, on average, the networks of all blocks are evaluated together."""
 
 _MAX_CACHED = 1024
-"""Blocks: their tables are 32 MiB at most."""
+"""Blocks whose permutations are cached; their tables have 32 MiB at most."""
 
 
 @final
 class BlockCache:
-    """Returns the permutations of blocks of rows, and caches them: a block is used many times.
+    """The permutations of blocks of rows. They are cached, since a block is read in many calls.
 
     Args:
-        key: a block is shuffled by the words of its run and number.
+        key: block j of run r is permuted by the words of (r, j).
     """
 
     def __init__(self, key: Key) -> None:
@@ -38,12 +38,24 @@ class BlockCache:
         self._cache = Latest[Permuted](_MAX_CACHED)
 
     def block(self, run: int, number: int, size: int) -> Permuted:
-        """Returns the permutation of a block: of a file or a lane, and which of its blocks."""
+        """Returns the permutation of a block of `size` rows: block `number` of a run, a file or a lane."""
         return self._cache.get((run, number), lambda: Permuted(size, self._key, run, number))
 
 
 def permuted_within(blocks: list[Permuted], block_of: Ids, rows: Ids, *, inverse: bool = False) -> Ids:
-    """Permutes rows[i] within blocks[block_of[i]]: block after block, or, if each has few rows, at once."""
+    """Permutes rows[i] by blocks[block_of[i]].
+
+    If each block has few of the rows, all networks of 32-bit words are evaluated together.
+
+    Args:
+        blocks: their permutations.
+        block_of: the index of the block of each row; shape (m,).
+        rows: each below the size of its block; shape (m,).
+        inverse: whether to apply the inverses.
+
+    Returns:
+        int64 array of shape (m,).
+    """
     if len(blocks) == 1:
         return blocks[0].permuted(rows, inverse=inverse)
     is_small = rows.size < _ROWS_WORTH_A_NETWORK * len(blocks)
@@ -65,14 +77,18 @@ def permuted_within(blocks: list[Permuted], block_of: Ids, rows: Ids, *, inverse
 @final
 @dataclass(eq=False, repr=False)
 class FileSequence(Order):
-    """The samples of files, file after file, in order within each.
+    """The samples of files, file after file, in storage order within each.
 
     Args:
-        file_layout: the layout of all files; one without files is one file.
-        files: the numbers of those that are read, in the order in which they come; int64 of shape (m,).
-        counts: how many samples of each of these are read; None for all.
-        stride: from one sample of a file to the next one that is read.
-        keeps_files: whether a sampler that draws from this order sees its samples in these files.
+        file_layout: the layout of all files; a layout without files counts as one file.
+        files: the numbers of the files that are read, in the order in which they are; int64 of shape (m,).
+        counts: how many samples of each of these files are read; None for all.
+        stride: the distance of the samples that are read in a file.
+        keeps_files: whether `layout`, for a sampler that draws from this order, has these files.
+
+    Example:
+        >>> FileSequence(Layout([3, 4, 2]), files=np.array([1, 0]))[:]
+        array([3, 4, 5, 6, 0, 1, 2])
     """
 
     file_layout: Layout
@@ -110,7 +126,7 @@ class FileSequence(Order):
 
     @cached_property
     def _places(self) -> Ids:
-        """The place of each file of the layout among those that are read, -1 for one that is not."""
+        """The index in `files` of each file of the layout, -1 for one that is not read."""
         places = np.full(self.file_layout.sizes.size, -1)
         places[self.files] = np.arange(self.files.size)
         return places
@@ -119,13 +135,18 @@ class FileSequence(Order):
 @final
 @dataclass(eq=False, repr=False)
 class BlockShuffle(Order):
-    """Rows shuffled within blocks: consecutive blocks of `block_size` rows of each run, a key for each block.
+    """Rows that are shuffled within blocks. Blocks are consecutive rows of one run: a file or a lane.
 
     Args:
         starts: the first row of each run and the number of rows at the end; int64 of shape (runs + 1,).
-        block_size: rows in a block, the last of a run may be shorter; None for one block a run.
+        block_size: rows in a block; the last block of a run may be shorter. None for one block per run.
         key: block j of run r is shuffled by the words of (r, j).
-        first_size: rows in the first block of each run, at most `block_size`; None for as many as in others.
+        first_size: rows in the first block of each run, at most `block_size`; None for `block_size`.
+
+    Example:
+        >>> key = Key(seed=7, epoch=0, depth=0, role="partial")
+        >>> BlockShuffle(np.array([0, 5, 9]), 3, key)[:]  # blocks 0-2, 3-4, 5-7 and 8
+        array([0, 2, 1, 3, 4, 7, 6, 5, 8])
     """
 
     starts: Ids
@@ -135,9 +156,9 @@ class BlockShuffle(Order):
 
     def __post_init__(self) -> None:
         longest = int(np.diff(self.starts).max(initial=1))
-        # No block is longer than its run: all sums fit into 64 bits.
+        # No block is longer than the longest run, so that sums fit into 64 bits.
         self._block_size = min(self.block_size or longest, longest)
-        # A first block that is shorter than the others lacks its first rows.
+        # A shorter first block is a block whose first rows are missing.
         self._missing = self._block_size - min(self.first_size or self._block_size, self._block_size)
         self._blocks_per_run = -(-(longest + self._missing) // self._block_size)
         self._blocks = BlockCache(self.key)
@@ -158,8 +179,8 @@ class BlockShuffle(Order):
         first, last = self._block_at(int(rows.min())), self._block_at(int(rows.max()))
         if first == last:
             return self._permuted_in(first, rows, inverse=inverse)
-        if (last - first) * ROWS_WORTH_A_CALL < rows.size and (rows[1:] >= rows[:-1]).all():
-            # The usual case of an epoch in order: the rows of each block are a slice.
+        if (last - first) * _ROWS_WORTH_A_CALL < rows.size and (rows[1:] >= rows[:-1]).all():
+            # The usual case, an epoch read in order: the rows of each block are a slice.
             ends = [self._block_start(number + 1) for number in range(first, last)]
             parts = np.split(rows, np.searchsorted(rows, ends))
             numbered = zip(range(first, last + 1), parts, strict=True)
@@ -190,13 +211,13 @@ class BlockShuffle(Order):
         return run * self._blocks_per_run + block
 
     def _block_start(self, number: int) -> int:
-        """The first row of a block; of one that its run is too short for, the first row of the next run."""
+        """Returns the first row of a block; the end of its run, if that is too short for the block."""
         run, block = divmod(number, self._blocks_per_run)
         start = int(self.starts[run]) + max(0, block * self._block_size - self._missing)
         return min(start, int(self.starts[run + 1]))
 
     def block(self, number: int) -> Permuted:
-        """Returns the permutation of a block, by its number among those of all runs."""
+        """Returns the permutation of a block, by its number among the blocks of all runs."""
         run, block = divmod(number, self._blocks_per_run)
         rows = int(self.starts[run + 1] - self.starts[run])
         end = (block + 1) * self._block_size - self._missing

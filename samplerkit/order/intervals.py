@@ -39,8 +39,8 @@ def interval_of(starts: Ids, values: Ids) -> Ids:
         # For few values, one binary search is faster than choosing a method.
         return starts.searchsorted(values, side="right") - 1
     # Values of one batch are mostly close to each other: search only between the smallest and the largest.
-    first = int(np.searchsorted(starts, values.min(), side="right")) - 1
-    last = int(np.searchsorted(starts, values.max(), side="right")) - 1
+    low, high = int(values.min()), int(values.max())
+    first, last = map(int, np.searchsorted(starts, [low, high], side="right") - 1)
     if first == last:
         return np.full(values.shape, first)
     between = starts[first + 1 : last + 1]
@@ -51,37 +51,17 @@ def interval_of(starts: Ids, values: Ids) -> Ids:
         for start in between:
             passed += values >= start
         return passed + np.int64(first)
-    return _by_buckets(between, values) + first
-
-
-def _by_buckets(borders: Ids, values: Ids) -> Ids:
-    """Counts the borders that are at most each value; all borders are in (min(values), max(values)].
-
-    The branches of a binary search cannot be predicted by a processor. Here the range is divided into equal
-    buckets. A shift returns the bucket of a value, and a table the number of borders before that bucket; the
-    few borders within the bucket are then compared one by one.
-    """
-    low, high = int(values.min()), int(values.max())
-    bits = max(_BUCKET_BITS, borders.size.bit_length() + 1)
-    shift = max(0, (high - low).bit_length() - bits)
-    in_bucket = np.bincount((borders - low) >> shift, minlength=((high - low) >> shift) + 1)
-    steps = int(in_bucket.max())
-    if steps > _MAX_STEPS:
-        return np.searchsorted(borders, values, side="right")
-    passed: Ids = (np.cumsum(in_bucket) - in_bucket)[(values - low) >> shift]
-    bounds = np.append(borders, high + 1)
-    for _ in range(steps):
-        passed += values >= bounds[passed]
-    return passed
+    return Offsets(np.append(between, high + 1) - low).passed(values - low) + first
 
 
 @final
 class Offsets:
     """Ascending borders, with a table that speeds up searches for many values.
 
-    The range is divided into equal buckets, and the table has the number of borders before each bucket. A
-    shift returns the bucket of a value; most values then need at most one comparison more. The table is made
-    by the first search that is large enough to gain from it, and has at most two numbers per border.
+    A processor cannot predict the branches of a binary search. So the range is divided into equal buckets,
+    and the table has the number of borders before each bucket. A shift returns the bucket of a value; most
+    values then need at most one comparison more. The table is made by the first search that is large enough
+    to gain from it, and has at most two numbers per border, or 4,096.
 
     Args:
         borders: int64 array of shape (n,), ascending, none below 0; borders may be equal.
@@ -119,7 +99,8 @@ class Offsets:
     @cached_property
     def _buckets(self) -> tuple[int, Ids]:
         """The binary logarithm of the width of a bucket, and the number of borders before each bucket."""
-        shift = max(0, int(self.borders[-1]).bit_length() - self.borders.size.bit_length())
+        bits = max(_BUCKET_BITS, self.borders.size.bit_length())
+        shift = max(0, int(self.borders[-1]).bit_length() - bits)
         in_bucket = np.bincount(self.borders >> shift)
         word = np.int32 if self.borders.size < 1 << 31 else np.int64
         return shift, (np.cumsum(in_bucket) - in_bucket).astype(word)
@@ -258,7 +239,7 @@ def distinct(labels: Ids) -> tuple[Ids, Ids]:
     """Returns the distinct labels in ascending order, and the index of each label among them.
 
     Args:
-        labels: int64 array of shape (m,), not empty.
+        labels: int64 array of shape (m,).
 
     Example:
         >>> distinct(np.array([7, 4, 7]))
@@ -266,7 +247,7 @@ def distinct(labels: Ids) -> tuple[Ids, Ids]:
         >>> distinct(np.array([7, 7]))
         (array([7]), array([0, 0]))
     """
-    low, high = int(labels.min()), int(labels.max())
+    low, high = (int(labels.min()), int(labels.max())) if labels.size else (0, 0)
     if low == high:
         return labels[:1], np.zeros_like(labels)
     if high - low >= _DENSE_SPAN:

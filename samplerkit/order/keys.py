@@ -1,8 +1,8 @@
 """Keys: where all randomness comes from.
 
 A key is a value: the seed, the epoch, the depth in the chain and a role. Its words are blake2b over
-fixed-width little-endian integers, so that two keys which differ anywhere share nothing, and the same key
-gives the same words under every version of Python, numpy and torch.
+fixed-width little-endian integers: different keys have independent words, and a key has the same words with
+every version of Python, numpy and torch.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class Key:
     role: str
 
     def words(self, count: int, index: int = 0, sub_index: int = 0) -> Words:
-        """Returns `count` random words for the file, block or lane that the indices name.
+        """Returns random words, different ones for each pair of indices.
 
         Args:
-            count: how many words.
-            index: for instance the file, or the lane.
-            sub_index: for instance the block in that lane.
+            count: the number of words.
+            index: for example the number of a file or lane.
+            sub_index: for example the number of a block in that lane.
 
         Returns:
             uint64 array of shape (count,).
@@ -66,12 +66,12 @@ class Key:
         return np.frombuffer(words, dtype="<u8", count=count).astype(np.uint64)
 
     def hashes(self, counters: Ids, index: int = 0) -> Words:
-        """Hashes counters by the words of an index: independent uniform words, by `keyed_hash`."""
+        """Returns an independent random word for each counter: `keyed_hash` by the words of an index."""
         return keyed_hash(self.words(3, index), counters)
 
 
 def path_number(path: tuple[str, ...]) -> int:
-    """Returns the index of a place in a tree, 0 for its root."""
+    """Returns a number for a path of names in a tree: 0 for the root, otherwise a digest of 64 bits."""
     if not path:
         return 0
     names = b"".join(struct.pack("<Q", len(name.encode())) + name.encode() for name in path)

@@ -94,7 +94,7 @@ class Layout:
                 `torch.utils.data.ConcatDataset` (its parts are the files), or anything with a length.
 
         Raises:
-            DatasetError: the dataset reports none of these.
+            DatasetError: the dataset has none of these.
 
         Example:
             >>> Layout.of(["a", "b", "c"])
@@ -208,11 +208,11 @@ class Layout:
 
 
 def named_parts(parts: Any) -> dict[str, Any]:
-    """Takes the parts of a tree, by name.
+    """Returns the parts of a tree by name, after checking them.
 
     Raises:
-        ArgumentTypeError: no mapping, or a name no string; or a part that is a mapping of names itself.
-        ArgumentValueError: no part, or a name that is empty, or no text.
+        ArgumentTypeError: `parts` is no mapping, a name is no string, or a part is a mapping itself.
+        ArgumentValueError: there are no parts, or a name is empty or no valid Unicode.
     """
     if not isinstance(parts, Mapping):
         raise ArgumentTypeError("parts", "must be a mapping of names to datasets", parts)
@@ -233,14 +233,14 @@ def require_depth(depth: int) -> None:
     """Refuses trees that are nested too deeply.
 
     Raises:
-        ArgumentValueError: more than `MAX_DEPTH`.
+        ArgumentValueError: `depth` is above `MAX_DEPTH`.
     """
     if depth > MAX_DEPTH:
         raise ArgumentValueError("parts", f"are nested more than {MAX_DEPTH} deep", depth)
 
 
 def _is_integer(value: Any) -> bool:
-    # A dataset is neither; an array of one integer is one size of several.
+    # An array with dimensions is a list of sizes, even if it has a single one.
     if not hasattr(value, "__index__") or getattr(value, "ndim", 0) > 0:
         return False
     with suppress(ArgumentTypeError):
@@ -257,6 +257,7 @@ def _part(name: str, part: Any) -> Layout:
 
 
 def _checked_sizes(sizes: Any) -> Ids:
+    # A valid number of samples, as each order has: a sixth of the time of all the checks.
     if isinstance(sizes, list) and len(sizes) == 1 and type(sizes[0]) is int and 0 <= sizes[0] <= LARGEST:
         return read_only(np.array(sizes, dtype=np.int64))
     if isinstance(sizes, str | bytes | bool | set | frozenset | dict) or not is_iterable(sizes):

@@ -17,18 +17,19 @@ from samplerkit.order.permutation import CHUNK
 from samplerkit.order.typing import Ids
 
 Located = tuple[Ids, Ids]
-"""Which of the given ids, and a position of it: two arrays of one length."""
+"""(which, positions), two int64 arrays of one length: ids[which[i]] is at positions[i]."""
 
 
 def lookup(ids: Any, locate: Callable[[Ids], Located]) -> Ids | Located:
     """Looks up one id, or an array of ids.
 
     Args:
-        ids: what was given.
-        locate: finds all places of ids, as `Order.locate` does.
+        ids: one id, or an array of them.
+        locate: finds all positions of ids, as `Order.locate`.
 
     Returns:
-        For one id its places, ascending; for an array the pair (which, places), sorted by both.
+        For one id its positions, ascending. For an array the pair (which, positions), sorted by `which`, then
+        by position.
 
     Raises:
         ArgumentTypeError: an id is no integer.
@@ -36,30 +37,28 @@ def lookup(ids: Any, locate: Callable[[Ids], Located]) -> Ids | Located:
     array = integers("ids", ids)
     flat = array.reshape(-1)
     if flat.dtype == object:
-        # Integers that fit no dtype: no order holds them, as it holds none out of range.
+        # Integers of more than 64 bits become values that are in no order either.
         flat = np.clip(flat, -1, LARGEST)
-    which, places = locate(flat.astype(np.int64))
-    sequence = np.lexsort((places, which))
-    if array.ndim == 0:
-        return places[sequence]
-    return which[sequence], places[sequence]
+    which, positions = locate(flat.astype(np.int64))
+    ascending = np.lexsort((positions, which))
+    return positions[ascending] if array.ndim == 0 else (which[ascending], positions[ascending])
 
 
 PASS_BITS = 40
-"""Pass t of epoch e over a source, where passes begin again in each epoch, is its epoch e + t * 2^40."""
+"""If passes over a source begin again in each epoch, pass t in epoch e has the number e + t * 2^40."""
 
 _TEMPORARY_BYTES = 1 << 22
-"""Bytes of the largest array of ids whose memory should be there for the next one."""
+"""The size of the largest temporary array whose memory the process should keep for the next one."""
 
 
 class EqualByRecipe:
-    """A base of values that are equal if their class and recipe are equal; no id is evaluated."""
+    """The base of values that are equal if they have equal classes and recipes; no ids are computed."""
 
     @property
     def recipe(self) -> tuple[object, ...] | None:
-        """What it was made from: orders of one class with equal recipes are equal, and hold the same ids.
+        """What the value was made from: orders of one class with equal recipes are equal, and have equal ids.
 
-        For a dataclass these are its fields; None for a value that is equal to itself alone. Orders with the
+        For a dataclass these are its fields; None for a value that is equal to itself only. Orders with the
         same ids that were made in different ways are not equal: compare `order[:]` for that.
         """
         return tuple(getattr(self, field.name) for field in fields(self)) if is_dataclass(self) else None
@@ -130,20 +129,22 @@ class Order(EqualByRecipe, ABC):
         return 1
 
     def passes_at(self, positions: Ids) -> Ids:
-        """Returns in which pass over its source each position is: how often the id came before there.
+        """Returns in which pass over its source each position is, from 0; arguments as for `ids_at`.
 
-        0 where nothing repeats, and for draws with replacement, which are independent. A pad is in the pass
-        of the sample that it repeats. No two positions of one id are in one pass, but if one sampler of
-        repeats reads another, passes need not be consecutive. `positions` and shapes are those of `ids_at`.
+        That is how often the id came before: 0 if nothing repeats. A pad is in the pass of the sample that it
+        repeats. Draws with replacement are independent, and all in pass 0. In any other order, no two
+        positions of one id are in one pass; but if a sampler with repeats reads another one, some numbers of
+        passes are left out.
         """
         return np.zeros_like(positions)
 
     def epochs_at(self, epoch: int, positions: Ids) -> Ids:
-        """Returns in which epoch of its source each position is, where this order is that of an epoch.
+        """Returns in which epoch of its source each position is, if this is the order of an epoch of a run.
 
-        That is the epoch itself where a source is read once in it. In a mixture whose passes run on over
-        epochs it is the pass, since a source is read in its pass t as in epoch t alone. A further pass within
-        the epoch is 2^40 more. So no two positions of one id, in all epochs of a run, are in one of these.
+        For a source that is read once per epoch, that is `epoch`. In a mixture whose passes continue from
+        epoch to epoch it is the pass: pass t over a source has the order of epoch t of that source alone. For
+        a further pass in the same epoch it is 2^40 more. So in a run, no two positions of one id have the
+        same number.
         """
         return epoch + (self.passes_at(positions) << PASS_BITS)
 
@@ -182,14 +183,14 @@ class Order(EqualByRecipe, ABC):
         """Iterates over the ids in arrays.
 
         Args:
-            size: ids an array; the last may be shorter.
-            start: the position to begin at; getting there costs nothing.
+            size: ids per array; the last one may be shorter.
+            start: the position to begin at; it costs no time to get there.
 
         Returns:
             An iterator of int64 arrays.
 
         Raises:
-            ArgumentTypeError: one of them is no integer.
+            ArgumentTypeError: `size` or `start` is no integer.
             ArgumentValueError: `size` is not positive.
             OutOfDatasetError: `start` is outside of [0, len].
 
@@ -230,7 +231,7 @@ class Order(EqualByRecipe, ABC):
 
         Raises:
             ArgumentTypeError: an id is no integer.
-            InverseTooLargeError: only a scan would do, and the order is too long for one.
+            InverseTooLargeError: the order has to be scanned for them, and is too long for that.
 
         Example:
             >>> import samplerkit as sk
@@ -242,7 +243,7 @@ class Order(EqualByRecipe, ABC):
 
     @final
     def __contains__(self, id: object) -> bool:
-        """Returns whether a sample is read at all, by `positions_of`: only integers are in an order."""
+        """Returns whether a sample is read at all; anything but an integer is not."""
         try:
             return self.positions_of(integer("id", id)).size > 0
         except ArgumentTypeError:
@@ -253,8 +254,8 @@ class Order(EqualByRecipe, ABC):
         """Returns the first position of a sample.
 
         Raises:
-            ArgumentTypeError: no integer.
-            ArgumentValueError: the order does not hold it.
+            ArgumentTypeError: `id` is no integer.
+            ArgumentValueError: the sample is not in the order.
         """
         positions = self.positions_of(integer("id", id))
         if not positions.size:
@@ -267,7 +268,7 @@ class Order(EqualByRecipe, ABC):
     def count(self, ids: list[int] | np.ndarray[Any, Any]) -> Ids: ...
     @final
     def count(self, ids: Any) -> int | Ids:
-        """Returns how often a sample is read; of an array of ids how often each is, int64 of shape (m,).
+        """Returns how often a sample is read; for an array of m ids, how often each is: int64 of shape (m,).
 
         Raises:
             ArgumentTypeError: an id is no integer.
@@ -307,20 +308,28 @@ class Order(EqualByRecipe, ABC):
 
 
 Read = Callable[[Order, Ids], Ids]
-"""Reads values of an order at some positions: ids, or passes."""
+"""Returns values of an order at some positions: ids, passes or epochs."""
 
 
 class OrderView(Order):
-    """An order that reads others at positions that it computes, and adds no ids."""
+    """An order with the ids of other orders, at positions that it computes."""
 
     @abstractmethod
     def read(self, positions: Ids, getter: Read) -> Ids:
-        """Reads values of the orders that it reads, and gives them position by position."""
+        """Reads values of the other orders.
+
+        Args:
+            positions: of this order, int64 of shape (m,).
+            getter: returns the values of one of the other orders at its own positions.
+
+        Returns:
+            The values at `positions`, int64 of shape (m,).
+        """
 
     @property
     @abstractmethod
     def viewed(self) -> Sequence[Order]:
-        """The orders that it reads."""
+        """The other orders."""
 
     def ids_at(self, positions: Ids) -> Ids:
         return self.read(positions, lambda order, inner: order.ids_at(inner))
@@ -340,7 +349,12 @@ class OrderView(Order):
 
 
 def located(positions: Ids, valid: Any) -> Located:
-    """Turns one candidate position for each id, valid or not, into what `Order.locate` returns."""
+    """Returns the result of `Order.locate` for ids that have at most one position each.
+
+    Args:
+        positions: of the ids; int64 of shape (m,).
+        valid: whether each id is in the order; for the others, the position is ignored. bool of shape (m,).
+    """
     which = np.flatnonzero(valid)
     return which, positions[which]
 
@@ -353,16 +367,16 @@ def _is_equal(a: object, b: object) -> bool:
 
 @cache
 def _warm_allocator() -> None:
-    """Frees one array as large as the usual temporary ones, once per process.
+    """Allocates and frees one array as large as the largest temporary ones, once per process.
 
-    The GNU C library returns memory of sizes that it has never freed before to the system, and takes it again
-    for the next array, page by page: half of the time that reading an order takes.
+    The GNU C library returns memory to the system if it has never freed a block of that size before, and
+    then requests it again for the next array, page by page: that is half of the time of reading an order.
     """
     np.empty(_TEMPORARY_BYTES, dtype=np.uint8)
 
 
 def slice_positions(length: int, index: slice) -> range:
-    """Returns the positions of a slice of an order."""
+    """Returns the positions that a slice selects in an order of some length."""
     try:
         return range(*index.indices(length))
     except TypeError:

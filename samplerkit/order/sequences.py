@@ -1,4 +1,4 @@
-"""Orders that read no other order: a range, a table, and draws with replacement."""
+"""Orders that read no other order: ranges, woven lanes, permutations, tables, draws with replacement."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Occurrences:
 
     @cached_property
     def repeats(self) -> Ids:
-        """How often the id of each position occurs before it: int64 array of shape (n,)."""
+        """How often the id at each position occurs before that position: int64 array of shape (n,)."""
         first = np.searchsorted(self._sorted, self._sorted, side="left")
         repeats = np.empty_like(self._positions)
         repeats[self._positions] = np.arange(first.size) - first
@@ -76,17 +76,19 @@ class Range(Order):
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class LaneWeave(Order):
-    """The rows of a sequence, one from each lane in turn: position k * lanes + l is row k of lane l.
+    """A sequence that is cut into lanes and read one row of each lane in turn.
 
-    The sequence is cut into contiguous runs, one per lane; the first ones may be one row longer.
+    Lanes are contiguous runs of the sequence; the first ones may be one row longer. Row k of lane l is at
+    position k * num_lanes + l.
 
     Args:
         num_rows: the length of the sequence.
-        num_lanes: how many.
+        num_lanes: the number of lanes.
 
     Example:
-        >>> LaneWeave(10, 4).starts.tolist()
-        [0, 3, 6, 8, 10]
+        >>> weave = LaneWeave(10, 4)
+        >>> weave.starts, weave.ids_at(np.arange(10))
+        (array([ 0,  3,  6,  8, 10]), array([0, 3, 6, 8, 1, 4, 7, 9, 2, 5]))
     """
 
     num_rows: int
@@ -101,7 +103,7 @@ class LaneWeave(Order):
         return self.start_of(np.arange(self.num_lanes + 1))
 
     def start_of(self, lane: Ids) -> Ids:
-        """Returns the first row of each lane."""
+        """Returns the first row of each of some lanes."""
         length, longer = divmod(self.num_rows, self.num_lanes)
         return lane * length + np.minimum(lane, longer).astype(np.int64, copy=False)
 
@@ -115,12 +117,12 @@ class LaneWeave(Order):
     def ids_at(self, positions: Ids) -> Ids:
         count = self.num_lanes
         if count & (count - 1):
-            # In numpy, a division by one number is several times as fast as quotient and remainder together.
+            # In numpy, dividing by a scalar is several times as fast as `divmod`.
             row = positions // count
             lane = positions - row * count
         else:
             row, lane = positions >> (count.bit_length() - 1), positions & (count - 1)
-        # If there are as many shards as lanes, or a multiple, a shard reads one lane.
+        # With as many shards as lanes, or a multiple, a shard reads one lane.
         is_single = lane.size and lane.min() == lane.max()
         row += self.start_of(lane[:1] if is_single else lane)
         return row
@@ -139,8 +141,8 @@ class Permuted(Order):
     Args:
         size: n, from 0 to 2^62.
         key: where its randomness comes from.
-        run: the file or lane of a block of rows.
-        number: which block of that run.
+        run: for a block of rows, the number of its file or lane.
+        number: for a block of rows, its number in that file or lane.
 
     Example:
         >>> shuffle = Permuted(10**12, Key(seed=7, epoch=0, depth=0, role="global"))
@@ -165,19 +167,19 @@ class Permuted(Order):
         return which, self.permuted(ids[which], inverse=True)
 
     def permuted(self, rows: Ids, *, inverse: bool = False) -> Ids:
-        """Returns where each row is moved to, or where it comes from; each in [0, size)."""
+        """Returns the id at each position; with `inverse`, the position of each id. All are in [0, size)."""
         if self.size > TABLE_LIMIT:
             return permuted(self._network, rows, inverse=inverse)
         return self._inverse[rows] if inverse else self._table[rows]
 
     @property
     def is_narrow(self) -> bool:
-        """Whether `permuted_each` takes it: it is a network of the narrower words."""
+        """Whether this is a network of 32-bit words, as `permuted_each` requires."""
         return TABLE_LIMIT < self.size < NARROW_LIMIT
 
     @property
     def words(self) -> Words:
-        """The words of which the table or the network is made."""
+        """The random words that define the table or the network."""
         return self.key.words(word_count(self.size), self.run, self.number)
 
     @cached_property
@@ -190,7 +192,7 @@ class Permuted(Order):
 
     @cached_property
     def constants(self) -> Any:
-        """What the network is made of."""
+        """The parameters of the network: a column of `network_constants`."""
         return network_constants([self.size], self.words[:, None])[:, 0]
 
     @cached_property
@@ -201,11 +203,11 @@ class Permuted(Order):
 _TABLES_AT_ONCE = 256
 
 _ROWS_AT_ONCE = 16_384
-"""Rows whose networks are in one table: 19 words per row, which fit the second-level cache."""
+"""Rows that `permuted_each` evaluates at a time: 19 words per row, which fit the second-level cache."""
 
 
 def make_tables(permutations: list[Permuted]) -> None:
-    """Makes the tables that permutations need and have not, many at once."""
+    """Computes the missing tables of some permutations, many of them in one call."""
     new = [p for p in permutations if p.size <= TABLE_LIMIT and "_table" not in vars(p)]
     for part in (new[start : start + _TABLES_AT_ONCE] for start in range(0, len(new), _TABLES_AT_ONCE)):
         ids_of = tables([p.size for p in part], np.stack([p.words for p in part], axis=1))
@@ -214,14 +216,24 @@ def make_tables(permutations: list[Permuted]) -> None:
 
 
 def permuted_each(permutations: list[Permuted], index: Ids, rows: Ids, *, inverse: bool = False) -> Ids:
-    """Permutes rows[i] by permutations[index[i]], all of them at once."""
+    """Evaluates many networks in one call: rows[i] is permuted by permutations[index[i]].
+
+    Args:
+        permutations: `is_narrow` is true of each.
+        index: of the permutation of each row; shape (m,).
+        rows: each below the size of its permutation; shape (m,).
+        inverse: whether to apply the inverses.
+
+    Returns:
+        int64 array of shape (m,).
+    """
     new = [p for p in permutations if "constants" not in vars(p)]
     if new:
-        # All at once, which is many times as fast.
+        # In one call, which is many times as fast.
         columns = network_constants([p.size for p in new], np.stack([p.words for p in new], axis=1))
         for p, constants in zip(new, columns.T.copy(), strict=True):
             vars(p)["constants"] = constants
-    # Row by row in memory, as they are read.
+    # One row per parameter, contiguous in memory: `of_columns` reads row by row.
     constants = np.concatenate([p.constants for p in permutations]).reshape(len(permutations), -1).T.copy()
     result = np.empty_like(rows)
     for start in range(0, rows.size, _ROWS_AT_ONCE):
@@ -232,7 +244,7 @@ def permuted_each(permutations: list[Permuted], index: Ids, rows: Ids, *, invers
 
 @final
 class Table(Order):
-    """Listed ids: an array, which is copied unless it is read-only."""
+    """An array of ids as an order. The array is copied, unless it is read-only."""
 
     def __init__(self, ids: Ids) -> None:
         self.ids: Final = (np.array if ids.flags.writeable else np.asarray)(ids, dtype=np.int64)
@@ -265,13 +277,14 @@ class Table(Order):
 
 @final
 class DrawsWithReplacement(Order):
-    """Independent draws with replacement: position p draws by the hash of p, so access is random.
+    """Independent draws with replacement: the id at position p follows from a hash of p alone.
 
     Args:
         length: the number of draws.
         key: where the randomness comes from.
-        population: the number of ids to draw from, each as likely as any other.
-        cumulative: instead, the cumulative integer weights of the ids, int64 of shape (ids,).
+        population: the number of ids to draw from, with equal probability.
+        cumulative: for draws by weight instead: the cumulative integer weights of the ids, int64 of shape
+            (ids,).
     """
 
     def __init__(self, length: int, key: Key, population: int = 0, cumulative: Ids | None = None) -> None:

@@ -1,10 +1,10 @@
-"""The frozen plans of the rule batches-1: how one is evaluated.
+"""The frozen plans of the rule batches-1: how a case is evaluated.
 
-A saved state names a batch by its number, so a plan must stay as it is under every version of samplerkit,
-Python, numpy and torch. `golden_plans.json` in `tests/data` holds plans, `golden_packs.json` those of packs,
-as they were when the rule was released. None of them changes: a change of any plan, an improvement included,
-is a new rule id with files of its own, and the old ones stay. A new recipe adds cases: lines without
-batches, which `python -m tests.batches.golden_plans` completes.
+A saved state has the number of a batch, so a plan must be the same with every version of samplerkit, Python,
+numpy and torch. In `tests/data`, `golden_plans.json` has plans and `golden_packs.json` those of packs, as
+they were when the rule was released. None of them changes: a change of any plan, even a better one, is a new
+rule id with its own files, and the old ones stay. A new recipe adds cases: lines without batches, which
+`python -m tests.batches.golden_plans` completes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FILES = tuple(
 
 
 def lengths_of(size: int) -> list[int]:
-    """Lengths by arithmetic: no generator of another package stands between the file and the rule."""
+    """Lengths by arithmetic, so that the plans do not depend on the generator of another package."""
     return [1 + number * number * 7919 % 97 * (1 + number % 3) for number in range(size)]
 
 
@@ -41,11 +41,11 @@ def planned(case: Case) -> BatchPlan:
 
 
 def evaluated(case: Case) -> Case:
-    """Gives the batches of a case: those that it names, or all."""
+    """Returns the batches of a case: those in `numbers`, or all."""
     plan = planned(case)
     return {"batches": [listed(plan[number]) for number in case.get("numbers", range(len(plan)))]}
 
 
 if __name__ == "__main__":
-    for each in FILES:
-        complete(each, {"plans": evaluated})
+    for file in FILES:
+        complete(file, {"plans": evaluated})

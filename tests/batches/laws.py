@@ -1,6 +1,6 @@
-"""The laws of a plan, checked by what it gives: each position once, limits kept, inverses, resume.
+"""The laws of a plan: each position once, limits, inverses, resume.
 
-How batches are dealt knows no plan: `tests/loading/test_batches_by_values.py`.
+The deal of batches does not depend on the plan: see `tests/loading/test_batches_by_values.py`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def read(plan: BatchPlan) -> list[Any]:
 
 
 def require_same(plan: BatchPlan) -> list[Any]:
-    """Every way to ask for a batch gives the same."""
+    """Checks that every way to read batches returns the same ones."""
     batches = read(plan)
     assert [*map(listed, plan)] == batches
     assert [*map(listed, plan.batches(np.arange(len(batches))[::-1]))] == batches[::-1]
@@ -38,7 +38,7 @@ def require_same(plan: BatchPlan) -> list[Any]:
 
 
 def require_access(plan: BatchPlan) -> list[list[int]]:
-    """Every way to ask gives the same; no batch is empty, and no draw comes twice."""
+    """Checks also that no batch is empty, and that no draw occurs twice."""
     batches = require_same(plan)
     numbers = np.arange(len(batches))
     assert all(batches)
@@ -50,17 +50,17 @@ def require_access(plan: BatchPlan) -> list[list[int]]:
 
 
 def require_each_once(plan: BatchPlan, expected: list[int]) -> None:
-    """Each position of the order stands in exactly one batch, but for those that are counted as dropped."""
+    """Checks that each position of the order is in exactly one batch, or counted as dropped."""
     batches = require_access(plan)
-    left = Counter(expected)
-    left.subtract(id for batch in batches for id in batch)
-    assert all(count >= 0 for count in left.values())
-    assert sum(left.values()) == plan.dropped
+    missing = Counter(expected)
+    missing.subtract(id for batch in batches for id in batch)
+    assert all(count >= 0 for count in missing.values())
+    assert sum(missing.values()) == plan.dropped
 
 
 def require_inverse(plan: BatchPlan, size: int) -> None:
-    """`batch_of` finds each batch in which a sample is, and no other: one for each place of it in a plan of
-    whole samples, once for all its parts in a plan of packs."""
+    """Checks that `batch_of` finds each batch of a sample: once for each of its places, or in packs once for
+    all of its parts."""
     in_batch = [sorted({*batch[0]}) if isinstance(batch, tuple) else batch for batch in read(plan)]
     for id in range(-1, size + 1):
         assert plan.batch_of(id).tolist() == [
@@ -73,7 +73,7 @@ def require_inverse(plan: BatchPlan, size: int) -> None:
 
 
 def require_limits(plan: BatchPlan, budget: int) -> None:
-    """No batch is over the budget, in padded tokens."""
+    """Checks that no batch has more padded tokens than the budget."""
     for number in range(len(plan)):
         count, *longest = plan.shape(number)
         assert count * sum(longest) <= budget
@@ -82,7 +82,7 @@ def require_limits(plan: BatchPlan, budget: int) -> None:
 
 
 def require_resume(plans: Plans, epoch: int) -> None:
-    """A plan made from the state's pair alone continues with the same batches, from every batch on."""
+    """Checks that a plan that begins at any batch, by `window_of`, continues with the same batches."""
     plan = plans.plan(epoch)
     batches = read(plan)
     for number in range(len(batches) + 1):
@@ -94,12 +94,12 @@ def require_resume(plans: Plans, epoch: int) -> None:
 
 
 def require_packs(plan: BatchPlan, expected: list[int], recipe: PackBatches, lengths: list[int]) -> None:
-    """Each token of each position of the order stands in exactly one segment, and no pack is above its limit.
+    """Checks that each token of the order is in exactly one segment, and that no pack is too long.
 
     Args:
         plan: of the recipe.
         expected: the ids of the order.
-        recipe: how packs are made.
+        recipe: that the plan is of.
         lengths: of all samples.
     """
     batches = require_same(plan)
@@ -117,12 +117,11 @@ def require_packs(plan: BatchPlan, expected: list[int], recipe: PackBatches, len
         for draw, *part in zip(plan.positions(number).tolist(), ids, starts, sizes, strict=True):
             parts.setdefault(draw, []).append((part[1], part[0], part[2]))
     drawn = []
-    for several in parts.values():
-        end = 0
-        for start, id, size in sorted(several):
-            assert (start, id) == (end, several[0][1])
+    for segments in parts.values():
+        end, id = 0, segments[0][1]
+        for start, id_of_segment, size in sorted(segments):
+            assert (start, id_of_segment) == (end, id)
             end = start + size
-        id = several[0][1]
         assert end == (min(lengths[id], recipe.seq_len) if recipe.long == "truncate" else lengths[id])
         drawn.append(id)
     kept = [id for id in expected if 0 < lengths[id] <= longest(recipe)]
@@ -132,7 +131,7 @@ def require_packs(plan: BatchPlan, expected: list[int], recipe: PackBatches, len
 
 
 def planned(case: Any, recipe: Any) -> tuple[BatchPlan, list[int]]:
-    """A plan over a drawn chain, which has its inverse and is resumed anywhere, and the ids of its order."""
+    """The plan of a generated chain, after checks of its inverse and of resume, and the ids of the order."""
     sampler, constants = case.sampler(), case.constants()
     plans = recipe.over(sampler, case.dataset, constants=constants)
     plan = plans.plan(case.epoch)
@@ -147,7 +146,7 @@ def longest(recipe: PackBatches) -> int:
 
 
 def best_fit(sizes: list[int], capacity: int) -> list[list[int]]:
-    """List best-fit decreasing: of items from the largest on, those in each bin, in the order they came."""
+    """Best-fit decreasing over a list of descending sizes: returns the items of each bin."""
     spaces: list[int] = []
     bins: list[list[int]] = []
     for item, size in enumerate(sizes):

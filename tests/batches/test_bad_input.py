@@ -19,7 +19,7 @@ def tokens(lengths: Any, size: int = 4) -> Any:
 
 
 class Cutting(sk.BatchRecipe):
-    """A recipe that cuts what it is given."""
+    """A recipe that returns given batches."""
 
     def __init__(self, batches: Any) -> None:
         self.batches = batches
@@ -37,7 +37,7 @@ class Counted(Cutting):
 
 
 class Recipeless:
-    """No recipe."""
+    """A class that is no recipe."""
 
 
 def saved(folder: Path, array: Any, name: str = "lengths.npy") -> Path:
@@ -80,18 +80,18 @@ CASES: dict[str, tuple[type[sk.SamplerkitError], str, Any]] = {
         "sampler: must be a sampler",
         lambda _: sk.TokenBatches(16, lengths=[5]).plan(Recipeless(), 1),
     ),
-    "a cut that is none": (TYPE, "cut: must give a list", lambda _: cut(None)),
+    "a cut that is no list": (TYPE, "cut: must give a list", lambda _: cut(None)),
     "a cut of floats": (TYPE, "cut: batch 0", lambda _: cut([np.array([0.5])])),
     "a cut of ragged rows": (TYPE, "cut: batch 0", lambda _: cut([[0, [1]]])),
     "a cut of ids": (VALUE, "outside of a window of 4, got 77; give places", lambda _: cut([[0, 1], [77]])),
     "a cut that repeats": (VALUE, "a place twice, got 1", lambda _: cut([[0, 1], [1]])),
     "an empty cut": (VALUE, "batch 1: must not be empty", lambda _: cut([[0], np.array([], int)])),
-    "lengths of a recipe of one's own that are too few": (
+    "too few lengths of a user's recipe": (
         sk.DatasetError,
         "one for each of the 4 samples",
         lambda _: Counted([5, 3]).plan(sk.SequentialSampler(), 4),
     ),
-    "a recipe that is none": (
+    "a class that is no recipe": (
         TYPE,
         "subclass of samplerkit.BatchRecipe",
         lambda _: sk.register_batches("bad", Recipeless),

@@ -1,4 +1,4 @@
-"""Bins made of a histogram are, item by item, those of best-fit decreasing over a list."""
+"""Bins of a histogram equal those of best-fit decreasing over a list; and runs that are permuted."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ def test_bins_are_exactly_those_of_best_fit_over_a_list():
         values, counts = np.unique(items, return_counts=True)
         bins = Bins(values[::-1], counts[::-1], capacity)
         expected = best_fit(items.tolist(), capacity)
-        found, edges = bins.items(np.arange(bins.count))
-        assert [part.tolist() for part in np.split(found, edges[1:-1])][: bins.count] == expected
+        in_bins, edges = bins.items(np.arange(bins.count))
+        assert [part.tolist() for part in np.split(in_bins, edges[1:-1])][: bins.count] == expected
         inverse = bins.bin_of(np.arange(items.size))
         assert inverse.tolist() == [
-            number for item in range(items.size) for number, one in enumerate(expected) if item in one
+            number for item in range(items.size) for number, part in enumerate(expected) if item in part
         ]
 
 
 def test_the_time_does_not_grow_with_the_number_of_items():
-    """A histogram a thousand million times as high makes no more classes than a few a length."""
+    """With 10^9 times as many items of each size there are still only a few entries per size."""
     values = np.arange(512, 0, -1)
     few = Bins(values, np.full(512, 3), 512)
     many = Bins(values, np.full(512, 3 * 10**9), 512)

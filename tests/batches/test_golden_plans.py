@@ -1,4 +1,4 @@
-"""The plans of the rule batches-1 are what they were when it was released."""
+"""The plans of the rule batches-1 are the same as when it was released."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_the_files_are_of_this_rule_and_say_why_they_must_never_change():
     assert all("must never change" in frozen["why"] for frozen in FROZEN)
 
 
-def test_a_window_that_is_left_out_is_as_long_as_ever():
+def test_default_windows_keep_their_sizes():
     lengths = [1 + number * 7919 % 97 for number in range(50_000)]
     for recipe, windows in ((sk.TokenBatches, [4096, 16384, 65536]), (sk.PackBatches, [16384, 16384, 65536])):
         plans = (
@@ -43,14 +43,14 @@ def test_plans_are_as_recorded(case):
     assert is_as_recorded(case)
 
 
-def test_every_recipe_and_both_evaluators_are_recorded():
+def test_every_recipe_and_both_kinds_of_plans_are_recorded():
     assert {case["recipe"] for case in CASES} == {name for name in sk.__all__ if name.endswith("Batches")}
     kinds = {(case["recipe"], type(planned(case))) for case in CASES}
     assert {("TokenBatches", StaticPlan), ("TokenBatches", WindowPlan)} <= kinds
     assert {("PackBatches", PackPlan), ("PackBatches", WindowPlan)} <= kinds
 
 
-def test_groups_in_another_order_show(monkeypatch):
+def test_another_order_of_groups_changes_the_plans(monkeypatch):
     plans = FROZEN[0]["plans"]
     monkeypatch.setattr(cutting.Groups, "forward", lambda self, numbers: numbers)
     assert sum(not is_as_recorded(case) for case in plans) > len(plans) // 2

@@ -1,4 +1,4 @@
-"""Lengths are read once: counted, named by a digest, sorted into a table that processes share."""
+"""Lengths are counted and sorted once, into tables that processes share."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def path(tmp_path):
 
 
 @pytest.fixture
-def kept(tmp_path, monkeypatch):
+def cache(tmp_path, monkeypatch):
     monkeypatch.setattr(set_plan, "CACHED_FROM", 100)
-    return TableCache(tmp_path / "kept")
+    return TableCache(tmp_path / "cache")
 
 
 def planned(path, folder):
-    """All batches of an epoch, whose table is in a folder."""
+    """All batches of an epoch, with its table in a folder."""
     recipe = sk.TokenBatches(200, lengths=path)
     return laws.read(recipe.over(sk.RandomSampler(seed=1), 500, folder=folder).plan(0))
 
@@ -47,7 +47,7 @@ class Data:
 
 
 class Indexed:
-    """Lengths by number only, as datasets have samples."""
+    """Lengths with `__getitem__` only."""
 
     def __getitem__(self, number):
         return int(LENGTHS[number])
@@ -68,26 +68,26 @@ def test_lengths_are_found_in_the_dataset(name, kind):
     )
 
 
-def test_an_array_a_list_and_a_file_of_other_integers_have_one_digest_and_one_plan(path):
+def test_arrays_lists_and_files_of_any_integers_have_the_same_digest_and_plan(path):
     given = [LENGTHS, LENGTHS.tolist(), LENGTHS.astype(np.int8), path, str(path)]
     assert len({SampleLengths(lengths).digest for lengths in given}) == 1
     plans = [sk.TokenBatches(200, lengths=lengths).plan(sk.RandomSampler(seed=1), 500) for lengths in given]
     assert len({str(laws.read(plan)) for plan in plans}) == 1
     assert SampleLengths([2**31 - 1]).histogram.values.tolist() == [2**31 - 1]  # the largest
-    for one_by_one in (iter(LENGTHS.tolist()), Indexed()):
-        assert SampleLengths(one_by_one).digest == SampleLengths(LENGTHS).digest
+    for iterable in (iter(LENGTHS.tolist()), Indexed()):
+        assert SampleLengths(iterable).digest == SampleLengths(LENGTHS).digest
     changed = LENGTHS.copy()
     changed[[3, 4]] = changed[[4, 3]]
     assert SampleLengths(changed).digest != SampleLengths(LENGTHS).digest
 
 
 @pytest.mark.parametrize("most", [50, 1 << 30])
-def test_lengths_are_counted_in_chunks_whether_they_are_small_or_large(most, monkeypatch):
+def test_small_and_large_lengths_are_counted_in_chunks(most, monkeypatch):
     monkeypatch.setattr("samplerkit.batches.lengths.CHUNK", 37)
     lengths = np.random.default_rng(5).integers(0, most, 300)
     values, counts = np.unique(lengths, return_counts=True)
-    found = SampleLengths(lengths).histogram
-    assert (found.values[::-1].tolist(), found.counts[::-1].tolist()) == (values.tolist(), counts.tolist())
+    whole = SampleLengths(lengths).histogram
+    assert (whole.values[::-1].tolist(), whole.counts[::-1].tolist()) == (values.tolist(), counts.tolist())
     some = np.arange(0, 300, 7)
     part = SampleLengths(lengths).histogram_of(SampleSet(some.size, some))
     assert part.total == some.size
@@ -96,77 +96,77 @@ def test_lengths_are_counted_in_chunks_whether_they_are_small_or_large(most, mon
 
 
 @pytest.mark.parametrize("most", [50, 1 << 30])
-def test_members_are_sorted_by_length_in_chunks_and_found_again(most, kept, monkeypatch):
+def test_members_are_sorted_by_length_in_chunks_and_found_again(most, cache, monkeypatch):
     monkeypatch.setattr("samplerkit.batches.lengths.CHUNK", 37)
     lengths = SampleLengths(np.random.default_rng(5).integers(0, most, 300))
     for ids in (None, np.arange(0, 300, 2)):
         expected = np.arange(300) if ids is None else ids
         chosen = SampleSet(expected.size, ids)
-        table = SortedMembers(lengths, chosen, lengths.histogram_of(chosen), kept)
-        found = table.at(np.arange(table.size))
-        assert found.tolist() == sorted(
-            expected.tolist(), key=lambda one: (-lengths.at(np.array([one]))[0], one)
+        table = SortedMembers(lengths, chosen, lengths.histogram_of(chosen), cache)
+        members = table.at(np.arange(table.size))
+        assert members.tolist() == sorted(
+            expected.tolist(), key=lambda member: (-lengths.at(np.array([member]))[0], member)
         )
         which, places = table.places_of(np.arange(-2, 303))
         assert (np.arange(-2, 303)[which]).tolist() == expected.tolist()
-        assert found[places].tolist() == expected.tolist()
+        assert members[places].tolist() == expected.tolist()
 
 
-def test_what_was_counted_and_sorted_is_found_again(path, kept, monkeypatch):
-    first = planned(path, kept.folder)
-    assert sorted(file.suffix for file in kept.folder.iterdir()) == [".npy", ".npz"]
+def test_counts_and_sorted_tables_are_read_from_the_cache(path, cache, monkeypatch):
+    first = planned(path, cache.folder)
+    assert sorted(file.suffix for file in cache.folder.iterdir()) == [".npy", ".npz"]
 
-    def again(*_):
-        raise AssertionError("is made again")
+    def fail(*_):
+        raise AssertionError("the cache is not used")
 
-    monkeypatch.setattr(SampleLengths, "_count_all", again)
-    monkeypatch.setattr(SortedMembers, "_fill", again)
-    assert planned(path, kept.folder) == first
+    monkeypatch.setattr(SampleLengths, "_count_all", fail)
+    monkeypatch.setattr(SortedMembers, "_fill", fail)
+    assert planned(path, cache.folder) == first
     # Another seed, epoch, budget and policy read the same table.
     other = sk.TokenBatches(300, lengths=path, waste=0.2, short="keep")
-    assert len(other.over(sk.RandomSampler(seed=2), 500, folder=kept.folder).plan(9))
+    assert len(other.over(sk.RandomSampler(seed=2), 500, folder=cache.folder).plan(9))
 
 
-def test_a_file_of_lengths_that_was_replaced_is_counted_again(path, kept):
+def test_a_file_of_lengths_that_was_replaced_is_counted_again(path, cache):
     recipe = sk.TokenBatches(200, lengths=path)
-    before = recipe.over(sk.RandomSampler(), 500, folder=kept.folder)
+    before = recipe.over(sk.RandomSampler(), 500, folder=cache.folder)
     status = path.stat()
     np.save(path, LENGTHS[::-1].astype(np.uint16))
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
-    after = recipe.over(sk.RandomSampler(), 500, folder=kept.folder)
+    after = recipe.over(sk.RandomSampler(), 500, folder=cache.folder)
     assert after.digest != before.digest
     assert after.digest == SampleLengths(LENGTHS[::-1]).digest
 
 
 @pytest.mark.parametrize("damage", [b"", b"\x93NUMPY", b"no table at all" * 9])
-def test_a_damaged_table_is_made_again(damage, path, kept):
-    first = planned(path, kept.folder)
-    for file in kept.folder.iterdir():
+def test_a_damaged_table_is_made_again(damage, path, cache):
+    first = planned(path, cache.folder)
+    for file in cache.folder.iterdir():
         file.write_bytes(damage)
-    assert planned(path, kept.folder) == first
-    assert all(file.stat().st_size > 100 for file in kept.folder.iterdir())
+    assert planned(path, cache.folder) == first
+    assert all(file.stat().st_size > 100 for file in cache.folder.iterdir())
 
 
-def test_a_folder_that_cannot_be_written_to_costs_nothing_but_time(path, tmp_path, kept):
+def test_plans_are_the_same_if_the_folder_cannot_be_written_to(path, tmp_path, cache):
     (tmp_path / "file").write_text("no folder")
-    assert planned(path, tmp_path / "file") == planned(path, kept.folder)
+    assert planned(path, tmp_path / "file") == planned(path, cache.folder)
 
 
 def test_a_table_for_which_the_disk_has_no_room_is_made_in_memory(small_disk):
-    """Its pages would be written to holes of a mapped file, which kills the process."""
+    """Writing its pages into holes of a mapped file would kill the process."""
     table = TableCache(small_disk).mapped("table", 3 << 20, np.dtype("<u4"), lambda made: made.fill(7))
     assert set(table.tolist()) == {7}
     assert [*small_disk.iterdir()] == []
 
 
-@pytest.mark.usefixtures("kept")
-def test_tables_lie_in_the_users_cache_folder_where_nothing_is_said(path, tmp_path, monkeypatch):
+@pytest.mark.usefixtures("cache")
+def test_tables_are_in_the_users_cache_folder_by_default(path, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     sk.TokenBatches(200, lengths=path).plan(sk.RandomSampler(), 500)
     assert len(list((tmp_path / "cache" / "samplerkit" / "batches").iterdir())) == 2
 
 
-def test_another_process_gets_the_path_of_lengths_and_not_the_lengths(path):
+def test_lengths_of_a_file_are_pickled_as_its_path(path):
     lengths = SampleLengths(path)
     sent = pickle.dumps(lengths)
     assert len(sent) < 2000
@@ -183,17 +183,17 @@ print([batch.tolist() for batch in plans.plan(0)])
 """
 
 
-def test_processes_that_make_a_table_at_once_find_one(path, kept):
-    command = ["-c", PROGRAM, str(path), str(kept.folder)]
+def test_processes_that_make_a_table_at_the_same_time_share_it(path, cache):
+    command = ["-c", PROGRAM, str(path), str(cache.folder)]
     running = [Program(command, stdout=subprocess.PIPE) for _ in range(3)]
-    shown = {process.communicate(timeout=100)[0] for process in running}
+    outputs = {process.communicate(timeout=100)[0] for process in running}
     assert [process.returncode for process in running] == [0] * 3
-    assert len(shown) == 1
-    assert sorted(file.suffix for file in kept.folder.iterdir()) == [".npy", ".npz"]
+    assert len(outputs) == 1
+    assert sorted(file.suffix for file in cache.folder.iterdir()) == [".npy", ".npz"]
 
 
 @pytest.mark.parametrize("window", [None, 64])
-def test_a_plan_of_nothing_is_empty(window):
+def test_a_plan_of_no_samples_is_empty(window):
     plan = sk.TokenBatches(200, lengths=[], window=window).plan(sk.RandomSampler(), 0)
     assert len(plan) == 0
     assert list(plan) == []
@@ -206,21 +206,21 @@ PAIRS = [[9, 9], [1, 1], [2, 1], [2, 2], [1, 2], [1, 1]]
 
 @pytest.mark.parametrize("lengths", [PAIRS, [3, 3, 2, 2, 2, 9]], ids=["pairs", "lengths"])
 @pytest.mark.parametrize("abreast", [1, 2])
-def test_a_last_batch_of_a_window_that_is_not_full_is_left_out_where_the_recipe_says_so(lengths, abreast):
+def test_short_drop_leaves_out_a_last_batch_that_is_not_full(lengths, abreast):
     def batches(short):
         recipe = sk.TokenBatches(8, lengths=lengths, short=short, long="drop", window=6, abreast=abreast)
         plan = recipe.plan(sk.SequentialSampler(), 6)
         return [batch.tolist() for batch in plan], plan.dropped, recipe.budget
 
-    (whole, dropped, budget), (full, more, _) = batches("keep"), batches("drop")
-    longest = np.array(lengths)[whole[-1]].max(axis=0, keepdims=True)
-    assert budget.sizes(longest)[0] > len(whole[-1])
-    assert full == whole[:-1]
-    assert more == dropped + len(whole[-1])
+    (all_batches, dropped, budget), (full, dropped_more, _) = batches("keep"), batches("drop")
+    longest = np.array(lengths)[all_batches[-1]].max(axis=0, keepdims=True)
+    assert budget.sizes(longest)[0] > len(all_batches[-1])
+    assert full == all_batches[:-1]
+    assert dropped_more == dropped + len(all_batches[-1])
 
 
 @pytest.mark.parametrize("lengths", [PAIRS, [9, 1, 2, 2, 1, 1]], ids=["pairs", "lengths"])
-def test_a_long_sample_that_a_fixed_set_leaves_out_is_no_error(lengths):
+def test_a_long_sample_outside_of_the_set_is_no_error(lengths):
     recipe = sk.TokenBatches(8, lengths=lengths)
     plan = recipe.plan(sk.SubsetRandomSampler([5, 3, 1], seed=1), 6)
     assert sorted(id for batch in plan for id in batch.tolist()) == [1, 3, 5]

@@ -1,4 +1,4 @@
-"""Packs: each kept token once, over sets and over windows, and what becomes of long documents."""
+"""Packs of sets and of windows: each token is read once, and long documents are handled as requested."""
 
 from __future__ import annotations
 

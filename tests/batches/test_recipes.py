@@ -1,4 +1,4 @@
-"""What each recipe promises of its batches, over sets and over windows."""
+"""The batches of each recipe, over sets and over windows."""
 
 from __future__ import annotations
 
@@ -61,11 +61,11 @@ PLANS = [
     (sk.TokenBatches(400, lengths=LENGTHS, pool=2), StaticPlan, 4096),
     (sk.PackBatches(100, lengths=LENGTHS, packs=2), PackPlan, 16_384),
 ]
-"""Recipes, the plan of a set, and the window of any other order; that the laws hold is asked of any chain."""
+"""Recipes, the plan of a set, and the window of any other order; `test_laws.py` has the laws."""
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_a_chain_that_fixes_a_set_is_one_window_with_as_many_batches_each_epoch(name):
+def test_a_chain_that_reads_a_set_has_the_same_number_of_batches_in_each_epoch(name):
     for recipe, kind, _ in PLANS:
         plans = recipe.over(SETS[name], FILES)
         first, second = plans.plan(0), plans.plan(1)
@@ -76,19 +76,19 @@ def test_a_chain_that_fixes_a_set_is_one_window_with_as_many_batches_each_epoch(
 
 
 @pytest.mark.parametrize("name", ORDERS)
-def test_every_other_chain_is_cut_in_windows_of_its_order(name):
+def test_every_other_chain_is_cut_into_windows_of_its_order(name):
     for recipe, _, window in PLANS:
         assert recipe.over(ORDERS[name], FILES, abreast=2).window == window
         assert isinstance(recipe.plan(ORDERS[name], FILES, 1), WindowPlan)
 
 
-def test_a_chain_that_shuffles_nothing_keeps_its_windows_from_long_to_short():
+def test_without_shuffling_windows_stay_in_order_each_from_long_to_short():
     lengths = [3, 9, 1, 7, 5, 2]
     plan = sk.TokenBatches(9, lengths=lengths, window=3, abreast=2).plan(sk.SequentialSampler(), 6)
     assert laws.read(plan) == [[1], [0, 2], [3], [4], [5]]
 
 
-def test_a_plan_knows_no_rank_and_no_number_of_ranks_but_the_first():
+def test_a_plan_depends_on_no_rank_and_only_on_the_first_number_of_ranks():
     recipe = sk.TokenBatches(400, lengths=LENGTHS, pool=2)
     plans = []
     for shards, shard in ((4, 0), (4, 3)):
@@ -124,14 +124,14 @@ def test_a_pair_whose_square_is_above_64_bits_is_above_the_budget():
     assert sorted(laws.read(recipe.plan(sk.SequentialSampler(), 3))) == [[0], [1], [2]]
 
 
-def test_a_cost_of_ones_own_is_the_limit():
+def test_a_user_cost_limits_batches():
     def cost(pairs):
         return pairs[:, 0] * pairs[:, 1]
 
     pairs = np.stack([LENGTHS, LENGTHS[::-1]], axis=1)
     plan = sk.TokenBatches(30_000, lengths=pairs, cost=cost, window=300).plan(sk.RandomSampler(seed=1), 300)
-    for count, one, other in map(plan.shape, range(len(plan))):
-        assert count * one * other <= 30_000
+    for count, first, second in map(plan.shape, range(len(plan))):
+        assert count * first * second <= 30_000
     squares = sk.TokenBatches(40_000, lengths=LENGTHS, cost=np.square, pool=1).plan(sk.RandomSampler(), 300)
     assert isinstance(squares, StaticPlan)
     for count, longest in map(squares.shape, range(len(squares))):
@@ -157,7 +157,7 @@ def test_samples_above_the_budget_are_dropped_and_counted_or_truncated_or_alone(
     assert truncated.shape(int(truncated.batch_of(int(above[0]))[0])) == (1, 100)
 
 
-def test_a_plan_says_what_it_knows_of_lengths():
+def test_the_repr_of_a_plan_has_the_digest_of_its_lengths():
     lengths = sk.TokenBatches(16, lengths=[3, 5]).plan(sk.RandomSampler(), 2)
     assert repr(lengths).startswith("StaticPlan(lengths ")
     classes = sk.ClassBatches(1, 1, labels=[0, 1]).plan(sk.RandomSampler(), 2)
@@ -174,7 +174,7 @@ def test_buckets_hold_lengths_between_boundaries():
             bucket = np.searchsorted(boundaries, LENGTHS[batch])
             assert len(batch) <= sizes[bucket.max()]
             assert short == "merge" or len({*bucket.tolist()}) == 1
-            # A window is brought to whole groups by halves; a set is cut as it is.
+            # In a window batches are halved to make whole groups, in a set not.
             assert short != "drop" or window or len(batch) == sizes[bucket.max()]
         assert plan.shape(0, of_bucket=True)[1] in boundaries
 
@@ -206,7 +206,7 @@ def test_class_batches_hold_p_classes_with_k_different_samples_each(sampler):
         assert {*batch} <= allowed
     laws.require_inverse(plan, 300)
     counts = Counter(label for batch in batches for label in set(labels[batch].tolist()))
-    # Two batches a round: six classes of seven, another one left out each time.
+    # A round has two batches: six of the seven classes.
     assert max(counts.values()) - min(counts.values()) <= 15
     assert laws.read(plans.plan(3)) != batches
     assert len(sk.ClassBatches(3, 4, labels=labels).plan(sk.RandomSampler(), 300)) == 25
@@ -221,7 +221,7 @@ def test_class_batches_hold_p_classes_with_k_different_samples_each(sampler):
     ],
     ids=lambda recipe: recipe.words,
 )
-def test_num_batches_leaves_the_first_batches_of_a_plan(recipe):
+def test_num_batches_keeps_the_first_batches_of_a_plan(recipe):
     plan = replace(recipe, num_batches=5).plan(sk.RandomSampler(), 300)
     assert laws.require_same(plan) == laws.read(recipe.plan(sk.RandomSampler(), 300))[:5]
     assert len(plan) == 5
@@ -237,20 +237,20 @@ def test_a_batch_is_halved_from_the_largest_and_keeps_every_sample():
 
 
 @pytest.mark.parametrize(("multiple", "sizes"), [(None, [3, 3, 3, 3, 6]), (2, [4, 2, 4, 2, 6])])
-def test_batches_of_ones_own_recipe_are_halved_in_the_middle_unless_it_says_a_multiple(multiple, sizes):
-    class Whole(sk.BatchRecipe):
+def test_batches_of_a_user_recipe_are_halved_in_the_middle_or_at_its_multiple(multiple, sizes):
+    class OneBatch(sk.BatchRecipe):
         window, abreast = 6, 2
 
         def cut(self, ids, lengths, context):
             return [np.arange(ids.size)]
 
-    recipe = Whole()
+    recipe = OneBatch()
     if multiple:
         recipe.count_multiple = multiple
     assert [len(batch) for batch in recipe.plan(sk.RandomSampler(), 18)] == sizes
 
 
-def test_a_recipe_in_words_tells_one_run_from_another_and_is_short():
+def test_the_description_of_a_recipe_is_short_and_differs_with_arguments():
     recipe = sk.TokenBatches(400, lengths=LENGTHS, pool=4)
     assert recipe.words == "batches-1: TokenBatches(max_tokens=400, pool=4)"
     assert "lengths" not in repr(recipe) + repr(sk.PackBatches(8, lengths=LENGTHS))
@@ -270,7 +270,7 @@ def test_a_recipe_in_words_tells_one_run_from_another_and_is_short():
 
 
 @pytest.mark.parametrize("kind", [np.uint8, np.uint64, np.int32])
-def test_batches_are_named_by_integers_of_any_type(kind):
+def test_numbers_of_batches_may_be_integers_of_any_type(kind):
     plan = sk.TokenBatches(12, lengths=[3, 4] * 5).plan(sk.RandomSampler(seed=7), 10)
     numbers = np.array([2, 0], kind)
     assert [batch.tolist() for batch in plan.batches(numbers)] == [plan[2].tolist(), plan[0].tolist()]

@@ -38,7 +38,6 @@ ANY = re.compile("|".join(SPACED), re.IGNORECASE)
 
 EXCEPTIONS = {
     ("samplerkit/samplers/mixing/mixture.py", "dice"): "a role in the keys of draws: orders depend on it",
-    ("samplerkit/order/mixing/source_draws.py", "dice"): "the same role, in an example",
 }
 
 

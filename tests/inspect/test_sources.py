@@ -78,6 +78,16 @@ def test_nested_mixtures_have_their_sources_by_path_and_other_chains_none():
     assert "passes/web" not in loader(restarting).figures()
 
 
+@pytest.mark.parametrize("lanes", [3, 8])
+def test_the_sources_of_a_nested_mixture_with_another_number_of_lanes_are_counted(lanes):
+    data = sk.TreeDataset({"web": Texts([9] * 50), "books": DATA})
+    sources = {"web": None, "books": mixed(1, 1, None, lanes=lanes)}
+    read = loader(sk.MixtureSampler(sources, 400, weights={"web": 1, "books": 1}, lanes=4), data)
+    for _ in read:
+        in_web = np.count_nonzero((read.history()[:] >= 50) & (read.history()[:] < 550))
+        assert read.figures()["passes/books/web"] == in_web / 500
+
+
 def test_a_mixture_of_files_has_its_sources_by_number_and_no_tokens_without_lengths():
     run = loader(sk.MixtureSampler([1, 1], 100), sk.Layout([50, 50]))
     assert "tokens/0" not in run.figures()

@@ -1,10 +1,10 @@
-"""The frozen orders of the algorithm samplerkit-1: how one is evaluated, and the writer of new ones.
+"""The frozen orders of the algorithm samplerkit-1: how a case is evaluated, and how new ones are completed.
 
-A trained model, a saved state and a resumed run all rest on an order being the same under every version of
-samplerkit, Python, numpy and torch, on every machine. `tests/data/golden_vectors.json` holds the cases, with
-the orders as they were when the algorithm was released. These must never change: a change of any order, an
-improvement included, is a new algorithm id with a file of its own, and the old one stays. A new sampler adds
-cases: a line without ids, which `python -m tests.order.golden_vectors` completes.
+Trained models, saved states and resumed runs depend on orders that are the same with every version of
+samplerkit, Python, numpy and torch, on every machine. `tests/data/golden_vectors.json` has the orders as they
+were when the algorithm was released. They must never change: a change of any order, even a better one, is a
+new algorithm id with its own file, and the old one stays. A new sampler adds cases: lines without ids, which
+`python -m tests.order.golden_vectors` completes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from samplerkit.order.mixing.source_counts import SourceCounts
 from samplerkit.order.mixing.source_draws import SourceDraws
 from samplerkit.order.mixing.weights import thresholds
 from samplerkit.order.sequences import Permuted
-from tests.order.throwing import values_of
+from tests.order.reference_draws import draws_of_rows
 
 FILE = Path(__file__).parents[1] / "data" / "golden_vectors.json"
 
@@ -70,15 +70,15 @@ def ordered(case: Case) -> Case:
 
 
 def drawn(case: Case) -> Case:
-    """The draws of rows of a lane, and what they read by several weights."""
+    """The draws of rows of a lane, and the sources and turns that they read by several weights."""
     key = case["key"]
-    dice = SourceDraws(Key(key["seed"], key["epoch"], 0, "dice"), key["index"])
+    draws = SourceDraws(Key(key["seed"], key["epoch"], 0, "dice"), key["index"])
     lanes, rows = np.full(len(ROWS), key["lane"]), np.array(ROWS)
     reads = [
-        [part.tolist() for part in SourceCounts(dice, thresholds(weights)[None]).read(lanes, rows)]
+        [part.tolist() for part in SourceCounts(draws, thresholds(weights)[None]).read(lanes, rows)]
         for weights in SHARES
     ]
-    return {"values": values_of(dice, lanes, rows).tolist(), "reads": reads}
+    return {"values": draws_of_rows(draws, lanes, rows).tolist(), "reads": reads}
 
 
 def mixed(case: Case) -> Case:
@@ -93,11 +93,11 @@ EVALUATE: Mapping[str, Callable[[Case], Case]] = {
     "source draws": drawn,
     "trees": mixed,
 }
-"""What the code of today gives for a case, by section of the file."""
+"""Evaluates a case with the present code, by section of the file."""
 
 
 def complete(file: Path, evaluate: Mapping[str, Callable[[Case], Case]]) -> None:
-    """Evaluates the cases of a frozen file that were not yet; the others stay, whatever the code gives."""
+    """Evaluates the cases of a frozen file that have no results yet, and leaves the others unchanged."""
     sections = []
     for name, content in json.loads(file.read_text(encoding="utf-8")).items():
         text = json.dumps(content)

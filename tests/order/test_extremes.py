@@ -1,4 +1,4 @@
-"""Huge numbers of ranks, huge orders and odd indices: right or refused by a typed error, and at once."""
+"""Huge numbers of ranks, huge orders and unusual indices: results are right, or the error is typed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FIVE = Range(0, 5)
 
 @pytest.mark.parametrize("size", [1, 1000])
 @pytest.mark.parametrize("padded", [True, False])
-def test_the_inverse_of_a_shard_costs_nothing_for_the_most_shards(size, padded):
+def test_shards_and_their_inverses_work_for_the_largest_number_of_shards(size, padded):
     for first in (0, size - 1, size, MAX_SHARDS - 1):
         shard = Shard(Range(0, size), MAX_SHARDS, first, padded=padded)
         ids = list(shard)
@@ -26,7 +26,7 @@ def test_the_inverse_of_a_shard_costs_nothing_for_the_most_shards(size, padded):
         assert positions.tolist() == [0] * len(ids)
 
 
-def test_a_tensor_of_positions_is_an_array_of_them_and_one_without_dimensions_an_integer():
+def test_tensors_index_like_arrays_and_scalar_tensors_like_integers():
     for index in ([1, 3], [2], [[0], [4]]):
         assert FIVE[torch.tensor(index)].tolist() == index
         assert sorted(FIVE.positions_of(torch.tensor(index))[1].tolist()) == np.ravel(index).tolist()
@@ -37,7 +37,7 @@ def test_a_tensor_of_positions_is_an_array_of_them_and_one_without_dimensions_an
     assert FIVE.count(torch.tensor([3, 9])).tolist() == [1, 0]
 
 
-def test_an_id_beyond_all_integers_stands_nowhere():
+def test_ids_of_more_than_64_bits_have_no_positions():
     assert FIVE.positions_of(2**70).tolist() == []
     assert FIVE.positions_of(-(2**70)).tolist() == []
     which, positions = FIVE.positions_of([3, 2**70])
@@ -45,13 +45,13 @@ def test_an_id_beyond_all_integers_stands_nowhere():
     assert FIVE.positions_of(np.uint64(2**64 - 1)).tolist() == []
 
 
-class Unspeakable:
-    """An object that cannot be shown."""
+class BrokenRepr:
+    """An object whose `repr` fails."""
 
     def __repr__(self) -> str:
         raise AttributeError("not made yet")
 
 
-def test_a_value_that_cannot_be_shown_is_refused_all_the_same():
-    with pytest.raises(sk.DatasetError, match="got <Unspeakable>"):
-        sk.Layout.of(Unspeakable())
+def test_a_value_whose_repr_fails_still_raises_a_typed_error():
+    with pytest.raises(sk.DatasetError, match="got <BrokenRepr>"):
+        sk.Layout.of(BrokenRepr())

@@ -1,4 +1,4 @@
-"""The shuffle modes over files: what DESIGN says of them, written down a second time as plain lists."""
+"""The shuffle modes over files, compared with a reference that makes lists."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def order_of(mode, sizes, lanes=1, partial_size=10**6, pools=1, seed=7, epoch=3)
 
 
 BLOCKS = {"partial": (1, 4, 5000, 10**6)}
-"""Sizes of blocks; modes that know none are what their definition says with any."""
+"""Sizes of blocks; modes without blocks are tested with one of any size."""
 
 
 @pytest.mark.parametrize(
@@ -83,8 +83,8 @@ BLOCKS = {"partial": (1, 4, 5000, 10**6)}
     [(mode, pools, size) for mode, pools in WITH_POOLS for size in BLOCKS.get(mode, (4,))],
 )
 @pytest.mark.parametrize("sizes", LAYOUTS.values(), ids=LAYOUTS)
-def test_every_mode_is_what_its_definition_says(mode, sizes, partial_size, pools):
-    # The layout with files above the limit of tables takes long, in thousands of blocks longer.
+def test_every_mode_equals_its_reference(mode, sizes, partial_size, pools):
+    # The layout with files above the limit of tables takes long, and longer with thousands of blocks.
     is_large = sum(sizes) > TABLE_LIMIT
     partial_size *= 1000 if is_large else 1
     for lanes in [3] if is_large else [1, 2, 3, 8, 40]:
@@ -92,25 +92,25 @@ def test_every_mode_is_what_its_definition_says(mode, sizes, partial_size, pools
         expected = reference(mode, sizes, lanes, partial_size, pools, seed=7, epoch=3)
         assert list(order) == expected, lanes
         assert sorted(expected) == list(range(sum(sizes)))
-        found = order.positions_of(expected)
-        assert found[0].tolist() == found[1].tolist() == list(range(len(expected)))
+        which, positions = order.positions_of(expected)
+        assert which.tolist() == positions.tolist() == list(range(len(expected)))
 
 
 @pytest.mark.parametrize("mode", FILE_AWARE)
 @pytest.mark.parametrize("number", [2, 5, 3000])
-def test_blocks_in_narrow_and_in_wide_words_are_the_same_together_and_alone(mode, number, monkeypatch):
+def test_blocks_of_32_and_64_bit_words_are_the_same_together_and_one_by_one(mode, number, monkeypatch):
     monkeypatch.setattr(permutation, "CHUNK", 700)
     sizes = [5000, 2**33, 300, 2**31, 2**31 - 1]
-    # PARTIAL: three wide blocks, and 5284 rows in a narrow one.
+    # PARTIAL: three blocks of 64-bit words, and 5284 rows in one of 32-bit words.
     order = order_of(mode, sizes, lanes=1, partial_size=2**32 + 5)
     generator = np.random.default_rng(7)
     places = [*np.cumsum([0, *sizes[:-1]]), len(order) - 5000]
     positions = np.concatenate([place + generator.integers(0, 300, number) for place in places])
     together = order[positions]
-    alone = [order[position] for position in positions[:: number // 2 + 1].tolist()]
-    assert together[:: number // 2 + 1].tolist() == alone
+    one_by_one = [order[position] for position in positions[:: number // 2 + 1].tolist()]
+    assert together[:: number // 2 + 1].tolist() == one_by_one
     np.testing.assert_array_equal(order.positions_of(together)[1], positions)
-    assert [order.positions_of(id).tolist() for id in alone[:12]] == [
+    assert [order.positions_of(id).tolist() for id in one_by_one[:12]] == [
         [position] for position in positions[:: number // 2 + 1][:12].tolist()
     ]
 
@@ -118,7 +118,7 @@ def test_blocks_in_narrow_and_in_wide_words_are_the_same_together_and_alone(mode
 SIZES = [9, 0, 30, 1, 17, 17, 40]
 
 
-def test_a_layout_without_files_is_shuffled_partially_as_one_file():
+def test_partial_treats_a_layout_without_files_as_one_file():
     sampler = sk.RandomSampler(shuffle="partial", partial_size=10, seed=7)
     assert list(sampler.order(35)) == list(sampler.order(sk.Layout([35])))
 
@@ -133,33 +133,30 @@ def test_adaptive_is_global_up_to_its_threshold_and_partial_above(size):
     assert ids("global") != ids("partial")
 
 
-def test_modes_that_know_no_files_have_one_lane_unless_asked():
+def test_modes_that_ignore_files_have_one_lane_by_default():
     for mode in (True, False):
         plain = list(sk.DistributedSampler(4, 0, mode).undealt_order(20))
-        asked = list(sk.DistributedSampler(4, 0, mode, lanes=4).undealt_order(20))
-        assert asked == woven(cut(plain, 4))
-        assert asked != plain
+        in_lanes = list(sk.DistributedSampler(4, 0, mode, lanes=4).undealt_order(20))
+        assert in_lanes == woven(cut(plain, 4))
+        assert in_lanes != plain
 
 
 @pytest.mark.parametrize("mode", FILE_AWARE)
-def test_modes_that_know_files_have_a_lane_for_every_shard_unless_asked(mode):
+def test_file_aware_modes_have_one_lane_per_shard_by_default(mode):
     layout = sk.Layout(SIZES)
-    left_out = list(sk.DistributedSampler(4, 1, mode).undealt_order(layout))
-    assert left_out == list(sk.DistributedSampler(4, 1, mode, lanes=4).undealt_order(layout))
-    assert left_out != list(sk.DistributedSampler(4, 1, mode, lanes=1).undealt_order(layout))
+    by_default = list(sk.DistributedSampler(4, 1, mode).undealt_order(layout))
+    assert by_default == list(sk.DistributedSampler(4, 1, mode, lanes=4).undealt_order(layout))
+    assert by_default != list(sk.DistributedSampler(4, 1, mode, lanes=1).undealt_order(layout))
     constants = sk.RunConstants(lanes=4)
     on_six = sk.DistributedSampler(6, 1, mode).undealt_order(layout, constants=constants)
-    assert list(on_six) == left_out
-    alone = sk.DistributedSampler(6, 1, mode).undealt_order(layout, constants=sk.RunConstants())
-    assert list(alone) == list(sk.DistributedSampler(1, 0, mode).undealt_order(layout))
-
-
-# Locality: how many files a rank opens.
+    assert list(on_six) == by_default
+    one_lane = sk.DistributedSampler(6, 1, mode).undealt_order(layout, constants=sk.RunConstants())
+    assert list(one_lane) == list(sk.DistributedSampler(1, 0, mode).undealt_order(layout))
 
 
 @pytest.mark.parametrize(("shuffle", "pools"), [("infile", 1), ("partial", 1), ("partial", 2)])
-def test_slices_hold_what_their_positions_hold_in_any_sequence(shuffle, pools):
-    """Ascending rows are cut into the slices of their blocks; others are gone through one by one."""
+def test_slices_equal_the_same_positions_in_random_order(shuffle, pools):
+    """Ascending rows are cut into one slice per block; others are sorted into blocks."""
     layout = sk.Layout([700, 0, 4100, 2, 3000, 900])
     sampler = sk.RandomSampler(shuffle=shuffle, partial_size=1100, pools=pools, lanes=2, seed=7)
     order = sampler.order(layout)

@@ -1,4 +1,4 @@
-"""A layout is how many samples lie in which files; it understands datasets, and refuses what is none."""
+"""Layouts, made from sizes or datasets, and the search for the interval of a value."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_an_int_is_a_layout_without_files():
 @pytest.mark.parametrize(
     "sizes", [[3, 0, 2], (3, 0, 2), np.array([3, 0, 2]), np.array([3, 0, 2], dtype=np.uint8), iter([3, 0, 2])]
 )
-def test_sizes_may_come_as_any_sequence_of_integers(sizes):
+def test_sizes_may_be_any_sequence_of_integers(sizes):
     layout = sk.Layout(sizes)
     assert (len(layout), layout.has_files, layout.num_files) == (5, True, 3)
     assert layout.sizes.tolist() == [3, 0, 2]
@@ -29,7 +29,7 @@ def test_sizes_may_come_as_any_sequence_of_integers(sizes):
     assert layout.file_of(np.arange(5)).tolist() == [0, 0, 0, 2, 2]
 
 
-def test_two_layouts_are_equal_where_sizes_names_and_the_presence_of_files_are():
+def test_layouts_are_equal_if_sizes_names_and_the_presence_of_files_are():
     same = [sk.Layout([2, 3], ["a", "b"]), sk.Layout(np.array([2, 3]), ("a", "b"))]
     others = [sk.Layout([2, 3]), sk.Layout([3, 2], ["a", "b"]), sk.Layout([2, 3], ["a", "c"]), sk.Layout(5)]
     assert same[0] == same[1]
@@ -50,13 +50,13 @@ def test_a_layout_is_immutable():
             array[0] = 5
 
 
-def test_repr_says_what_makes_the_layout():
+def test_repr_shows_the_sizes():
     assert repr(sk.Layout(5)) == "Layout(5)"
     assert repr(sk.Layout([2, 3])) == "Layout([2, 3])"
     assert repr(sk.Layout([1] * 9)) == "Layout(<9 files, 9 samples>)"
 
 
-def test_the_largest_layout_holds_two_to_the_62():
+def test_the_largest_layout_has_2_to_the_62_samples():
     assert len(sk.Layout(2**62)) == 2**62
     assert sk.Layout([2**61, 2**61]).file_of(np.array([2**61 - 1, 2**61])).tolist() == [0, 1]
 
@@ -80,7 +80,7 @@ def test_the_layout_of_a_dataset_is_found():
 
 @pytest.mark.parametrize("borders", [1, 6, 40, 3000, 9000], ids=lambda number: f"{number} borders")
 @pytest.mark.parametrize("spread", ["evenly", "in one place", "far apart"])
-def test_intervals_of_many_values_are_those_of_a_search(borders, spread):
+def test_intervals_equal_those_of_a_binary_search(borders, spread):
     generator = np.random.default_rng(borders)
     last = {"evenly": 10**6, "in one place": 10**9, "far apart": 2**62}[spread]
     inner = generator.integers(1, 10**4 if spread == "in one place" else last, borders)
@@ -98,13 +98,13 @@ def test_intervals_of_many_values_are_those_of_a_search(borders, spread):
 @pytest.mark.parametrize(
     "widths", [[3, 0, 5], [100_000] * 11, [1, 9_999] * 9, [7] * 300, [0, 1 << 40, 3, 0, 1 << 50]]
 )
-def test_values_move_with_their_interval_whichever_values_came_before(widths):
-    draws = np.random.default_rng(3)
+def test_values_are_shifted_with_their_interval_whatever_is_cached(widths):
+    generator = np.random.default_rng(3)
     starts = np.append(0, np.cumsum(widths))
-    by = draws.integers(0, 1 << 60, len(widths)) - starts[:-1]
-    moves, borders = Shifts(starts, by), np.concatenate([starts[:-1], np.maximum(starts[1:] - 1, 0)])
+    by = generator.integers(0, 1 << 60, len(widths)) - starts[:-1]
+    shifts, borders = Shifts(starts, by), np.concatenate([starts[:-1], np.maximum(starts[1:] - 1, 0)])
     for low, high in [(0, starts[-1]), (starts[-1] // 3, starts[-1] // 2 + 1), (0, starts[-1])]:
-        values = np.append(draws.integers(low, high, 5000), borders[(low <= borders) & (borders < high)])
+        values = np.append(generator.integers(low, high, 5000), borders[(low <= borders) & (borders < high)])
         expected = values + by[np.searchsorted(starts, values, side="right") - 1]
-        assert np.array_equal(moves.moved(values), expected)
-        assert np.array_equal(copy.copy(moves).moved(values[:50]), expected[:50])
+        assert np.array_equal(shifts.moved(values), expected)
+        assert np.array_equal(copy.copy(shifts).moved(values[:50]), expected[:50])

@@ -1,4 +1,4 @@
-"""An order is indexed like an array, `positions_of` is the inverse, and it is a sequence: `in`, `==`."""
+"""Orders are indexed like arrays, have an inverse, and are sequences of Python: `in`, `==`, `index`."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ SLICES = [
 
 
 @KINDS
-def test_a_slice_gives_the_slice_of_the_array(order):
+def test_a_slice_equals_the_slice_of_the_array(order):
     for part in SLICES:
         ids = order[part]
         assert ids.dtype == np.int64
@@ -68,7 +68,7 @@ def test_a_slice_gives_the_slice_of_the_array(order):
 
 
 @KINDS
-def test_an_array_of_positions_gives_ids_of_its_shape(order):
+def test_an_array_of_positions_returns_ids_of_its_shape(order):
     generator = np.random.default_rng(7)
     for dtype, shape in product((np.int64, np.int8, np.uint16), ((0,), (7,), (2, 0, 3), (2, 3), ())):
         least = -min(len(order), 128) if np.issubdtype(dtype, np.signedinteger) else 0
@@ -82,12 +82,12 @@ def test_an_array_of_positions_gives_ids_of_its_shape(order):
         np.testing.assert_array_equal(ids, np.asarray(order)[positions])
 
 
-def test_an_unsigned_position_beyond_all_integers_does_not_wrap_around():
+def test_an_unsigned_position_above_int64_does_not_wrap_around():
     with pytest.raises(sk.OutOfDatasetError, match=str(2**64 - 1)):
         sk.SequentialSampler().order(5)[np.array([0, 2**64 - 1], dtype=np.uint64)]
 
 
-def test_the_given_positions_and_the_order_itself_stay_as_they_are():
+def test_results_share_no_memory_with_positions_or_the_order():
     for order in EVERY_KIND.values():
         if not len(order):
             continue
@@ -108,7 +108,7 @@ def test_a_table_keeps_its_own_copy():
 
 
 @KINDS
-def test_chunks_follow_one_another_from_any_start(order):
+def test_chunks_concatenate_to_the_order_from_any_start(order):
     ids = np.asarray(order)
     for size, start in product((1, 3, 5000), {0, len(order) // 2, len(order)}):
         chunks = list(order.chunks(size, start=start))
@@ -120,7 +120,7 @@ def test_chunks_follow_one_another_from_any_start(order):
 # positions_of
 
 
-def test_a_scan_that_would_be_too_long_is_refused():
+def test_a_scan_that_is_too_long_raises_an_error():
     draws = DrawsWithReplacement(SCAN_LIMIT + 1, KEY, population=10)
     assert 0 <= draws[SCAN_LIMIT] < 10
     with pytest.raises(MemoryError, match=str(SCAN_LIMIT + 1)) as caught:
@@ -133,26 +133,26 @@ def test_repr_shows_the_first_ids_and_the_length():
     assert repr(Range(0, 10**12)) == "Order([0, 1, 2, 3, 4, 5, ...], length 1000000000000)"
 
 
-@pytest.mark.parametrize(("positions", "told"), [([-12, 12], 12), ([11, -13, 12], -13)])
-def test_the_position_in_the_error_is_the_first_that_lies_outside(positions, told):
-    with pytest.raises(sk.OutOfDatasetError, match=rf"samples, got {told}$"):
+@pytest.mark.parametrize(("positions", "outside"), [([-12, 12], 12), ([11, -13, 12], -13)])
+def test_the_position_in_the_error_is_the_first_one_outside(positions, outside):
+    with pytest.raises(sk.OutOfDatasetError, match=rf"samples, got {outside}$"):
         Range(4, 12)[positions]
 
 
-# What an order shares with every Python sequence.
+# Orders as sequences of Python.
 
 
-def test_an_order_is_not_equal_to_a_list_nor_to_one_that_was_made_in_another_way():
+def test_an_order_is_not_equal_to_a_list_or_to_one_made_in_another_way():
     order = sk.SequentialSampler().order(5)
     assert order != [0, 1, 2, 3, 4]
     assert order != sk.SubsetSampler(range(5)).order(5)
     assert order == copy.copy(order)
-    mine = type("Mine", (sk.Order,), dict.fromkeys(("__len__", "ids_at", "locate")))
-    assert mine() != mine()
+    own = type("Own", (sk.Order,), dict.fromkeys(("__len__", "ids_at", "locate")))
+    assert own() != own()
 
 
 def test_membership_and_counts_of_an_order_of_two_to_the_sixty_are_arithmetic():
-    """A scan of 2^60 positions would never end."""
+    """A scan of 2^60 positions would take years."""
     order = sk.DistributedSampler(3, 0, seed=7).order(2**60)
     assert order[123_456_789] in order
     assert 2**60 not in order
@@ -161,7 +161,7 @@ def test_membership_and_counts_of_an_order_of_two_to_the_sixty_are_arithmetic():
     assert order.count(order[99]) == 1
 
 
-def test_what_is_no_integer_is_in_no_order():
+def test_only_integers_are_in_an_order():
     order = sk.SequentialSampler().order(5)
     inside, outside = (0, np.int32(4), np.array(3), torch.tensor(1)), (5, "0", 0.0, None, True, 2**70, [1])
     assert [value in order for value in (*inside, *outside)] == [True] * 4 + [False] * 7

@@ -1,4 +1,4 @@
-"""In which pass over its source each position is: against counting, through all that is made of orders."""
+"""The pass over its source of each position, compared with counting, in all kinds of orders."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def passes_of(order):
 
 
 def counted(ids):
-    """How often each id came before."""
+    """How often each id occurs before."""
     seen = Counter()
     passes = []
     for id in ids:
@@ -50,23 +50,23 @@ def counted(ids):
 @pytest.mark.parametrize("sampler", REPEATING.values(), ids=REPEATING.keys())
 def test_a_pass_is_how_often_the_sample_came_before(sampler):
     order = sampler.order(sk.Layout.tree({"a": 4, "b": 6}), epoch=1)
-    # What is shuffled above a list keeps the number that a repeat has in the list.
-    found, expected = passes_of(order), counted(order)
+    # Shuffled repeats of a list keep the numbers that they have in the list.
+    passes, expected = passes_of(order), counted(order)
     if "shuffled" in repr(sampler) or isinstance(sampler, sk.SubsetRandomSampler):
-        found, expected = sorted(zip(order, found, strict=True)), sorted(zip(order, expected, strict=True))
-    assert found == expected
+        passes, expected = sorted(zip(order, passes, strict=True)), sorted(zip(order, expected, strict=True))
+    assert passes == expected
     exact = 1 + max(counted(order))
-    # A mixture knows a bound: how often a lane reads a source is near its share, and not counted.
+    # A mixture has an upper bound only: the reads of a source are estimated by its share, and not counted.
     assert order.num_passes >= exact if isinstance(sampler, sk.MixtureSampler) else order.num_passes == exact
 
 
-def made(random, depth):
-    """An order made at random, with its ids, its passes and how many of these there are, by counting."""
+def random_order(random, depth):
+    """A random order, with its ids, its passes and their number, by counting."""
     size = int(random.integers(1, 9))
     if depth == 0:
         ids = random.integers(0, 4, size)
         return Table(ids), ids.tolist(), counted(ids.tolist()), 1 + max(counted(ids.tolist()))
-    order, ids, passes, count = made(random, depth - 1)
+    order, ids, passes, count = random_order(random, depth - 1)
     kind = random.choice(["compose", "prefix", "shard", "weave", "cycled", "slice"])
     if kind == "compose":
         outer = random.integers(0, len(ids), size).tolist()
@@ -74,7 +74,7 @@ def made(random, depth):
         passes = [turn * count + passes[q] for turn, q in zip(turns, outer, strict=True)]
         return compose(Table(np.array(outer)), order), [ids[q] for q in outer], passes, times * count
     if kind == "weave":
-        other, others_ids, others, times = made(random, depth - 1)
+        other, others_ids, others, times = random_order(random, depth - 1)
         both = zip_longest(zip(ids, passes, strict=True), zip(others_ids, others, strict=True))
         pairs = [pair for row in both for pair in row if pair is not None]
         return Weave([order, other]), *map(list, zip(*pairs, strict=True)), max(count, times)
@@ -91,15 +91,15 @@ def made(random, depth):
         "cycled": lambda: Shard(order, 1, 0, length=size),
     }[kind]()
     if len(places) == 0:
-        return made(random, depth)
+        return random_order(random, depth)
     return view, [ids[p] for p in places], [passes[p] for p in places], count
 
 
-def test_passes_of_orders_made_at_random_are_those_of_counting():
+def test_passes_of_random_orders_equal_counting():
     random = np.random.default_rng(7)
     for depth in range(5):
         for _ in range(200):
-            order, ids, passes, count = made(random, depth)
+            order, ids, passes, count = random_order(random, depth)
             assert list(order) == ids
             assert passes_of(order) == passes
             assert order.num_passes == count

@@ -1,4 +1,4 @@
-"""The keyed permutation is a bijection of [0, n) for every n, both ways, at a cost that n does not change."""
+"""The keyed permutation is a bijection of [0, n) for every n, with an inverse, and few values are walked."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ HUGE = [
     [range(301), *([n] for n in (*AROUND_THE_TABLE, *AROUND_POWERS_OF_TWO, 10_007, 99_991))],
     ids=lambda sizes: f"up to {sizes[-1]}" if len(sizes) > 1 else str(sizes[0]),
 )
-def test_every_small_size_and_sizes_around_the_table_and_powers_of_two_are_permuted_and_back(sizes):
+def test_small_sizes_and_sizes_around_limits_are_permuted_and_back(sizes):
     for n in sizes:
         shuffle = Permuted(n, KEY)
         everything = np.arange(n)
@@ -54,13 +54,13 @@ def test_every_small_size_and_sizes_around_the_table_and_powers_of_two_are_permu
 
 
 def sampled(n, number=20_000):
-    """Positions that differ: the first, the last, and many between."""
+    """Distinct positions: the first 100, the last 100, and many between."""
     between = np.random.default_rng(7).integers(0, n, number)
     return np.unique(np.concatenate([np.arange(100), n - 1 - np.arange(100), between]))
 
 
 def in_plain_integers(n, key, position):
-    """The definition of the network, in Python's integers: slow, and plain to see."""
+    """The definition of the network, in Python's integers."""
     width = 32 if n < 2**31 else 64
     words = [int(word) % 2**width for word in key.words(16)]
     b = ((n - 1).bit_length() + 1) // 2
@@ -81,7 +81,7 @@ def in_plain_integers(n, key, position):
 
 
 @pytest.mark.parametrize("n", [4097, 10_007, 2**20 + 1, *HUGE])
-def test_the_network_is_what_its_definition_says_in_plain_integers(n):
+def test_the_network_equals_its_definition_in_python_integers(n):
     positions = sampled(n, 200)
     expected = [in_plain_integers(n, KEY, position) for position in positions.tolist()]
     assert Permuted(n, KEY).ids_at(positions).tolist() == expected
@@ -89,7 +89,7 @@ def test_the_network_is_what_its_definition_says_in_plain_integers(n):
 
 
 @pytest.mark.parametrize("n", [2**13 + 1, 2**17 + 1, 2**20 + 1, 2**20, 2**20 - 1])
-def test_cycles_are_walked_by_fewer_values_than_two_square_roots(n, monkeypatch):
+def test_cycle_walking_evaluates_at_most_two_square_roots_of_values_again(n, monkeypatch):
     evaluated = []
     rounds = permutation._rounds
 
@@ -104,37 +104,37 @@ def test_cycles_are_walked_by_fewer_values_than_two_square_roots(n, monkeypatch)
 
 
 @pytest.mark.parametrize("n", [2**12 + 1, 100_000, 2**20 + 1, 10**6])
-def test_walks_that_are_looked_up_end_where_walks_of_a_few_values_end(n):
+def test_walks_by_table_end_where_walks_step_by_step_end(n):
     bits = half_modular_domain(n)[1]
     many, few = Permuted(n, KEY), Permuted(n, KEY)
     positions = np.arange(0, n, max(1, n >> 17))[: 1 << 17]
-    looked_up = many.ids_at(positions)
+    by_table = many.ids_at(positions)
     assert "walk_ends" in vars(many._network)
-    walked = [few.ids_at(part) for part in np.array_split(positions, -(-positions.size >> (bits + 2)))]
+    step_by_step = [few.ids_at(part) for part in np.array_split(positions, -(-positions.size >> (bits + 2)))]
     assert "walk_ends" not in vars(few._network)
-    np.testing.assert_array_equal(looked_up, np.concatenate(walked))
+    np.testing.assert_array_equal(by_table, np.concatenate(step_by_step))
 
 
-def test_cycles_that_lie_outside_as_a_whole_are_not_walked_for_ever():
-    n, found = 5000, 0
+def test_cycles_completely_outside_are_not_walked_for_ever():
+    n, orders_with_such_cycles = 5000, 0
     positions = np.arange(n)
     for epoch in range(200):
         order = Permuted(n, Key(seed=7, epoch=epoch, depth=0, role="global"))
         walk_ends = order._network.walk_ends
         outside = np.flatnonzero(walk_ends >= n)
-        found += outside.size > 0
-        # They are cycles of their own: a step from one of them leads to one of them.
+        orders_with_such_cycles += outside.size > 0
+        # A step from one of these values leads to another of them.
         left, right, scratch = np.empty((3, outside.size), dtype=walk_ends.dtype)
         scratch[...] = n + outside
         permutation._rounds(order._network, left, right, scratch, inverse=False)
         assert set(left.tolist()) == set((n + outside).tolist())
         np.testing.assert_array_equal(np.sort(order.ids_at(positions)), positions)
-    assert found > 0
+    assert orders_with_such_cycles > 0
 
 
-def test_tables_made_together_are_those_made_one_by_one():
+def test_tables_made_together_equal_those_made_one_by_one():
     sizes = [1, 2, 4096, 100, 4097, *range(1, 300)]
-    alone, together = ([Permuted(size, KEY, run) for run, size in enumerate(sizes)] for _ in range(2))
+    one_by_one, together = ([Permuted(size, KEY, run) for run, size in enumerate(sizes)] for _ in range(2))
     make_tables(together)
-    assert ["_table" in vars(one) for one in together] == [size <= TABLE_LIMIT for size in sizes]
-    assert all((one[:] == other[:]).all() for one, other in zip(alone, together, strict=True))
+    assert ["_table" in vars(order) for order in together] == [size <= TABLE_LIMIT for size in sizes]
+    assert all((first[:] == second[:]).all() for first, second in zip(one_by_one, together, strict=True))

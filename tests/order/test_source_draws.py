@@ -1,8 +1,9 @@
-"""Draws of sources: checked against counting, their inverse, their bounds, lanes and segments."""
+"""Draws of sources: equal to the reference, with exact counts and inverses, in lanes and segments."""
 
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -20,10 +21,10 @@ from samplerkit.order.mixing.streams import Part, Passes
 from samplerkit.order.mixing.weights import DRAW_RANGE, thresholds
 from samplerkit.order.permutation import NARROW_LIMIT
 from samplerkit.order.sequences import DrawsWithReplacement, Permuted, Range
+from tests.order.reference_draws import draw_of, draws_of_rows
 from tests.order.test_passes import counted
-from tests.order.throwing import die, values_of
 
-NINE = {
+WEIGHTS = {
     "[1, 1]": [1, 1],
     "[3, 1]": [3, 1],
     "[.7, .2, .1]": [0.7, 0.2, 0.1],
@@ -42,7 +43,7 @@ weights_lists = st.lists(
 
 
 keys = st.builds(Key, st.integers(0, 2**64 - 1), st.integers(0, 5), st.just(0), st.just("dice"))
-farthest = (1 << 62) - 1
+LAST_ROW = (1 << 62) - 1
 
 
 def draws_of(seed: int, epoch: int = 0, index: int = 0) -> SourceDraws:
@@ -51,39 +52,39 @@ def draws_of(seed: int, epoch: int = 0, index: int = 0) -> SourceDraws:
 
 
 @pytest.mark.parametrize("lane", [0, 1, 2**24 - 1])
-def test_draws_are_as_defined(lane):
+def test_draws_equal_the_reference(lane):
     key = Key(7, 3, 0, "dice")
     rows = [*range(40), 255, 256, 4095, 4096, 10**9, (1 << 62) // (lane + 1) - 1]
-    assert values_of(SourceDraws(key, 5), np.full(len(rows), lane), np.array(rows)).tolist() == [
-        die(key, lane, row, 5) for row in rows
+    assert draws_of_rows(SourceDraws(key, 5), np.full(len(rows), lane), np.array(rows)).tolist() == [
+        draw_of(key, lane, row, 5) for row in rows
     ]
 
 
-@given(keys, st.integers(0, farthest), st.integers(0, DRAW_RANGE), st.integers(0, 2**24 - 1))
+@given(keys, st.integers(0, LAST_ROW), st.integers(0, DRAW_RANGE), st.integers(0, 2**24 - 1))
 @settings(max_examples=60, deadline=None, derandomize=True)
-def test_any_row_is_counted_from_its_neighbour_and_found_again(key, row, alpha, lane):
+def test_counts_before_neighbouring_rows_differ_by_the_draw_and_are_inverted(key, row, alpha, lane):
     draws = SourceDraws(key)
-    before, after = draws.before(lane, np.array([row, row + 1]), alpha).tolist()
-    is_below = int(values_of(draws, np.array([lane]), np.array([row]))[0]) < alpha
+    before, after = draws.count_below(lane, np.array([row, row + 1]), alpha).tolist()
+    is_below = int(draws_of_rows(draws, np.array([lane]), np.array([row]))[0]) < alpha
     assert after - before == is_below
     low, high, turn = (0, alpha, before) if is_below else (alpha, DRAW_RANGE, row - before)
-    assert draws.position(lane, turn, low, high) == row
+    assert draws.row_of(lane, turn, low, high) == row
     assert abs(before - row * alpha // DRAW_RANGE) <= 2 * 4.52 * 16
 
 
 @given(weights_lists)
 @settings(max_examples=60, deadline=None, derandomize=True)
-def test_thresholds_are_exact_to_a_die_a_source(weights):
+def test_thresholds_are_exact_to_one_draw_per_source(weights):
     widths = np.diff(thresholds(weights))
     assert widths.sum() == DRAW_RANGE
     assert ((widths > 0) == (np.array(weights) > 0)).all()
-    total = math.fsum(weight / 2**64 for weight in weights)
-    shares = np.array([weight / 2**64 / total * DRAW_RANGE for weight in weights])
+    total = sum(map(Fraction, weights))
+    shares = np.array([float(Fraction(weight) * DRAW_RANGE / total) for weight in weights])
     assert np.abs(widths - shares).max() <= len(weights) + DRAW_RANGE * 1e-15
 
 
 @pytest.mark.statistics
-@pytest.mark.parametrize("weights", NINE.values(), ids=NINE)
+@pytest.mark.parametrize("weights", WEIGHTS.values(), ids=WEIGHTS)
 def test_aligned_rows_are_within_two_of_their_shares_and_prefixes_within_the_bound(weights):
     ends, shares = thresholds(weights), np.array(weights) / sum(weights)
     draws, lanes = draws_of(1), np.arange(200)[:, None]
@@ -91,14 +92,14 @@ def test_aligned_rows_are_within_two_of_their_shares_and_prefixes_within_the_bou
         size = 16**power
         begin = size * 12_345
         counts = np.diff(
-            draws.before(lanes[..., None], np.array([begin, begin + size])[:, None], ends), axis=1
+            draws.count_below(lanes[..., None], np.array([begin, begin + size])[:, None], ends), axis=1
         )
         off = np.abs(np.diff(counts[:, 0], axis=1) - size * shares)
         assert off.max() <= 2 + 1e-6
         if all((size * share) % 1 == 0 for share in shares.tolist()):
             assert off.max() == 0
     for length in (10, 1000, 10**6, 10**9, 10**15):
-        off = np.abs(np.diff(draws.before(lanes, length, ends), axis=1) - length * shares)
+        off = np.abs(np.diff(draws.count_below(lanes, length, ends), axis=1) - length * shares)
         assert off.max() <= 2 * 4.52 * math.ceil(math.log(length, 16)) + length * 1e-15
 
 
@@ -117,7 +118,7 @@ def streams_of(lanes: int) -> tuple[list, np.ndarray]:
 
 @given(keys, st.integers(1, 9), st.integers(0, 400), st.integers(1, 500), st.integers(0, 10**6))
 @settings(max_examples=20, deadline=None, derandomize=True)
-def test_a_mixture_is_the_weave_of_mixtures_of_lanes_and_leads_back(key, lanes, begin, length, seed):
+def test_a_mixture_mixes_each_lane_by_itself_and_has_an_inverse(key, lanes, begin, length, seed):
     streams, starts = streams_of(lanes)
     draws = SourceDraws(key)
     mix = Mix(SourceCounts(draws, thresholds([3, 2, 1])[None]), lanes, streams, starts)
@@ -125,7 +126,7 @@ def test_a_mixture_is_the_weave_of_mixtures_of_lanes_and_leads_back(key, lanes, 
     expected = []
     counts = np.zeros((lanes, 3), dtype=int)
     row, lane_of = np.divmod(np.arange(begin + length), lanes)
-    sources = np.searchsorted(thresholds([3, 2, 1]), values_of(draws, lane_of, row), side="right") - 1
+    sources = np.searchsorted(thresholds([3, 2, 1]), draws_of_rows(draws, lane_of, row), side="right") - 1
     for lane, source in zip(lane_of.tolist(), sources.tolist(), strict=True):
         inner = counts[lane, source] * lanes + lane
         counts[lane, source] += 1
@@ -157,24 +158,24 @@ def test_when_weights_change_each_source_continues_at_the_position_of_its_lane(k
     for lane in range(lanes):
         rows = np.arange(400)
         segment = np.searchsorted(firsts[:, lane], rows, side="right")
-        values = values_of(draws, np.full(400, lane), rows)
+        values = draws_of_rows(draws, np.full(400, lane), rows)
         read = [np.searchsorted(thresholds(given), values, side="right") - 1 for given in weights]
         source = np.stack(read)[segment, rows]
         turn = np.array(counted(source.tolist()))
         for at in (rows, random.integers(0, 400, 5)):
-            read = mix.turns.read(np.full(at.size, lane), at)
+            read = mix.counts.read(np.full(at.size, lane), at)
             assert [part.tolist() for part in read] == [source[at].tolist(), turn[at].tolist()]
         for number in range(3):
-            mine = np.flatnonzero(source == number)
-            found = mix.turns.row(number, np.full(mine.size, lane), turn[mine])
-            assert found.tolist() == mine.tolist()
+            expected = np.flatnonzero(source == number)
+            rows = mix.counts.row_of(number, np.full(expected.size, lane), turn[expected])
+            assert rows.tolist() == expected.tolist()
     part = Part(mix, 17, 300)
     which, positions = part.positions_of(np.arange(5011))
     assert sorted(positions.tolist()) == list(range(300))
     assert (part[positions] == which).all()
 
 
-def test_what_is_read_in_a_row_is_what_is_read_anywhere():
+def test_successive_reads_equal_random_access():
     streams, starts = streams_of(4)
     mix = Mix(SourceCounts(draws_of(5), thresholds([3, 2, 1])[None]), 4, streams, starts)
     part, length = Part(mix, 1000, 45_000), 45_000
@@ -190,8 +191,8 @@ def test_what_is_read_in_a_row_is_what_is_read_anywhere():
 
 
 @pytest.mark.parametrize("far", [0, 1 << 61])
-def test_few_positions_of_many_sources_are_read_as_many_are(far):
-    """Of few, the passes of all sources are told apart at once; those of a source of one sample are many."""
+def test_few_positions_of_many_sources_are_read_the_same_as_many(far):
+    """Sources of one sample have many passes, those of weight 0 none."""
     lengths = [1, 2, 1, 3, 5, 7000]
     streams = [Passes(lambda number, size=size: Range(0, size), 1) for size in lengths]
     starts = np.cumsum([0, *lengths])
@@ -214,22 +215,22 @@ def test_few_positions_of_many_sources_are_read_as_many_are(far):
     assert {*many.tolist()} - {*range(8, 7008)} == {*range(8), 7008, 7011}
 
 
-def test_few_samples_of_sources_at_the_border_of_narrow_words_are_those_of_many():
+def test_sources_around_the_limit_of_32_bit_words_are_read_the_same_in_any_number():
     tree = sk.Layout.tree({"a": NARROW_LIMIT, "b": NARROW_LIMIT - 1})
     order = sk.MixtureSampler({"a": None, "b": None}, 10_000, weights={"a": 1, "b": 1}, seed=3).order(tree)
     assert order[:20].tolist() == order[:][:20].tolist()
 
 
-def test_rows_near_one_another_are_read_as_each_is_alone():
-    """Whole blocks are counted together, and rows far apart each for itself."""
-    cases, rng = 40, np.random.default_rng(1)
-    for number in range(cases):
+def test_neighbouring_rows_are_read_the_same_as_each_by_itself():
+    """Whole blocks are counted together, rows that are far apart separately."""
+    rng = np.random.default_rng(1)
+    for number in range(40):
         sources, segments = int(rng.integers(1, 8)), int(rng.integers(1, 5)) if number % 2 else 1
         shares = rng.integers(0, 5, (segments, sources)) * rng.random((segments, sources))
         shares[:, rng.integers(sources)] += 0.3
         lanes, start = int(rng.integers(1, 4)), int(rng.choice([0, 10**6, 2**45]))
         firsts = np.sort(rng.integers(0, 900, segments - 1)) + start
-        turns = SourceCounts(
+        counts = SourceCounts(
             draws_of(number),
             np.stack([thresholds(weights.tolist()) for weights in shares]),
             lambda lane, firsts=firsts: firsts + lane,
@@ -238,26 +239,25 @@ def test_rows_near_one_another_are_read_as_each_is_alone():
         positions = start * lanes + np.arange(rng.integers(9), rng.integers(30, 12_000), stride)
         positions = rng.permutation(positions) if number % 5 == 0 else positions
         rows, lane = np.divmod(positions, lanes)
-        source, turn = turns.read(lane, rows)
+        source, turn = counts.read(lane, rows)
         some = np.arange(0, rows.size, max(1, rows.size // 5))
-        alone = [turns.read(lane[[at]], rows[[at]]) for at in some]
-        assert source[some].tolist() == [one.item() for one, _ in alone], number
-        assert turn[some].tolist() == [one.item() for _, one in alone], number
-        assert turn.tolist() == turns.drawn(source, lane, rows).tolist(), number
-    print(f"{cases} cases")
+        one_by_one = [counts.read(lane[[at]], rows[[at]]) for at in some]
+        assert source[some].tolist() == [single.item() for single, _ in one_by_one], number
+        assert turn[some].tolist() == [single.item() for _, single in one_by_one], number
+        assert turn.tolist() == counts.reads_before(source, lane, rows).tolist(), number
 
 
-def test_a_turn_that_no_row_below_the_farthest_has_is_beyond_it():
+def test_turns_after_the_last_row_have_no_row():
     low, high = thresholds([1, 3, 1])[1:3].tolist()
     turns = np.array([4, 4, 5, 9]) * (high - low) + [-1, 7, 7, 0]
-    rows = draws_of(3).position(2, turns, low, high)
-    assert rows[0] <= farthest
-    assert (rows[1:] == farthest + 1).all()
+    rows = draws_of(3).row_of(2, turns, low, high)
+    assert rows[0] <= LAST_ROW
+    assert (rows[1:] == LAST_ROW + 1).all()
 
 
 @settings(max_examples=30)
 @given(keys, weights_lists, st.integers(1, 80), st.integers(0, 10**12), st.booleans(), st.randoms())
-def test_the_first_and_the_last_turn_are_those_of_all_rows(key, weights, lanes, size, even, random):
+def test_the_outermost_turns_are_the_first_and_last_of_all_rows(key, weights, lanes, size, even, random):
     ends, draws = thresholds(weights), SourceDraws(key)
     read = np.flatnonzero(np.diff(ends))
     source, lane = np.repeat(read, lanes), np.tile(np.arange(lanes), read.size)
@@ -267,7 +267,7 @@ def test_the_first_and_the_last_turn_are_those_of_all_rows(key, weights, lanes, 
     require_outermost(draws, lane, turns, low, high)
 
 
-def test_the_first_and_the_last_turn_are_right_at_the_farthest_rows():
+def test_the_outermost_turns_are_right_at_the_last_rows():
     rng = np.random.default_rng(5)
     for number in range(60):
         lane, (low, high) = np.arange(40), thresholds(rng.random(2) + 0.1)[:2]
@@ -277,28 +277,25 @@ def test_the_first_and_the_last_turn_are_right_at_the_farthest_rows():
 
 def require_outermost(draws, lane, turns, low, high):
     turns = np.array(turns)
-    every = [*zip(draws.position(lane, turns, low, high).tolist(), lane.tolist(), strict=True)]
-    for last, expected in ((False, min(every)), (True, max(every))):
+    rows = [*zip(draws.row_of(lane, turns, low, high).tolist(), lane.tolist(), strict=True)]
+    for last, expected in ((False, min(rows)), (True, max(rows))):
         row, first = outermost(draws, lane, turns, low, high, last=last)
         assert (row, first if row < 1 << 62 else expected[1]) == expected
 
 
 class Shared(SourceCounts):
-    """Counts that another thread reads as soon as some lanes were counted."""
+    """Counts whose cache another thread replaces while lanes are counted."""
 
     def _count_lanes(self, lanes):
-        kept = super()._count_lanes(lanes)
-        super()._count_lanes([40, 41, 42])
-        return kept
+        self._cached = super()._count_lanes([40, 41, 42])
+        return super()._count_lanes(lanes)
 
 
-def test_threads_share_counts_of_more_lanes_than_are_kept(monkeypatch):
-    monkeypatch.setattr(source_counts, "_CACHED_LANES", 2)
+def test_threads_share_counts_of_more_lanes_than_are_cached(monkeypatch):
+    monkeypatch.setattr(source_counts, "_MIN_CACHED_LANES", 2)
     monkeypatch.setattr(source_counts, "_MAX_CACHED", 1)
     draws, ends = SourceDraws(Key(7, 0, 0, "sources")), np.stack([thresholds([1, 2]), thresholds([2, 1])])
     lanes, rows = np.arange(40), np.arange(5, 405, 10)
-    alone, shared = (
-        kind(draws, ends, lambda lane: np.array([lane * 10])).read(lanes, rows)
-        for kind in (SourceCounts, Shared)
-    )
-    assert np.array_equal(alone, shared)
+    alone, shared = (kind(draws, ends, lambda lane: np.array([lane * 10])) for kind in (SourceCounts, Shared))
+    for first in (0, 10):  # some of the lanes from 10 on are cached
+        assert np.array_equal(alone.read(lanes + first, rows), shared.read(lanes + first, rows))

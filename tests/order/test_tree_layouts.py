@@ -1,4 +1,4 @@
-"""A tree is a layout: its files are those of its parts, and no two trees are taken for one another."""
+"""A tree is a layout: its files are those of its parts, and different trees are different layouts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ flat = st.one_of(
     st.lists(st.integers(0, 4), min_size=1, max_size=3).map(
         lambda sizes: (sizes, [f"f{n}" for n in range(len(sizes))])
     ),
-).map(lambda said: Layout(*said) if isinstance(said, tuple) else Layout(said))
+).map(lambda given: Layout(*given) if isinstance(given, tuple) else Layout(given))
 trees = st.recursive(
     flat,
     lambda parts: st.dictionaries(st.text("ab/", min_size=1, max_size=2), parts, min_size=1, max_size=3).map(
@@ -33,7 +33,7 @@ trees = st.recursive(
 
 
 def walked(layout):
-    """The files of a layout, found by a walk: path, name and size."""
+    """Walks through the files of a layout: yields path and size of each."""
     if layout.parts:
         for name, part in layout.parts.items():
             for path, size in walked(part):
@@ -56,21 +56,21 @@ def test_the_files_of_a_tree_are_those_of_its_parts_one_after_another(layout):
     assert layout.part_starts.tolist() == [0, *itertools.accumulate(map(len, layout.parts.values()))]
     assert sum((leaf.num_files if leaf.has_files else 1) for _, leaf in layout.leaves) == layout.num_files
     for path, leaf in layout.leaves:
-        found = layout
+        part = layout
         for name in path:
-            found = found.parts[name]
-        assert found is leaf
+            part = part.parts[name]
+        assert part is leaf
 
 
 @settings(max_examples=40)
 @given(trees, trees)
-def test_layouts_are_equal_where_their_trees_are_and_then_only_share_a_description(one, other):
-    def told(layout):
+def test_layouts_and_their_descriptions_are_equal_exactly_if_their_trees_are(one, other):
+    def as_lists(layout):
         if layout.parts:
-            return [(name, told(part)) for name, part in layout.parts.items()]
+            return [(name, as_lists(part)) for name, part in layout.parts.items()]
         return (layout.has_files, layout.sizes.tolist(), layout.names)
 
-    is_same = told(one) == told(other)
+    is_same = as_lists(one) == as_lists(other)
     assert (one == other) is is_same
     assert (describe_dataset(one) == describe_dataset(other)) is is_same
     again = pickle.loads(pickle.dumps(one))  # noqa: S301  # our own bytes
@@ -112,7 +112,7 @@ def test_a_part_may_be_a_number_a_layout_a_dataset_or_a_concatenation():
     assert Layout.of(layout) is layout
 
 
-def test_what_the_layout_of_a_concatenation_was_it_stays():
+def test_the_layout_of_a_concatenation_keeps_its_description():
     concat = torch.utils.data.ConcatDataset([range(3), range(4)])
     assert Layout.of(concat) == Layout([3, 4])
     assert (
@@ -121,7 +121,7 @@ def test_what_the_layout_of_a_concatenation_was_it_stays():
     assert not Layout.of(concat).parts
 
 
-def test_repr_says_what_the_parts_are():
+def test_repr_shows_the_parts():
     tree = Layout.tree({"a": Layout.tree({"b": 1}), "c": Layout([2])})
     assert repr(tree) == "Layout.tree({'a': Layout.tree({'b': Layout(1)}), 'c': Layout([2])})"
     many = Layout.tree({str(number): [0] * number for number in range(9)})
@@ -139,7 +139,7 @@ def test_a_tree_cannot_be_changed():
         tree.part_starts[0] = 1
 
 
-def test_trees_in_trees_end_before_python_does():
+def test_nesting_is_limited_below_the_recursion_limit():
     tree = Layout(1)
     for _ in range(MAX_DEPTH):
         tree = Layout.tree({"a": tree})

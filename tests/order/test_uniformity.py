@@ -1,8 +1,8 @@
-"""The orders are uniformly random as far as one can see, and each statistic sees a worse way to make them.
+"""Statistics of uniformity: the orders pass all of them, and worse algorithms fail.
 
-The seeds are fixed, so that these tests give the same scores on every machine: a score beyond
-`uniformity.LIMIT` is a flaw of the algorithm and no accident. The golden vectors freeze the orders: what is
-measured here can change with a new algorithm only, and is run for one (`pytest -m statistics`).
+The seeds are fixed, so that scores are the same on every machine: one above `uniformity.LIMIT` is a flaw of
+the algorithm and no accident. The golden vectors freeze the orders, so scores can change with a new algorithm
+only; run these tests for one (`pytest -m statistics`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.order.uniformity import LIMIT
 pytestmark = pytest.mark.statistics
 
 VISIBLE = 6.0
-"""A control must fail by far: p = 2e-9."""
+"""A worse algorithm must fail by far: p = 2e-9."""
 
 TABLE_SIZES = [257, 1000]
 NETWORK_SIZES = [4097, 10_007, 65_537, 100_000]
@@ -58,7 +58,7 @@ def worst(scores):
 
 
 def bare_feistel(n, seed):
-    """Six rounds on whole bits, left and right by xor, and cycle walking: what one would write first."""
+    """The textbook network: halves of whole bits, six rounds of xor, and cycle walking."""
     half = max(1, -(-(n - 1).bit_length() // 2))
     mask = (1 << half) - 1
     words = [int(word) >> 1 for word in Key(seed, 0, 0, "bare").words(6)]
@@ -95,9 +95,9 @@ def test_all_permutations_do_not_come_equally_often_from_a_bare_feistel_network(
 
 
 SCORES = {
-    "which ids stand at which positions": uniformity.positions,
-    "differences of neighbours": lambda n, found: uniformity.differences(n, found, distances(n)),
-    "pairs of neighbours": lambda n, found: uniformity.pairs(n, found, distances(n)),
+    "ids at positions": uniformity.positions,
+    "differences of neighbours": lambda n, orders: uniformity.differences(n, orders, distances(n)),
+    "pairs of neighbours": lambda n, orders: uniformity.pairs(n, orders, distances(n)),
 }
 
 
@@ -115,7 +115,7 @@ def test_four_rounds_show_in_differences_and_pairs(n, monkeypatch):
     assert worst(uniformity.pairs(n, orders(n, "seeds"), distances(n))) > VISIBLE
 
 
-# Orders too long to be read whole: positions here and there, and their neighbours.
+# Orders that are too long to be read completely: random positions and their neighbours.
 
 HUGE = [2**30 + 1, 2**31 - 1, 2**31 + 1, 2**32 + 1, 10**12, 2**62]
 SAMPLED = 250_000
@@ -136,18 +136,18 @@ def sampled_scores(n, seeds=range(4)):
     for seed in seeds:
         order = sk.RandomSampler(seed=seed).order(n)
         positions = np.sort(generator.integers(0, n - distances(n)[-1], SAMPLED))
-        here = order[positions]
-        count("leading digits", part_of(here, n))
-        count("last digits", here % PARTS)
-        count("moves", part_of((here - positions) % n, n))
+        ids = order[positions]
+        count("leading digits", part_of(ids, n))
+        count("last digits", ids % PARTS)
+        count("moves", part_of((ids - positions) % n, n))
         for distance in distances(n):
-            there = order[positions + distance]
-            difference = (there - here) % n
+            next_ids = order[positions + distance]
+            difference = (next_ids - ids) % n
             place = f"at distance {distance}"
             count(f"differences {place}, leading", part_of(difference, n))
             count(f"differences {place}, last", difference % PARTS)
-            count(f"pairs {place}, leading", part_of(here, n) * PARTS + part_of(there, n), PARTS**2)
-            count(f"pairs {place}, last", here % PARTS * PARTS + there % PARTS, PARTS**2)
+            count(f"pairs {place}, leading", part_of(ids, n) * PARTS + part_of(next_ids, n), PARTS**2)
+            count(f"pairs {place}, last", ids % PARTS * PARTS + next_ids % PARTS, PARTS**2)
     return {name: uniformity.chi_square(seen, seen.sum() / seen.size) for name, seen in counts.items()}
 
 
@@ -162,7 +162,7 @@ def test_three_rounds_show_in_samples_of_huge_orders(n, monkeypatch):
     assert worst(sampled_scores(n, seeds=[0])) > VISIBLE
 
 
-# Draws with replacement and by weight come in the shares that were asked for.
+# Draws with replacement and by weight have the requested shares.
 
 
 def test_draws_with_replacement_are_uniform_and_independent():
@@ -191,7 +191,7 @@ def test_draws_by_weight_come_in_proportion_to_the_weights():
     assert uniformity.chi_square(seen[drawn], uniform) > VISIBLE
 
 
-def test_draws_by_weight_without_replacement_follow_the_weights_that_are_left():
+def test_draws_by_weight_without_replacement_follow_the_remaining_weights():
     weights = [1.0, 2.0, 5.0]
     trials = 6000
     draws = np.stack(
@@ -200,15 +200,15 @@ def test_draws_by_weight_without_replacement_follow_the_weights_that_are_left():
             for seed in range(trials)
         ]
     )
-    every = [[a, b, 3 - a - b] for a in range(3) for b in range(3) if a != b]
-    chances = [weights[a] / 8 * weights[b] / (8 - weights[a]) for a, b, _ in every]
+    permutations = [[a, b, 3 - a - b] for a in range(3) for b in range(3) if a != b]
+    chances = [weights[a] / 8 * weights[b] / (8 - weights[a]) for a, b, _ in permutations]
     expected = np.zeros(6)
-    expected[uniformity.ranks(np.array(every))] = chances
+    expected[uniformity.ranks(np.array(permutations))] = chances
     seen = np.bincount(uniformity.ranks(draws), minlength=6)
     assert abs(uniformity.chi_square(seen, expected * trials)) < LIMIT
 
 
-# PARTIAL with two pools: how far samples come.
+# PARTIAL with two pools: how far samples move.
 
 
 @pytest.mark.parametrize(("n", "pool"), [(100_000, 500), (300_000, 1000), (1_000_000, 1000)])

@@ -1,8 +1,8 @@
 """Statistics of permutations: how far from uniform, in standard deviations.
 
-Each function takes permutations (or what should be some) of [0, n) and gives scores z that are about
-standard normal if they were drawn uniformly and independently. A score far above 0 means that the counts
-differ too much, one far below 0 that they are too even to be random.
+Each function takes permutations of [0, n) and returns scores z, which are about standard normal if the
+permutations are uniform and independent. A score far above 0 means that the counts differ too much, one far
+below 0 that they are too even to be random.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def chi_square(counts: Counts, expected: Counts | float, freedom: int | None = N
 
 
 def ranks(permutations: Ids) -> Ids:
-    """Numbers permutations, one a row, from 0 to n! - 1."""
+    """Numbers permutations, the rows of an array, from 0 to n! - 1."""
     n = permutations.shape[1]
     result = np.zeros(permutations.shape[0], dtype=np.int64)
     for column in range(n):
@@ -41,7 +41,7 @@ def ranks(permutations: Ids) -> Ids:
 
 
 def all_permutations(permutations: Ids) -> float:
-    """Scores how evenly all n! permutations occur; one a row, at least 5 n! rows."""
+    """Scores how evenly all n! permutations occur; at least 5 n! rows."""
     cells = math.factorial(permutations.shape[1])
     assert permutations.shape[0] >= 5 * cells
     counts = np.bincount(ranks(permutations), minlength=cells)
@@ -49,7 +49,7 @@ def all_permutations(permutations: Ids) -> float:
 
 
 def _digits(n: int) -> Iterator[tuple[str, Ids]]:
-    """Sorts [0, n) into classes: by what is leading in a number, and by what is last."""
+    """Divides [0, n) into classes: by the leading digits of a number, and by the last ones."""
     ids = np.arange(n)
     yield "leading", ids * CLASSES // n
     yield "last", ids % CLASSES
@@ -60,7 +60,7 @@ def _joint(first: Ids, second: Ids) -> Counts:
 
 
 def positions(n: int, permutations: Iterable[Ids]) -> dict[str, float]:
-    """Scores which ids stand at which positions."""
+    """Scores the ids at positions, by classes of both."""
     digits = dict(_digits(n))
     kinds = [(of_position, of_id) for of_position in digits for of_id in digits]
     counts = {kind: np.zeros(CLASSES**2) for kind in kinds}
@@ -79,7 +79,7 @@ def positions(n: int, permutations: Iterable[Ids]) -> dict[str, float]:
 
 
 def differences(n: int, permutations: Iterable[Ids], distances: Iterable[int]) -> dict[str, float]:
-    """Scores (id at p + distance) - (id at p) modulo n, each of the n - 1 differences by itself."""
+    """Scores (id at p + distance) - (id at p) modulo n: how often each of the n - 1 differences occurs."""
     counts = {distance: np.zeros(n) for distance in distances}
     for permutation in permutations:
         for distance, seen in counts.items():
@@ -93,7 +93,7 @@ def differences(n: int, permutations: Iterable[Ids], distances: Iterable[int]) -
 
 
 def pairs(n: int, permutations: Iterable[Ids], distances: Iterable[int]) -> dict[str, float]:
-    """Scores which ids stand at p and at p + distance, around the end."""
+    """Scores the pairs of ids at p and at p + distance, modulo n."""
     digits = dict(_digits(n))
     counts = {(distance, name): np.zeros(CLASSES**2) for distance in distances for name in digits}
     number = 0

@@ -64,7 +64,7 @@ class WalkedMix:
     """A mixture: each row of each lane is drawn in turn.
 
     Args:
-        throw: gives the die of a lane and row, of 60 bits.
+        draw: returns the draw of a lane and row, in 60 bits.
         sources: what is mixed, with the number that is added to the ids of each, and how many these are.
         weights: at the beginning.
         lanes: of the mixture.
@@ -72,12 +72,12 @@ class WalkedMix:
 
     def __init__(
         self,
-        throw: Callable[[int, int], int],
+        draw: Callable[[int, int], int],
         sources: Sequence[tuple[Source, int, int]],
         weights: Sequence[int],
         lanes: int,
     ) -> None:
-        self._throw, self._sources, self.weights, self.lanes = throw, sources, list(weights), lanes
+        self._draw, self._sources, self.weights, self.lanes = draw, sources, list(weights), lanes
         self._rows: list[list[tuple[int, int]]] = [[] for _ in range(lanes)]
         self._counts = [[0] * len(sources) for _ in range(lanes)]
 
@@ -107,9 +107,9 @@ class WalkedMix:
     def _place(self, position: int) -> tuple[int, int]:
         row, lane = divmod(position, self.lanes)
         while len(self._rows[lane]) <= row:
-            die, total = self._throw(lane, len(self._rows[lane])), sum(self.weights)
+            draw, total = self._draw(lane, len(self._rows[lane])), sum(self.weights)
             sums = [sum(self.weights[: s + 1]) for s in range(len(self.weights))]
-            source = next(s for s, end in enumerate(sums) if die * total < end << 60)
+            source = next(s for s, end in enumerate(sums) if draw * total < end << 60)
             inner = self._counts[lane][source] * self.lanes + lane
             self._counts[lane][source] += 1
             self._rows[lane].append((source, inner))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from tests.order.test_source_draws import NINE
+from tests.order.test_source_draws import WEIGHTS
 
 BATCH, BATCHES = 32, 3000
 DUE = 20
@@ -28,7 +28,7 @@ CELLS = [
 @pytest.mark.parametrize("has_lanes", [False, True], ids=["one lane", "a lane a rank"])
 @pytest.mark.parametrize(("title", "ranks"), CELLS)
 def test_every_rank_reads_every_source_as_evenly_as_independent_draws(title, ranks, has_lanes):
-    weights, batches = NINE[title], BATCHES // ranks
+    weights, batches = WEIGHTS[title], BATCHES // ranks
     names = [f"s{number}" for number in range(len(weights))]
     size = BATCHES * BATCH
     tree = sk.Layout.tree(dict.fromkeys(names, size))

@@ -9,7 +9,7 @@ import numpy as np
 
 import samplerkit as sk
 from samplerkit.order.keys import Key, path_number
-from tests.order.throwing import die
+from tests.order.reference_draws import draw_of
 from tests.samplers.removal_walk import WalkedMix, WalkedPasses, walk_removals
 
 CHAINS = [
@@ -109,7 +109,7 @@ def test_removed_ids_of_nested_mixtures_equal_a_walk_draw_by_draw_and_the_invers
             for chain, layout, by in zip(chains, layouts, (lanes, inner_lanes, inner_lanes), strict=True)
         )
         throws = [
-            partial(die, Key(seed, 0, 0, "dice"), index=path_number(path))
+            partial(draw_of, Key(seed, 0, 0, "dice"), index=path_number(path))
             for seed, path in zip(seeds, ((), ("b",)), strict=True)
         ]
         nested = WalkedMix(

@@ -1,4 +1,4 @@
-"""How documents fill packs: the parts that fill one alone, and best-fit decreasing for the rest."""
+"""How documents fill packs: parts as long as a pack, and best-fit decreasing for the remainders."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ LONG_DOCUMENTS: Final = get_args(LongDocument)
 @final
 @dataclass(frozen=True)
 class Fit:
-    """How documents are placed in packs.
+    """How documents are divided into parts, and how much of a pack each part takes.
 
     Args:
         seq_len: tokens of a pack.
-        multiple: lengths are rounded up to it, which divides `seq_len`.
+        multiple: the length of a part is rounded up to a multiple of it; it divides `seq_len`.
         long: how a document that is longer than a pack is handled.
 
     Example:
@@ -39,13 +39,19 @@ class Fit:
 
     @property
     def capacity(self) -> int:
-        """How many multiples a pack holds."""
+        """The size of a pack, in multiples."""
         return self.seq_len // self.multiple
 
     def parts(self, lengths: Ids) -> tuple[Ids, Ids]:
-        """Returns how many packs a document of each length fills alone, and the tokens that are left of it.
+        """Returns how many packs a document of each length fills by itself, and its remaining tokens.
 
-        Nothing is left of a document that is left out because it has no tokens or is too long.
+        Both are 0 for a document that is left out, since it has no tokens or is too long.
+
+        Args:
+            lengths: of documents, int64 of shape (m,).
+
+        Returns:
+            (full, rest), each int64 of shape (m,).
         """
         full = np.maximum(lengths - 1, 0) // self.seq_len
         if self.long == "split":
@@ -54,29 +60,41 @@ class Fit:
         return np.zeros_like(full), rest
 
     def is_last(self, lengths: Ids) -> np.ndarray[Any, Any]:
-        """Returns whether a document ends with the rest of it: not where it is truncated."""
+        """Returns whether the last part of a document has its end: not if it is truncated."""
         return (
             np.asarray(lengths <= self.seq_len) if self.long == "truncate" else np.ones(lengths.shape, bool)
         )
 
     def sizes(self, lengths: Ids) -> Ids:
-        """Returns how many multiples each length takes in a pack."""
+        """Returns the size of a part of each length, in multiples."""
         return -(-lengths // self.multiple)
 
 
 @final
 class Bins:
-    """The bins that list best-fit decreasing makes: each item goes where it leaves the least space.
+    """The bins of best-fit decreasing: from the largest item on, each goes where it leaves the least space.
 
-    Among bins of equal space it goes to the first one, and into a new one where it fits nowhere. Items are
-    numbered from the largest to the smallest. An entry is what one size adds to a run of equal bins: a number
-    of copies in each bin of the run, of the items from a number on. Entries are in the order of items, so
-    both the items of a bin and the bin of an item are found by arithmetic.
+    Among bins with the same space it goes into the first one, and if it fits into none, into a new one. Items
+    and bins are numbered in this order.
+
+    There may be 10^9 items, but only a few sizes. So neighbouring bins with the same content are one run, and
+    what one size adds to a run is one entry: the same number of items in each bin. For example, sizes 6, 6,
+    4, 3, 3 and bins of 10:
+
+    - Items 0 and 1, of size 6, open a run of bins 0 and 1: an entry of 1 item in each.
+    - Item 2, of size 4, fills bin 0: an entry of 1 item for a run of bin 0 alone.
+    - Items 3 and 4, of size 3: one goes into bin 1, the other opens bin 2. These are two entries.
+
+    A few entries per size are enough. Each follows the items of the one before, so both the items of a bin
+    and the bin of an item are found by arithmetic.
 
     Args:
         sizes: the sizes that occur, descending, each in [1, capacity]; int64 of shape (d,).
-        counts: how many items have each, each positive; int64 of shape (d,).
+        counts: the number of items of each size, positive; int64 of shape (d,).
         capacity: of a bin.
+
+    Attributes:
+        count: the number of bins.
 
     Example:
         >>> bins = Bins(np.array([6, 4, 3]), np.array([2, 1, 2]), capacity=10)
@@ -94,7 +112,8 @@ class Bins:
         ends = ends[np.argsort(ends[:, 0])]
         self.count = int(ends[:, 1].sum())
         self._starts = np.append(ends[:, 0], self.count)
-        # The entries of each class, from the largest items to the smallest: chains of entries in one array.
+        # Each entry has the number of the one before in its run. Here, the entries of each final run become a
+        # slice of an array, from the first to the last.
         depths = np.zeros(len(ends), dtype=np.int64)
         chains = []
         at = ends[:, 2]
@@ -111,8 +130,11 @@ class Bins:
     def items(self, bins: Ids) -> tuple[Ids, Ids]:
         """Returns the items in some bins, from the largest to the smallest in each.
 
+        Args:
+            bins: int64 of shape (b,).
+
         Returns:
-            (items, edges): bin i holds items[edges[i]:edges[i + 1]].
+            (items, edges): bins[i] has items[edges[i]:edges[i + 1]].
         """
         if not bins.size:
             return bins, np.zeros(1, dtype=np.int64)
@@ -132,18 +154,18 @@ class Bins:
 
 
 _Entry = tuple[int, int, int, int]
-"""First item, first bin, copies in each bin, and the entry before it in these bins, -1 for none."""
+"""First item, first bin, items per bin, and the number of the entry before in these bins, -1 for none."""
 
 _Run = tuple[int, int, int]
-"""Neighbouring bins that hold the same: first bin, number of bins, last entry."""
+"""Neighbouring bins with the same content: first bin, number of bins, number of the last entry."""
 
 
 @final
 class _OpenRuns:
-    """Runs of bins by the space that each of their bins has.
+    """Runs by the space in each of their bins.
 
     Args:
-        least: bins with less space than this take nothing more.
+        least: the smallest size: bins with less space are closed.
     """
 
     def __init__(self, least: int) -> None:
@@ -164,7 +186,11 @@ class _OpenRuns:
             heappush(heap, run)
 
     def take(self, size: int) -> tuple[int, _Run] | None:
-        """Takes out the first run of those with the least space that holds a size."""
+        """Removes and returns the first run of those with the least space of at least `size`, and the space.
+
+        Returns:
+            None if no run has so much space.
+        """
         at = bisect_left(self._spaces, size)
         if at == len(self._spaces):
             return None
@@ -180,10 +206,10 @@ class _OpenRuns:
 
 
 def _packed(sizes: list[int], counts: list[int], capacity: int) -> tuple[list[_Entry], list[_Run]]:
-    """Packs sizes one after another.
+    """Returns the entries and the final runs; arguments as for `Bins`.
 
-    A bin that took an item and has space for another of the same size has the least space of all such bins:
-    so it is filled before the next one of its run, and a run becomes three at most.
+    A bin of the run with the least space takes as many items of a size as fit: after one item it has less
+    space than the others. So a run becomes at most three: full bins, one bin with fewer items, and the rest.
     """
     entries: list[_Entry] = []
     open_runs = _OpenRuns(sizes[-1] if sizes else capacity)

@@ -35,25 +35,25 @@ _SMALLEST_WINDOW = 1 << 14
 @final
 @dataclass(frozen=True, eq=False)
 class PackBatches(BatchRecipe):
-    """Batches of packs: sequences of one length, each filled with documents by best fit, the largest first.
+    """Batches of packs: sequences of one length, filled with documents by best fit, the longest first.
 
-    `plan[k]` is a value with `ids`, `starts`, `lengths` and `rows`: which parts of which documents batch k
-    holds, and in which of its packs. A dataset with `__getsegments__(segments)`, int64 (m, 3) of id, start
-    and length, gives the m parts; of any other one whole samples are read and cut.
+    `plan[k]` is a value with `ids`, `starts`, `lengths` and `rows`: which parts of which documents are in
+    batch k, and in which of its packs. A dataset with `__getsegments__(segments)`, int64 of shape (m, 3) with
+    id, start and length, returns the m parts; from any other dataset whole samples are read, and cut.
 
     Args:
         seq_len: tokens of a pack.
         lengths: of the documents, in tokens: integers in an array or a list, or the path of an `.npy` file.
             Left out, the dataset's attribute or column `lengths` or `length`.
         packs: in a batch.
-        window: documents in a window; None for the whole set where the sampler fixes one, and else a power of
-            two from 16,384 that holds 16 groups.
-        long: how a document that is longer than a pack is handled. `split`: it fills packs alone, and its end
-            is packed with others. `raise`, `drop`, `truncate`: an error, left out, cut off.
-        length_multiple: each part takes a multiple of it, which divides `seq_len`; more of it gives more
-            mixing where documents are few.
-        abreast: batches that are in neighbouring steps; None for the number of ranks at the first start.
-        num_batches: batches in an epoch at most; None for all.
+        window: documents in a window. None for the whole set if the sampler reads one, otherwise for a power
+            of two, at least 16,384, that has documents for 16 groups.
+        long: how a document that is longer than a pack is handled. `split`: it fills packs by itself, and its
+            end is packed with others. `raise`, `drop`, `truncate`: an error, left out, cut off.
+        length_multiple: the length of a part is rounded up to a multiple of it; it divides `seq_len`. With
+            few documents, a larger one lets more of them change places.
+        abreast: batches of a group, in neighbouring steps; None for the number of ranks at the first start.
+        num_batches: the most batches in an epoch; None for all.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
@@ -94,7 +94,7 @@ class PackBatches(BatchRecipe):
 
     @property
     def fit(self) -> Fit:
-        """How documents are placed in packs."""
+        """How documents are divided into parts."""
         return Fit(self.seq_len, self.length_multiple, self.long)
 
     def prepared(self, dataset: Any, chosen: SampleSet | None, abreast: int, kept: TableCache) -> Prepared:
@@ -110,22 +110,23 @@ class PackBatches(BatchRecipe):
         return Prepared(measure, plan=partial(make_plan, packed=packed, packs=self.packs))
 
     def cut(self, ids: Ids, lengths: Ids, context: WindowContext) -> list[Ids]:
-        """Packs a window: the places of the documents of each batch, one of which may be in several."""
+        """Packs a window: returns the places of the documents in each batch; one may be in several."""
         cut = self._packed(ids, lengths)
         return np.split(cut.positions, cut.edges[1:-1]) if cut.edges.size > 1 else []
 
     def _cut_window(
         self, measure: Measure, ids: Ids, context: WindowContext, in_whole_groups: bool
     ) -> BatchSamples:
-        """Packs a window: all packs cost alike in tokens, so groups need not be whole."""
+        """Packs a window. All packs have the same number of tokens, so groups need not be whole."""
         return self._packed(ids, measure.counted(ids))
 
     def _packed(self, ids: Ids, lengths: Ids) -> BatchSamples:
-        """Packs a window: first what fills packs alone, then the bins of the rest, the largest first."""
+        """Packs a window: first packs that one document fills, then the bins of all remainders."""
         full, rest = self.fit.parts(lengths)
         sizes = self.fit.sizes(rest)
         repeats = Occurrences(ids).repeats if has_repeats(ids) else None
-        # Documents of one size in their order, but repeats after all first ones: so they are apart.
+        # Documents of one size keep their order, but repeats come after all first occurrences: so they are in
+        # different packs, if possible.
         by_size = longest_first(sizes) if repeats is None else np.lexsort((repeats, -sizes))
         by_size = by_size[: np.count_nonzero(sizes)]
         descending = sizes[by_size]

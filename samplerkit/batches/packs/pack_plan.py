@@ -1,6 +1,6 @@
-"""The plan of packs of a whole set: arithmetic on the histogram of its lengths, and one table.
+"""The plan of packs of a whole set: arithmetic on the histogram of its lengths, and one table of samples.
 
-Documents of one size are a run, and each run is permuted within itself: `GroupedPermutation`.
+Which sizes are in which pack is the same in all epochs. An epoch permutes the documents of each size.
 """
 
 from __future__ import annotations
@@ -25,14 +25,29 @@ from samplerkit.order.typing import Ids
 
 @final
 class PackedSet:
-    """How a set is packed, by its lengths alone: the same in every epoch.
+    """How a set is packed, by its lengths alone.
 
-    First come the packs that one document fills, numbered by document and part. Then come the bins of the
-    remaining: short documents and the ends of long ones, which are items, numbered from the largest.
+    First come the packs that one document fills, numbered by document and part. Then come the bins of items:
+    short documents and the ends of long ones, numbered from the largest.
 
     Args:
         histogram: of the lengths of the set.
-        fit: how documents are placed in packs.
+        fit: how documents are divided into parts.
+
+    Attributes:
+        places: the place of the first document of each length in the sorted set, and the size of the set.
+        full: how many packs a document of each length fills by itself.
+        rest: the remaining tokens of a document of each length.
+        lasts: whether these are the end of the document.
+        full_starts: the first pack that a document of each length fills, and their number at the end.
+        num_full: the number of packs that one document fills.
+        by_item: the index of the length of each kind of item, from the largest item to the smallest.
+        item_starts: the first item of each kind, and the number of items at the end.
+        first_items: the first item of each length, -1 if it has none.
+        runs: the first item of each size, and the number of items at the end.
+        bins: of the items.
+        num_packs: of both sorts.
+        num_left_out: documents that are in no pack.
     """
 
     def __init__(self, histogram: Histogram, fit: Fit) -> None:
@@ -43,7 +58,7 @@ class PackedSet:
         self.lasts = fit.is_last(values)
         self.full_starts = edges_of(self.full * histogram.counts)
         self.num_full = int(self.full_starts[-1])
-        # Lengths in the order of items: neighbours of one size are a run, whichever documents they end.
+        # Several lengths may have items of one size: together, these are a run.
         sizes = fit.sizes(self.rest)
         self.by_item = np.argsort(-sizes, kind="stable")[: np.count_nonzero(sizes)]
         counts = histogram.counts[self.by_item]
@@ -61,7 +76,7 @@ class PackedSet:
 @final
 @dataclass(eq=False, repr=False)
 class PackPlan(SetPlan):
-    """Packs of a set: as many in each epoch, of documents that are drawn again among those of a size.
+    """Batches of packs of a set. Each epoch permutes the documents of each size.
 
     Args:
         packed: how the set is packed.
@@ -113,7 +128,7 @@ class PackPlan(SetPlan):
         return BatchSamples(self.members.at(places), places, edges[batch_edges], segments)
 
     def _parts(self, packs: Ids) -> tuple[Ids, Ids, Ids]:
-        """Returns length, place and start of the parts that fill packs alone."""
+        """Returns the parts that fill packs: index of the length, place of the document, first token."""
         packed = self.packed
         parts = self._full.permuted(packs)
         value = interval_of(packed.full_starts, parts)
@@ -121,7 +136,7 @@ class PackPlan(SetPlan):
         return value, packed.places[value] + document, part * packed.fit.seq_len
 
     def _ends(self, items: Ids) -> tuple[Ids, Ids, Ids]:
-        """Returns length, place and start of items."""
+        """Returns the parts that are items: index of the length, place of the document, first token."""
         packed = self.packed
         drawn = self._items.forward(items)
         at = interval_of(packed.item_starts, drawn)
@@ -153,7 +168,7 @@ class PackPlan(SetPlan):
 
 
 IN_A_TABLE = 128
-"""Runs up to this size are permuted by a table. Networks of that size pass the tests of the larger ones."""
+"""Runs up to this size are permuted by a table. Larger ones have networks, which are as uniform as others."""
 
 _HASH_BITS = 40
 _KEY_WORDS = 3
@@ -161,10 +176,10 @@ _KEY_WORDS = 3
 
 @final
 class GroupedPermutation:
-    """Permutes the places of runs, each run within itself, by one key.
+    """Permutes places within runs, by one key.
 
-    `BlockShuffle` takes the words of a block from a digest, one block after another. Here each packed length
-    makes a run, and a pack has places of a dozen runs: so all words come from one hash of many numbers.
+    Like `BlockShuffle`, but for thousands of runs, of which a pack has places of a dozen: the words of all
+    runs come from one vectorized hash, and not from a digest for each.
 
     Args:
         starts: the first place of each run and the number of places at the end; int64 of shape (runs + 1,).
@@ -188,11 +203,11 @@ class GroupedPermutation:
         self._words = key.words(2 * _KEY_WORDS)
 
     def forward(self, places: Ids) -> Ids:
-        """Returns where each place is moved to."""
+        """Returns the place to which each place is moved."""
         return self._permuted(places, inverse=False)
 
     def backward(self, places: Ids) -> Ids:
-        """Returns what is moved to each place: the inverse of `forward`."""
+        """Returns the place that is moved to each place: the inverse of `forward`."""
         return self._permuted(places, inverse=True)
 
     def _permuted(self, places: Ids, *, inverse: bool) -> Ids:
@@ -222,13 +237,13 @@ class GroupedPermutation:
         if missing.size:
             missing = np.unique(missing)
             self._make(table, missing, inverse=inverse)
-            # Set last: another thread may read it at the same time.
+            # Set last, since other threads may read it.
             is_made[missing] = True
         moved: Ids = table[self._small_starts[run] + rows].astype(np.int64)
         return moved
 
     def _make(self, table: np.ndarray[Any, Any], runs: Ids, *, inverse: bool) -> None:
-        """Sorts the rows of runs by keyed hashes of their places, all at once."""
+        """Fills the table for some runs: their rows are sorted by keyed hashes, in one call for all."""
         sizes = self._starts[runs + 1] - self._starts[runs]
         run_of = np.repeat(np.arange(runs.size), sizes)
         begins = np.cumsum(sizes) - sizes
@@ -243,7 +258,7 @@ class GroupedPermutation:
         table[numbers_in(self._small_starts[runs], sizes)] = rows
 
     def _network(self, run: Ids) -> Network:
-        """Makes the networks of places in runs that are all below `NARROW_LIMIT`, or all above."""
+        """Makes the network of each place, by its run; the runs are all below `NARROW_LIMIT` or all above."""
         runs, index = distinct(run)
         sizes = self._starts[runs + 1] - self._starts[runs]
         counters = runs * (2 * ROUNDS) + np.arange(2 * ROUNDS)[:, None]

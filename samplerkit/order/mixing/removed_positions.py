@@ -25,8 +25,13 @@ def no_positions() -> Ids:
     return np.zeros(0, dtype=np.int64)
 
 
-def rows_before(positions: Ids, lane: int | Ids, lanes: int) -> Ids:
-    """Returns how many rows of a lane are before each position, or of each lane before one position."""
+def rows_before(positions: int | Ids, lane: int | Ids, lanes: int) -> Ids:
+    """Returns how many rows of a lane are before a position; one of the two may be an array, or both.
+
+    Example:
+        >>> rows_before(4, np.arange(3), lanes=3)  # lane 0 has the positions 0, 3, 6, ...
+        array([2, 1, 1])
+    """
     return np.maximum(0, -((lane - positions) // lanes))
 
 
@@ -158,7 +163,7 @@ class RemovedPositions:
         Args:
             position: among the kept positions.
         """
-        before = rows_before(np.array(position), np.arange(self.lanes), self.lanes)
+        before = rows_before(position, np.arange(self.lanes), self.lanes)
         return np.array([self.of_lane(lane).rows(row) for lane, row in enumerate(before)], dtype=np.int64)
 
 

@@ -10,42 +10,53 @@ import numpy as np
 
 from samplerkit.order.arguments import LARGEST
 from samplerkit.order.caching import cached_property
-from samplerkit.order.intervals import groups, interval_of
+from samplerkit.order.intervals import distinct, groups, interval_of
 from samplerkit.order.mixing.removed_positions import RemovedPositions, no_positions, rows_before
 from samplerkit.order.mixing.source_counts import SourceCounts
+from samplerkit.order.mixing.source_draws import MAX_AHEAD
 from samplerkit.order.mixing.streams import DrawnPositions, Passes, Piece, Stream
 from samplerkit.order.mixing.weights import thresholds
 from samplerkit.order.order import Located
 from samplerkit.order.typing import Ids
 
-_FEW_EACH = 512
-"""Positions a source, up to which the passes of all sources are distinguished at once."""
-
 
 @final
 class Mix(Stream):
-    """Several streams mixed by independent draws: a position reads one of them, at its lane's next row.
+    """Several streams mixed by draws: each position reads the next sample of one of them.
 
-    Position P, row k of lane l, reads stream s at turn * lanes + l, where lane l read s `turn` times before
-    row k. So a mixture of woven orders is the weave of mixtures of lanes.
+    Position P is row k of lane l. If its draw selects stream s, which lane l read `turn` times in the rows
+    before, it reads row `turn` of lane l of that stream: position turn * lanes + l. So each lane mixes one
+    lane of every stream, whatever other lanes read.
 
     Args:
-        turns: which stream each row reads, and how often that was read before.
+        counts: which stream each row reads, and how often its lane read that before.
         lanes: into how many lanes the mixture is woven.
         streams: the sources.
         starts: what is added to the ids of each source, ascending, and the end of the last: shape (sources +
             1,). Sources do not overlap: ids of source s are in [starts[s], starts[s + 1]).
+
+    Example:
+        >>> from samplerkit.order.keys import Key
+        >>> from samplerkit.order.mixing.source_draws import SourceDraws
+        >>> from samplerkit.order.sequences import Range
+        >>> counts = SourceCounts(SourceDraws(Key(1, 0, 0, "sources")), thresholds([3, 1])[None])
+        >>> streams = [Passes(lambda number, size=size: Range(0, size), lanes=1) for size in (4, 9)]
+        >>> mix = Mix(counts, 1, streams, np.array([0, 4, 13]))
+        >>> mix.ids_at(np.arange(10))  # 0 to 3 are read again and again, and between them 4, 5, 6, ...
+        array([0, 1, 4, 2, 3, 5, 0, 1, 2, 6])
     """
 
-    def __init__(self, turns: SourceCounts, lanes: int, streams: Sequence[Passes | Mix], starts: Ids) -> None:
-        self.turns: Final = turns
+    def __init__(
+        self, counts: SourceCounts, lanes: int, streams: Sequence[Passes | Mix], starts: Ids
+    ) -> None:
+        self.counts: Final = counts
         self.lanes = lanes
         self.streams: Final = tuple(streams)
         self.starts: Final = starts
 
     @property
     def recipe(self) -> tuple[object, ...]:
-        return (*self.turns.recipe, self.lanes, self.starts, *self.streams)
+        return (*self.counts.recipe, self.lanes, self.starts, *self.streams)
 
     def reweighted(self, weights: Sequence[Sequence[float]], firsts: Callable[[int], Ids]) -> Mix:
         """Returns the mixture whose weights change: the same draws, and each source continues where it is.
@@ -55,30 +66,43 @@ class Mix(Stream):
             firsts: returns for a lane the first row of each of these segments: int64, ascending. A segment
                 that begins where the next one does has no rows.
         """
-        ends = np.stack([self.turns.ends[0], *map(thresholds, weights)])
-        return Mix(SourceCounts(self.turns.draws, ends, firsts), self.lanes, self.streams, self.starts)
+        ends = np.stack([self.counts.ends[0], *map(thresholds, weights)])
+        return Mix(SourceCounts(self.counts.draws, ends, firsts), self.lanes, self.streams, self.starts)
 
     def without(self, ids: Ids, drawn: DrawnPositions) -> Mix:
-        """Returns the mixture of streams whose passes to come lack some ids; as for these."""
+        """Returns the mixture of streams without some ids; arguments as for `Passes.without`."""
         streams = list(self.streams)
         for source, at in groups(interval_of(self.starts, ids)):
             own_ids = ids[at] - int(self.starts[source])
-            streams[source] = streams[source].without(own_ids, self._drawn_within(source, drawn))
-        return Mix(self.turns, self.lanes, streams, self.starts)
+            streams[source] = streams[source].without(own_ids, self.drawn_of(source, drawn))
+        return Mix(self.counts, self.lanes, streams, self.starts)
 
-    def _drawn_within(self, source: int, drawn: DrawnPositions) -> DrawnPositions:
-        """Returns what of one of the streams was drawn, where the mixture was drawn so far."""
-        lanes = np.arange(self.lanes)
-        turns = self.turns.drawn(source, lanes, rows_before(np.array(drawn.low), lanes, self.lanes))
-        # Lanes are nearly at the same row, so there are few positions that only some have read.
-        between = np.arange(drawn.low, drawn.high)
-        rows, lane = np.divmod(between[drawn.has(between)], self.lanes)
-        read, turn = self.turns.read(lane, rows)
+    def reads_in(self, drawn: DrawnPositions) -> Ids:
+        """Returns how often each stream is read at the drawn positions: int64 of shape (sources,)."""
+        between, _, _ = self._read_between(drawn)
+        reads: Ids = self._reads_below(drawn.low).sum(axis=0)
+        return reads + np.bincount(between, minlength=len(self.streams))
+
+    def drawn_of(self, source: int, drawn: DrawnPositions) -> DrawnPositions:
+        """Returns which positions of one of the streams are read at the drawn positions."""
+        lanes, turns = np.arange(self.lanes), self._reads_below(drawn.low)[:, source]
+        read, turn, lane = self._read_between(drawn)
         last = np.append(turns - 1, turn[read == source]) * self.lanes
         last += np.append(lanes, lane[read == source])
-        high = int(last.max(initial=-1)) + 1
-        low = min(int((turns * self.lanes + lanes).min()), high)
-        return DrawnPositions(low, max(0, high), lambda inner: drawn.has(self.positions_of(source, inner)))
+        low, high = int((turns * self.lanes + lanes).min()), int(last.max()) + 1
+        return DrawnPositions(low, high, lambda inner: drawn.has(self.positions_of(source, inner)))
+
+    def _reads_below(self, position: int) -> Ids:
+        """Returns how often each lane reads each stream before a position: shape (lanes, sources)."""
+        lanes = np.arange(self.lanes)
+        return self.counts.reads_of_all_before(lanes, rows_before(position, lanes, self.lanes))
+
+    def _read_between(self, drawn: DrawnPositions) -> tuple[Ids, Ids, Ids]:
+        """Returns stream, turn and lane of the drawn positions between those drawn by all lanes or none."""
+        # Lanes are nearly at the same row, so these are few.
+        between = np.arange(drawn.low, drawn.high)
+        rows, lane = np.divmod(between[drawn.has(between)], self.lanes)
+        return *self.counts.read(lane, rows), lane
 
     @property
     def removed(self) -> Ids:
@@ -91,68 +115,70 @@ class Mix(Stream):
         return np.concatenate(parts)
 
     def positions_of(self, source: int, inner: Ids) -> Ids:
-        """Returns where positions of one of the streams are read; 2^62 for what is not reached."""
+        """Returns where positions of one of the streams are read; 2^62 for those that are not reached."""
         turns, lanes = np.divmod(inner, self.lanes)
-        rows = self.turns.row(source, lanes, turns)
+        rows = self.counts.row_of(source, lanes, turns)
         is_unreached = rows >= LARGEST // self.lanes
         return np.where(is_unreached, LARGEST, np.where(is_unreached, 0, rows) * self.lanes + lanes)
 
     def pieces(self, positions: Ids) -> Iterator[Piece]:
         rows, lanes = np.divmod(positions, self.lanes)
-        source, turns = self.turns.read(lanes, rows)
-        label, places, span = source, turns * self.lanes + lanes, 0
-        if positions.size <= _FEW_EACH * len(self.streams):
-            # A call a source takes longer than its few positions: passes are distinguished in all at once.
-            length = self._lengths[source]
-            span = int((places // length).max(initial=0)) + 1
-        if 0 < span < LARGEST // len(self.streams):
-            label, places = source * span + places // length, places % length
-        for value, at in groups(label):
-            number, turn = divmod(value, span) if label is not source else (value, 0)
-            stream, start = self.streams[number], int(self.starts[number])
-            if label is not source and isinstance(stream, Passes) and stream.is_uniform:
-                yield Piece(at, stream.order(turn), places[at], start, turn)
+        source, turns = self.counts.read(lanes, rows)
+        # One group for each source and pass: of many sources, each has few of the positions.
+        passes, places = np.divmod(turns * self.lanes + lanes, self._lengths[source])
+        numbers, index = distinct(passes)
+        for label, at in groups(source * numbers.size + index):
+            source_number, pass_index = divmod(label, numbers.size)
+            stream, start = self.streams[source_number], int(self.starts[source_number])
+            if isinstance(stream, Passes) and stream.is_uniform:
+                number = int(numbers[pass_index])
+                yield Piece(at, stream.order(number), places[at], start, number)
                 continue
-            for part, order, inside, shift, turn in stream.pieces(places[at]):
-                yield Piece(at[part], order, inside, shift + start, turn)
+            for part, order, inside, shift, number in stream.pieces(places[at]):
+                yield Piece(at[part], order, inside, shift + start, number)
+
+    @cached_property
+    def _widths(self) -> list[int]:
+        """How many of the 2^60 draws are of each source, at most."""
+        widths: list[int] = np.diff(self.counts.ends, axis=1).max(axis=0).tolist()
+        return widths
 
     @cached_property
     def _lengths(self) -> Ids:
-        """How long a pass over each source is; of what is not read, or no passes, longer than all."""
-        pairs = zip(self.streams, np.diff(self.turns.ends, axis=1).max(axis=0), strict=True)
+        """The length of the passes over each source; 2^62 if they are not equal, or it is not read."""
         return np.array(
             [
-                stream.length if draws and isinstance(stream, Passes) and stream.is_uniform else LARGEST
-                for stream, draws in pairs
+                stream.length if width and isinstance(stream, Passes) and stream.is_uniform else LARGEST
+                for stream, width in zip(self.streams, self._widths, strict=True)
             ]
         )
 
     def num_passes(self, end: int) -> int:
         passes = 1
-        for number, stream in enumerate(self.streams):
-            if (width := int(np.diff(self.turns.ends[:, number : number + 2], axis=1).max())) > 0:
-                # A lane is never further from its share than this.
-                share = -(-end * width >> 60) if len(self.turns.ends) == 1 else end
-                passes = max(passes, stream.num_passes(min(end, share + 150 * self.lanes) + self.lanes))
+        for stream, width in zip(self.streams, self._widths, strict=True):
+            if width:
+                reads = -(-end * width >> 60) if len(self.counts.ends) == 1 else end
+                reads = min(end, reads + MAX_AHEAD * self.lanes)
+                passes = max(passes, stream.num_passes(reads + self.lanes))
         return passes
 
     def locate(self, ids: Ids, begin: int, end: int) -> Located:
         which = np.flatnonzero((ids >= self.starts[0]) & (ids < self.starts[-1]))
         matches = [(which[:0],) * 2]
         lanes = np.arange(self.lanes)
-        # How many rows of each lane are before the bounds, and how often these read each source.
-        rows = [rows_before(np.array(bound), lanes, self.lanes) for bound in (begin, end)]
+        # In [begin, end), a lane reads the turns [first, past_last) of a source.
+        bounds = [rows_before(bound, lanes, self.lanes) for bound in (begin, end)]
         for source, at in groups(interval_of(self.starts, ids[which])):
-            first, last = (self.turns.drawn(source, lanes, before) for before in rows)
-            active = np.flatnonzero(last > first)
+            first, past_last = (self.counts.reads_before(source, lanes, rows) for rows in bounds)
+            active = np.flatnonzero(past_last > first)
             if not active.size:
                 continue
             low = int((first * self.lanes + lanes)[active].min())
-            high = int(((last - 1) * self.lanes + lanes)[active].max()) + 1
+            high = int(((past_last - 1) * self.lanes + lanes)[active].max()) + 1
             local, inner = self.streams[source].locate(ids[which[at]] - self.starts[source], low, high)
             turn, lane = np.divmod(inner, self.lanes)
-            inside = (turn >= first[lane]) & (turn < last[lane])
-            row = self.turns.row(source, lane[inside], turn[inside])
+            inside = (turn >= first[lane]) & (turn < past_last[lane])
+            row = self.counts.row_of(source, lane[inside], turn[inside])
             matches.append((which[at[local[inside]]], row * self.lanes + lane[inside]))
         return np.concatenate([which for which, _ in matches]), np.concatenate([p for _, p in matches])
 
@@ -160,11 +186,11 @@ class Mix(Stream):
 @final
 @dataclass(eq=False)
 class WithoutRows(Stream):
-    """A stream without some rows of its lanes.
+    """A stream from which some rows of its lanes are removed.
 
     Args:
-        source: what they leave.
-        removed: its positions that leave.
+        source: the stream with all rows.
+        removed: which of its positions are removed.
     """
 
     source: Stream
@@ -181,7 +207,7 @@ class WithoutRows(Stream):
         return self.source.num_passes(int(last.max(initial=0)) + 1)
 
     def locate(self, ids: Ids, begin: int, end: int) -> Located:
-        # Rows only move up, so the last row of each lane was last below too.
+        # Rows of a lane keep their order, so its last row is the last one in the source too.
         last = self.removed.in_stream(np.arange(max(begin, end - self.lanes), end))
         which, inner = self.source.locate(ids, begin, int(last.max()) + 1)
         positions, is_kept = self.removed.kept(inner)

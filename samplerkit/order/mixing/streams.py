@@ -1,4 +1,4 @@
-"""Streams: endless orders, of which an epoch reads a part; and passes over a source."""
+"""Streams: endless orders with random access, such as passes over a source; an epoch is a part of one."""
 
 from __future__ import annotations
 
@@ -20,14 +20,23 @@ from samplerkit.order.sequences import Permuted, permuted_each
 from samplerkit.order.typing import Ids
 
 MAX_PASSES = 1 << 16
-"""The most passes over a source in which ids are sought, one after another."""
+"""The most passes over a source in which `Passes.locate` searches for ids, one after another."""
 
 _CACHED_PASSES = 64
 _FEW = 1024
+"""Pieces with fewer positions are evaluated together."""
 
 
 class Piece(NamedTuple):
-    """Positions of a stream in one pass over one source: the ids are `order[places] + shift`."""
+    """The requested positions of a stream that are in one pass over one source.
+
+    Args:
+        at: the indices of these positions among the requested ones, int64 of shape (k,).
+        order: of the pass.
+        places: the positions in that order, int64 of shape (k,).
+        shift: what is added to its ids: the ids are order.ids_at(places) + shift.
+        number: of the pass, from 0.
+    """
 
     at: Ids
     order: Order
@@ -43,25 +52,25 @@ class Stream(EqualByRecipe, ABC):
 
     @abstractmethod
     def pieces(self, positions: Ids) -> Iterator[Piece]:
-        """Returns the orders that contain positions.
+        """Divides positions by source and pass.
 
         Args:
-            positions: int64 array of shape (m,), none negative.
+            positions: int64 array of shape (m,), each in [0, 2^62).
 
         Returns:
-            Pieces that have each index of `positions` once.
+            Pieces, in which each index of `positions` is once.
         """
 
     @abstractmethod
     def locate(self, ids: Ids, begin: int, end: int) -> Located:
-        """Finds all positions in [begin, end) of ids, as `Order.locate` does.
+        """Finds all positions of ids in [begin, end), as `Order.locate`.
 
         Raises:
-            InverseTooLargeError: they are in too many passes.
+            InverseTooLargeError: [begin, end) has more than `MAX_PASSES` passes over a source.
         """
 
     def ids_at(self, positions: Ids) -> Ids:
-        """Returns the ids at positions: int64 arrays of shape (m,)."""
+        """Returns the ids at positions, int64 of shape (m,); arguments as for `pieces`."""
         ids = np.empty_like(positions)
         together: list[tuple[Piece, Permuted]] = []
         for piece in self.pieces(positions):
@@ -71,7 +80,7 @@ class Stream(EqualByRecipe, ABC):
             else:
                 ids[piece.at] = order.ids_at(piece.places) + piece.shift
         if together:
-            # Of many sources, each has few of the positions: one call for all is many times as fast.
+            # Of many sources, each has few of the positions: one call for all is far faster.
             pieces = [piece for piece, _ in together]
             which = np.repeat(np.arange(len(pieces)), [piece.at.size for piece in pieces])
             places = np.concatenate([piece.places for piece in pieces])
@@ -81,7 +90,7 @@ class Stream(EqualByRecipe, ABC):
         return ids
 
     def passes_at(self, positions: Ids) -> Ids:
-        """Returns to which pass over its source each position belongs, from 0."""
+        """Returns in which pass over its source each position is, from 0; arguments as for `pieces`."""
         passes = np.empty_like(positions)
         for piece in self.pieces(positions):
             passes[piece.at] = piece.number * piece.order.num_passes + piece.order.passes_at(piece.places)
@@ -96,11 +105,17 @@ class Stream(EqualByRecipe, ABC):
 
     @abstractmethod
     def num_passes(self, end: int) -> int:
-        """Returns a number above all that `passes_at` gives before position `end`."""
+        """Returns a number above the passes of all positions before `end`."""
 
 
 class DrawnPositions(NamedTuple):
-    """Which positions of a stream were drawn: all before `low`, none from `high` on, and some between."""
+    """Which positions of a stream were drawn before an edit.
+
+    Args:
+        low: all positions before it were drawn.
+        high: none from it on was drawn.
+        has: returns for positions, int64 of shape (m,), whether each was drawn; bool of shape (m,).
+    """
 
     low: int
     high: int
@@ -108,16 +123,27 @@ class DrawnPositions(NamedTuple):
 
     @classmethod
     def of_lanes(cls, rows: Ids) -> DrawnPositions:
-        """Returns it where each lane has drawn some rows, int64 of shape (lanes,)."""
+        """Makes it from the number of rows that each lane has drawn, int64 of shape (lanes,).
+
+        Example:
+            >>> drawn = DrawnPositions.of_lanes(np.array([2, 1, 1]))  # 0, 1, 2 and 3
+            >>> drawn.low, drawn.high, drawn.has(np.arange(6)).tolist()
+            (4, 4, [True, True, True, True, False, False])
+        """
         lanes = rows.size
-        ends = (rows - 1) * lanes + np.arange(lanes) + 1
-        low = int(ends.min()) + lanes - 1
-        high = max(low, int(ends.max()))
-        return cls(low, high, lambda positions: positions // lanes < rows[positions % lanes])
+        low, high = (rows * lanes + np.arange(lanes)).min(), ((rows - 1) * lanes + np.arange(lanes)).max() + 1
+        return cls(int(low), int(high), lambda positions: positions // lanes < rows[positions % lanes])
 
 
 class PassSpan(NamedTuple):
-    """The passes from one of them on: its number, where it begins, their length, the ids that they lack."""
+    """Consecutive passes over a source without the same ids.
+
+    Args:
+        first: the number of the first of these passes.
+        begin: the position of the stream at which that pass begins.
+        length: of each pass: its number of samples without these ids.
+        ids: that are left out.
+    """
 
     first: int
     begin: int
@@ -128,18 +154,27 @@ class PassSpan(NamedTuple):
 @final
 @dataclass(eq=False)
 class Passes(Stream):
-    """One order after another: pass t over a source is `order(t)`, from some pass on without some ids.
+    """One pass over a source after another; from a pass on, ids may be left out.
 
     Args:
-        orders: returns the order of a pass; where each is woven into another number of lanes than the stream,
-            it has `woven`.
+        orders: returns the order of pass t, with all ids; an object with the attribute `woven` if these
+            orders are woven into another number of lanes than the stream.
         lanes: into how many lanes the stream is woven.
         name: of the source, for errors.
-        spans: of passes that lack the same ids, ascending; none where no pass lacks any.
-        removed: the positions that are no longer read, in passes that were under way when ids were removed.
+        spans: ascending; empty if no ids are left out.
+        removed: the positions that are no longer read, in passes that had begun when ids were removed.
 
     Raises:
-        DatasetError: when a pass is made: it has another length than the first of its span.
+        DatasetError: when a pass is made: its length is not that of its span.
+
+    Example:
+        >>> from samplerkit.order.sequences import Range
+        >>> passes = Passes(lambda number: Range(0, 4), lanes=1)
+        >>> passes.ids_at(np.arange(7)), passes.passes_at(np.arange(7))
+        (array([0, 1, 2, 3, 0, 1, 2]), array([0, 0, 0, 0, 1, 1, 1]))
+        >>> edited = passes.without(np.array([3]), DrawnPositions.of_lanes(np.array([6])))  # in pass 1
+        >>> edited.removed, edited.ids_at(np.arange(8, 14))
+        (array([7]), array([0, 1, 2, 0, 1, 2]))
     """
 
     orders: Callable[[int], Order]
@@ -159,7 +194,7 @@ class Passes(Stream):
 
     @cached_property
     def length(self) -> int:
-        """How many samples the first pass has."""
+        """The number of samples in the first pass."""
         return self.spans[0].length if self.spans else len(self.order(0))
 
     @cached_property
@@ -171,13 +206,13 @@ class Passes(Stream):
         return self.orders, self.lanes, self.removed, *(value for span in self.spans for value in span)
 
     def order(self, number: int) -> Order:
-        """Returns the order of a pass; the last ones are kept."""
+        """Returns the order of a pass; the last 64 are cached."""
         return self._latest.get(number, lambda: self._checked(number))
 
     def _checked(self, number: int) -> Order:
         order = self.orders(number)
         if not (number or self.spans):
-            return order  # the others are as long
+            return order  # it defines the length of the others
         span = self._span_of_pass(number)
         if span.ids.size:
             order = WithoutIds(order, span.ids, self.woven)
@@ -194,14 +229,17 @@ class Passes(Stream):
         return [span for span in self._all_spans if span.begin <= position][-1]
 
     def without(self, ids: Ids, drawn: DrawnPositions) -> Passes:
-        """Returns the stream that lacks some ids: in its passes to come, and in the rest of those under way.
+        """Returns the stream without some ids, from the positions on that were not drawn yet.
+
+        Passes that had begun keep their length: in them, the positions of the ids become `removed`. Later
+        passes are without the ids, and so shorter.
 
         Args:
             ids: distinct.
-            drawn: what of the stream was drawn.
+            drawn: the positions of this stream that were drawn.
 
         Raises:
-            NotSupportedError: nothing would be left.
+            NotSupportedError: no ids would remain.
         """
         current = self._span_at(max(0, drawn.high - 1))
         started = max(0, -((current.begin - drawn.high) // current.length))
@@ -228,9 +266,15 @@ class Passes(Stream):
         )
 
     def _pieces_of(self, span: PassSpan, at: Ids, places: Ids) -> Iterator[Piece]:
-        """Yields the pieces of some places of a span, which are `at` among the requested ones."""
+        """Yields the pieces of a span.
+
+        Args:
+            span: the passes.
+            at: the indices of the places among the requested positions.
+            places: positions from the beginning of the span.
+        """
         length = span.length
-        # Once each: of a hundred sources, these two are a good part of what a batch costs.
+        # Mostly all are in one pass, and need no sorting.
         index = int(places.min()) // length if places.size else 0
         if places.size and int(places.max()) < (index + 1) * length:
             number = span.first + index
@@ -259,12 +303,12 @@ class Passes(Stream):
         return np.concatenate([which for which, _ in matches]), np.concatenate([p for _, p in matches])
 
     def pass_begin(self, number: int) -> int:
-        """Returns the position at which a pass begins, at most 2^61."""
+        """Returns the position at which a pass begins; 2^61 if it begins later."""
         span = self._span_of_pass(number)
         return min(span.begin + (number - span.first) * span.length, LARGEST // 2)
 
     def passes_in(self, count: int) -> float:
-        """Returns how many passes the first `count` samples are."""
+        """Returns how many passes the first `count` positions are; 2.5 is half of the third one."""
         span = self._span_at(count)
         return span.first + (count - span.begin) / span.length
 
@@ -275,34 +319,32 @@ class Passes(Stream):
 
 
 _AHEAD = 32_768
-"""The most ids that are read ahead."""
+"""The most ids that are computed ahead."""
 
 _NEAR = 16
-"""Batches of other workers, over which a worker continues."""
+"""Requests that may be missing between two of a sequence, since other workers got them."""
 
 
 class ReadAhead(NamedTuple):
-    """Ids that were read ahead: from a position on, in steps."""
+    """The ids at positions start, start + step, start + 2 * step, ..., which were computed ahead."""
 
     start: int
     step: int
     ids: Ids
 
 
-def range_of(start: int, step: int, count: int) -> Ids:
-    """Returns positions in steps: int64 of shape (count,)."""
-    return np.arange(start, start + step * count, step, dtype=np.int64)
-
-
 @final
 class Part(Order):
     """The positions [begin, begin + length) of a stream: an epoch of it.
+
+    A call for few positions costs as much as one for many. So where successive calls continue a sequence, as
+    those of a rank or a worker do, ids are computed ahead, more and more of them.
 
     Args:
         stream: what it is a part of.
         begin: its first position there.
         length: the number of positions.
-        runs_on: whether the stream is that of the run, else one of this epoch alone.
+        runs_on: whether the stream continues from epoch to epoch; otherwise it is of this epoch alone.
     """
 
     def __init__(self, stream: Stream, begin: int, length: int, *, runs_on: bool = True) -> None:
@@ -324,9 +366,8 @@ class Part(Order):
         if positions.size < 2 or positions.size > _AHEAD // 2:
             return self.stream.ids_at(positions + self.begin)
         start, step = int(positions[0]), int(positions[1] - positions[0])
-        if step < 1 or not (positions == range_of(start, step, positions.size)).all():
+        if step < 1 or not (positions == start + np.arange(positions.size) * step).all():
             return self.stream.ids_at(positions + self.begin)
-        # What is read in a row, as ranks and workers do, is read ahead: a call costs as much as its ids.
         count = positions.size
         if ahead is not None and ahead.step == step and (start - ahead.start) % step == 0:
             place = (start - ahead.start) // step
@@ -335,7 +376,7 @@ class Part(Order):
                 return ahead.ids[place : place + positions.size].copy()
             if 0 <= place < ahead.ids.size + _NEAR * positions.size:
                 count = min(_AHEAD, max(8 * ahead.ids.size, count), -(-(self._length - start) // step))
-        ids = self.stream.ids_at(range_of(start + self.begin, step, count))
+        ids = self.stream.ids_at(self.begin + start + np.arange(count) * step)
         self._ahead = ReadAhead(start, step, ids)
         return ids[: positions.size].copy()
 

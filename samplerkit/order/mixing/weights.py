@@ -1,4 +1,4 @@
-"""Weights as integers and as shares of all draws, and draws by weight without replacement."""
+"""Weights as integers, as thresholds of draws, and draws by weight without replacement."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ DRAW_RANGE: Final = 1 << 60
 def integer_weights(weights: np.ndarray[Any, np.dtype[np.float64]]) -> Ids:
     """Scales weights by a power of two to integers whose sum is at most 2^62.
 
-    A power of two and rounding down are exact, so that every machine gets the same integers.
+    Multiplying by a power of two and rounding down are exact: every machine computes the same integers. A
+    positive weight becomes at least 1.
 
     Example:
         >>> scaled = integer_weights(np.array([1.0, 0.5, 0.0, 1e-300]))
@@ -36,24 +37,29 @@ def integer_weights(weights: np.ndarray[Any, np.dtype[np.float64]]) -> Ids:
 
 
 def thresholds(weights: Sequence[float | Fraction]) -> Ids:
-    """Returns the first draw of each source and, last, the end: int64 of shape (sources + 1,).
+    """Divides the draws [0, 2^60) among sources by their weights.
 
     Args:
-        weights: not negative, one positive; any real numbers. A positive one has at least one draw.
+        weights: of the sources, not negative, one of them positive. A source with a positive weight has at
+            least one draw.
+
+    Returns:
+        The first draw of each source and 2^60 at the end: int64 of shape (sources + 1,).
 
     Example:
         >>> (thresholds([3, 0, 1]) / DRAW_RANGE).tolist()
         [0.0, 0.75, 0.75, 1.0]
     """
     ratios = list(map(_ratio, weights))
-    # Whole numbers in the same proportion: as exact as fractions, and many times as fast.
+    # Integers in the same proportion: as exact as fractions, and many times as fast.
     common = math.lcm(*[denominator for _, denominator in ratios])
     exact = [numerator * (common // denominator) for numerator, denominator in ratios]
     total = sum(exact)
     ends = [DRAW_RANGE * part // total for part in accumulate(exact)]
     if DRAW_RANGE * min(filter(None, exact)) >= total:
         return np.array([0, *ends], dtype=np.int64)
-    # Some have no draw yet.
+    # Some sources with a positive weight have no draw. Each end moves up until they have one; where that goes
+    # beyond the last draw, ends move down again.
     previous = 0
     for index, weight in enumerate(exact):
         previous = ends[index] = max(ends[index], previous + (weight > 0))
@@ -69,14 +75,14 @@ def _ratio(weight: float | Fraction) -> tuple[int, int]:
 
 
 def draw_without_replacement(weights: Ids, count: int, key: Key) -> Ids:
-    """Draws distinct ids one after another, each in proportion to the weights of those that are left.
+    """Draws distinct ids one after another, each in proportion to its share of the remaining weights.
 
-    The ids are drawn with replacement and their first occurrences kept, which has just this law; whenever
-    the draws have caught the heavy ones, they continue among the ids that are left.
+    Ids are drawn with replacement, and repeats are dropped: the first occurrences have this distribution. If
+    that yields too few, the others are drawn from the remaining ids in the same way.
 
     Args:
         weights: non-negative int64 array of shape (n,), its sum below 2^63.
-        count: how many ids, at most as many as there are positive weights.
+        count: the number of ids, at most that of positive weights.
         key: where the randomness comes from.
 
     Returns:

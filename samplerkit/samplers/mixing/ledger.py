@@ -15,7 +15,7 @@ from samplerkit.order.caching import Latest, cached_property
 from samplerkit.order.layout import Layout
 from samplerkit.order.mixing.removed_positions import RemovedPositions
 from samplerkit.order.mixing.stream_algebra import Mix, WithoutRows
-from samplerkit.order.mixing.streams import Part, Passes
+from samplerkit.order.mixing.streams import DrawnPositions, Part, Passes
 from samplerkit.order.order import Order
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
@@ -278,17 +278,18 @@ def source_reads(sampler: Sampler, dataset: Any, order: Order, position: int) ->
         return {}
     at = np.array([order.begin + position])
     rows = np.concatenate([removed.drawn_before(at, lane) for lane in range(stream.lanes)])
-    return dict(_reads(blend, stream, rows))
+    return dict(_reads(blend, stream, DrawnPositions.of_lanes(rows)))
 
 
-def _reads(blend: Blend, mix: Any, rows: Ids) -> Iterator[tuple[str, SourceRead]]:
-    """Counts what was drawn of each source of a mixture where its lanes have drawn some rows."""
-    for number, (name, source) in enumerate(blend.sources.items()):
-        # The source as it was before edits, and with them.
-        stream, drawn = mix.streams[number], mix.turns.drawn(number, np.arange(mix.lanes), rows)
+def _reads(blend: Blend, mix: Any, drawn: DrawnPositions) -> Iterator[tuple[str, SourceRead]]:
+    """Counts what was drawn of each source of a mixture."""
+    reads = mix.reads_in(drawn).tolist()
+    for number, ((name, source), samples) in enumerate(zip(blend.sources.items(), reads, strict=True)):
+        stream = mix.streams[number]  # with edits; `source` is as it was before them
         if isinstance(source, Blend):
-            yield from ((f"{name}/{path}", read) for path, read in _reads(source, stream, drawn))
-        elif samples := int(drawn.sum()):
+            nested = _reads(source, stream, mix.drawn_of(number, drawn))
+            yield from ((f"{name}/{path}", read) for path, read in nested)
+        elif samples:
             mean = blend.lengths.mean(name, source)
             tokens = None if mean is None else round(samples * mean)
             yield name, SourceRead(samples, stream.passes_in(samples), tokens)

@@ -368,9 +368,9 @@ class Blend:
             return Blend(self.mixture, self.layout, replace(self.context, epoch=0), restarts=True).length
         # A nested mixture may be longer than any order.
         sizes = tuple(min(source.length, arguments.LARGEST) for source in self.sources.values())
-        turns, is_first = self.mix.turns, self.mixture.stop == "first"
-        ends = tuple(turns.ends[0].tolist())
-        return first_length(turns.draws.recipe, self.lanes, sizes, ends, is_first=is_first)
+        counts, is_first = self.mix.counts, self.mixture.stop == "first"
+        ends = tuple(counts.ends[0].tolist())
+        return first_length(counts.draws.recipe, self.lanes, sizes, ends, is_first=is_first)
 
     def order(self) -> Order:
         """Returns the order of the epoch."""
@@ -395,4 +395,4 @@ class Blend:
             if isinstance(source, Passes)
         ]
         key = replace(self._key, role="dice-left")
-        return OnceEach(self.mix.turns, self.lanes, orders, self._starts, key)
+        return OnceEach(self.mix.counts, self.lanes, orders, self._starts, key)

@@ -53,7 +53,7 @@ BUGS = [
         "begin + size",
         LAWS,
     ),
-    Bug("what was dropped is found", "Cuts.batch_of", "places < self._ends[piece]", "places >= 0", LAWS),
+    Bug("what was dropped is found", "Cuts.batch_of", "places < self._ends[bucket]", "places >= 0", LAWS),
     Bug(
         "the last batches are always lost",
         "Groups.__init__",

@@ -11,13 +11,13 @@ SHARES = "tests/samplers/test_rank_shares.py"
 BUGS = [
     Bug(
         "the inverse takes the digit behind",
-        "SourceDraws.position",
-        "np.count_nonzero(between <= remaining, axis=0) - 1",
-        "np.count_nonzero(between < remaining, axis=0)",
+        "SourceDraws.row_of",
+        "np.count_nonzero(reads <= remaining, axis=0) - 1",
+        "np.count_nonzero(reads < remaining, axis=0)",
         DRAWS,
     ),
     Bug(
-        "a source begins anew when its weight changes",
+        "a source begins again when its weight changes",
         "SourceCounts._count_lanes",
         "before - after",
         "-after",
@@ -47,9 +47,9 @@ BUGS = [
     Bug("a source may be dealt", "require_undealt", "sampler.chain.deal is not None", "False", MIXED),
     Bug(
         "ranks of a mixture resonate",
-        "SourceDraws.cells",
-        "hashes.maps(0, counters)",
-        "hashes.maps(0, counters * 0)",
+        "SourceDraws.first_bytes",
+        "maps.starts(0, counters)",
+        "maps.starts(0, counters * 0)",
         SHARES,
     ),
     Bug(
