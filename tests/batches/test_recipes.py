@@ -132,10 +132,12 @@ def test_a_user_cost_limits_batches():
     plan = sk.TokenBatches(30_000, lengths=pairs, cost=cost, window=300).plan(sk.RandomSampler(seed=1), 300)
     for count, first, second in map(plan.shape, range(len(plan))):
         assert count * first * second <= 30_000
-    squares = sk.TokenBatches(40_000, lengths=LENGTHS, cost=np.square, pool=1).plan(sk.RandomSampler(), 300)
-    assert isinstance(squares, StaticPlan)
-    for count, longest in map(squares.shape, range(len(squares))):
-        assert count * longest**2 <= 40_000
+    for power in (2, 1.5):  # costs that are integers, and floats
+        recipe = sk.TokenBatches(40_000, lengths=LENGTHS, cost=lambda lengths, p=power: lengths**p, pool=1)
+        powers = recipe.plan(sk.RandomSampler(), 300)
+        assert isinstance(powers, StaticPlan)
+        for count, longest in map(powers.shape, range(len(powers))):
+            assert count * longest**power <= 40_000
 
 
 @pytest.mark.parametrize("window", [None, 100])
