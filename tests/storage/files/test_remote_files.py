@@ -99,7 +99,7 @@ def test_a_file_fetched_for_counting_is_not_fetched_again(web, remote):
         assert not dataset.is_layout_known
         assert len(dataset) == 12
         assert [plain(sample) for sample in dataset] == samples_of([6, 6])
-        assert len(web.asked("GET")) == 2
+        assert len(web.calls("GET")) == 2
 
 
 SPOILS = {
@@ -147,7 +147,7 @@ def test_an_unavailable_size_is_an_error_at_once_while_other_responses_stall(rem
     with served() as server:
         urls = [server.put(f"/{name}", b"") for name in NAMES]
         for name in NAMES[1:]:
-            server.always["VERSION", f"/{name}"] = faults.stalls_before_the_head
+            server.always["VERSION", f"/{name}"] = faults.stall_before_headers
         del server.resources[f"/{NAMES[0]}"]
         with (
             OwnSeconds() as own,

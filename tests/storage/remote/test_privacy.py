@@ -30,16 +30,16 @@ def private(url: str) -> str:
 
 def texts(error: BaseException) -> list[str]:
     """All that can be written of an error and of whatever it was made from, shown by Python or not."""
-    found, waiting = [], [error]
+    shown, waiting = [], [error]
     while waiting:
         each = waiting.pop()
-        found += [str(each), repr(each), repr(vars(each)), "".join(traceback.format_exception(each))]
+        shown += [str(each), repr(each), repr(vars(each)), "".join(traceback.format_exception(each))]
         waiting += [inner for inner in (each.__cause__, each.__context__) if inner is not None]
-    return [*found, repr(pickle.loads(pickle.dumps(error)))]  # noqa: S301  # our own bytes
+    return [*shown, repr(pickle.loads(pickle.dumps(error)))]  # noqa: S301  # our own bytes
 
 
-def leaks(found: list[str]) -> list[str]:
-    return [text for text in found if any(secret in text for secret in SECRETS)]
+def leaks(texts: list[str]) -> list[str]:
+    return [text for text in texts if any(secret in text for secret in SECRETS)]
 
 
 def logged(caplog) -> list[str]:

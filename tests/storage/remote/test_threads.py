@@ -1,4 +1,4 @@
-"""Threads: when they are free again, and that none is left."""
+"""Threads: when they are free again, and that none remains."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tests.own_seconds import OwnSeconds
 from tests.storage.remote import faults
 from tests.storage.remote.children import Child
 from tests.storage.remote.contents import DATA, content
-from tests.waiting import begun_since, wait_until
+from tests.waiting import new_threads, wait_until
 
-pytestmark = pytest.mark.usefixtures("apart")
+pytestmark = pytest.mark.usefixtures("separate_requests")
 
 
 def interrupted(options, url):
@@ -25,13 +25,13 @@ def interrupted(options, url):
     before = set(threading.enumerate())
     with pytest.raises(KeyboardInterrupt), RemoteStorage(options) as reader:
         reader.read([Span(url, number, 10) for number in range(20)])
-    wait_until(lambda: not begun_since(before))
-    return [thread.name for thread in begun_since(before)]
+    wait_until(lambda: not new_threads(before))
+    return [thread.name for thread in new_threads(before)]
 
 
 def test_a_failed_part_cancels_the_others(server, storage):
     stalled, missing, right_one = (server.put(path, DATA[:1000]) for path in ("/a", "/b", "/c"))
-    server.always["GET", "/a"] = faults.stalls_before_the_head
+    server.always["GET", "/a"] = faults.stall_before_headers
     server.always["GET", "/b"] = faults.status(404)
     spans = [Span(stalled, number, 10) for number in range(3)]
     reader = storage(timeout=60.0, threads=4)
@@ -40,16 +40,16 @@ def test_a_failed_part_cancels_the_others(server, storage):
         with pytest.raises(DatasetError, match="status 404"):
             reader.read([*spans, Span(missing, 0, 10)])
         # Its threads are free again, long before the server lets them go.
-        wanted = [Span(right_one, number, 10) for number in range(4)]
-        assert reader.read(wanted) == [DATA[number : number + 10] for number in range(4)]
+        parts = [Span(right_one, number, 10) for number in range(4)]
+        assert reader.read(parts) == [DATA[number : number + 10] for number in range(4)]
     assert own.seconds < 15
-    assert len(server.asked("GET", "/a")) <= 4
+    assert len(server.calls("GET", "/a")) <= 4
 
 
 def test_an_interrupted_read_leaves_no_thread(server, storage, url):
-    server.always["GET", "/a"] = faults.stalls_before_the_head
+    server.always["GET", "/a"] = faults.stall_before_headers
     child = Child(interrupted, storage(timeout=60.0, threads=4).options, url)
-    wait_until(lambda: len(server.asked("GET")) >= 4)
+    wait_until(lambda: len(server.calls("GET")) >= 4)
     with OwnSeconds() as own:
         os.kill(child.process.pid, signal.SIGINT)
         assert child.result() == []
