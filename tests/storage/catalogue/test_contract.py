@@ -1,4 +1,4 @@
-"""Data that a catalogue tells of, and that are cut or lie, are an error that names them."""
+"""Files of a catalogue that are cut or damaged are an error that names them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WRITTEN_NS = 1_700_000_000 * 10**9
 class OfCatalogue:
     """The same files, and a catalogue of them.
 
-    They have one time whatever is written into them, so that size, digest and content must tell.
+    All have the same time of change, so that damage shows in the size, the digest or the content.
     """
 
     suffix = ""
