@@ -1,4 +1,4 @@
-"""Samplers that stand below others."""
+"""Chains of samplers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ S = TypeVar("S", bound=sk.Sampler)
 
 
 def under(parent: S, child: Any) -> S:
-    """Adds a child to a sampler, and gives the sampler."""
+    """Adds a child to a sampler, and returns the sampler."""
     parent.add_child(child)
     return parent

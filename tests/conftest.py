@@ -1,4 +1,4 @@
-"""What holds for all tests."""
+"""Settings and fixtures of all tests."""
 
 import gc
 import multiprocessing.util
@@ -21,8 +21,8 @@ from hypothesis.internal.conjecture import providers
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Machines of CI often keep no compiled code. Then each worker compiles all tests anew, and each process that
-# a test starts compiles the package.
+# Machines of CI often write no compiled code. Then each worker compiles all tests, and each process that a
+# test starts compiles the package.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
@@ -38,7 +38,7 @@ if hasattr(providers, "_get_local_constants"):  # old versions have none
     providers._get_local_constants = providers.Constants
 
 
-# What torch itself leaves: torchrun the folder of its logs, and the compiler its cache.
+# torch leaves these itself: the folder of the logs of torchrun, and the cache of the compiler.
 LEFT_BY_TORCH = ("torchelastic_", "torchinductor_")
 TESTS = Path(__file__).parent
 RUN_FOLDER = pytest.StashKey[Path]()
@@ -48,12 +48,12 @@ MARK_OF_A_FILE = re.compile(r"^pytestmark = pytest\.mark\.(\w+)$", re.MULTILINE)
 
 
 class Examples:
-    """What holds for examples, those of docstrings included, which have no conftest.py above them."""
+    """Hooks and fixtures of all examples, also those of docstrings, which have no conftest.py above them."""
 
     def pytest_ignore_collect(self, collection_path, config):
-        """Leaves out files without tests, and those whose mark is not asked for: to import them takes long.
+        """Leaves out files without tests, and those whose mark is not selected: their import takes long.
 
-        What a test runs in another process may import what is not installed here, too.
+        A program that a test runs in another process may also import packages that are not installed here.
         """
         if collection_path.suffix != ".py":
             return None
@@ -68,7 +68,7 @@ class Examples:
 
     @pytest.fixture(autouse=True)
     def _temporary_files_of_an_example(self, request):
-        """Puts what an example makes by `mkdtemp` into the folder of its test: no example has to clean up."""
+        """Puts the temporary folders of an example into that of its test, so that it need not clean up."""
         if isinstance(request.node, DoctestItem):
             request.getfixturevalue("temporary_folder")
 
@@ -101,18 +101,18 @@ def pytest_configure(config):
     config.pluginmanager.register(Examples())
     if hasattr(config, "workerinput"):
         return
-    # Where `tmp_path` lies must stay, since pytest keeps these folders of the last runs.
+    # The place of `tmp_path` must not change, since pytest keeps these folders of the last runs.
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
     config.stash[RUN_FOLDER] = Path(tempfile.mkdtemp(prefix="tests-"))
     os.environ["TMPDIR"] = str(config.stash[RUN_FOLDER])
     tempfile.tempdir = None
-    # Behind what a test imports, and behind the folder of multiprocessing, which has the priority -100.
+    # After all that a test imports, and after the folder of multiprocessing, which has the priority -100.
     remove = {"args": (config.stash[RUN_FOLDER],), "kwargs": {"ignore_errors": True}}
     multiprocessing.util.Finalize(None, shutil.rmtree, **remove, exitpriority=-200)
 
 
 def _left_in(folder):
-    # What is in a folder tells who has made it.
+    # The content of a folder shows which test made it.
     return [
         f"{path.name} {sorted(entry.name for entry in path.glob('*'))[:3]}"
         for path in sorted(folder.iterdir())
@@ -122,10 +122,10 @@ def _left_in(folder):
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session):
-    """Fails a run whose tests have left something in the temporary folder, once its workers are gone.
+    """Fails a run whose tests have left something in the temporary folder, once its workers have ended.
 
-    Processes whose parent was killed clean up behind it, in their own time. Campaigns and trainers kill whole
-    sessions, where nobody is left to do so: there it is only named.
+    Processes whose parent was killed clean up after it, with a delay. Campaigns and trainers kill whole
+    sessions, so that no process can clean up: there it is only reported.
     """
     folder = session.config.stash.get(RUN_FOLDER, None)
     if folder is None:
@@ -143,24 +143,24 @@ def pytest_sessionfinish(session):
 
 
 def pytest_terminal_summary(terminalreporter, config):
-    """Names what was left."""
+    """Reports the files that were left."""
     if left := config.stash.get(LEFT_OVER, []):
         terminalreporter.section("left in the temporary folder", red=True)
         terminalreporter.line(f"{', '.join(left)}: a test must use tmp_path, or clean up")
 
 
 def pytest_collection_finish():
-    """Sets aside what was imported, which each collection of garbage would look through."""
+    """Freezes the imported objects, which each garbage collection would scan."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item):
-    """Tells with `-rP` how many cases a property test has looked at."""
+    """Reports with `-rP` how many cases a property test has checked."""
     report = yield
     # The plugin of Hypothesis leaves these with the test.
-    told = re.findall(r"(\d+) passing", getattr(item, "hypothesis_statistics", ""))
-    if told and report.when == "call":
-        report.sections.append(("Captured cases", f"{sum(map(int, told))} cases"))
+    counts = re.findall(r"(\d+) passing", getattr(item, "hypothesis_statistics", ""))
+    if counts and report.when == "call":
+        report.sections.append(("Captured cases", f"{sum(map(int, counts))} cases"))
     return report

@@ -10,7 +10,7 @@ import samplerkit as sk
 
 
 def write_tokens(prefix: str | Path, documents: Iterable[Any], dtype: str = "uint16") -> str:
-    """Writes documents into one file and its index; gives what both begin with."""
+    """Writes documents into one file and its index; returns their common prefix."""
     with sk.TokenWriter(prefix, dtype, overwrite=True, progress=False) as writer:
         for document in documents:
             writer.write(document)

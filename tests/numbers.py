@@ -1,4 +1,4 @@
-"""Datasets whose samples are their ids, or made of these, and one of which some cannot be read."""
+"""Datasets whose samples are computed from their ids, and one with unreadable samples."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from samplerkit.order.layout import Layout
 
 
 class Numbers:
-    """Sample i is i, of as many as a layout says, in its files."""
+    """Sample i is i; the layout has their number and their files."""
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
@@ -22,7 +22,7 @@ class Numbers:
 
 
 class Made(Numbers):
-    """Sample i is what a function makes of i."""
+    """Sample i is the result of a function of i."""
 
     def __init__(self, size: int, make: Callable[[int], Any]) -> None:
         super().__init__(Layout(size))

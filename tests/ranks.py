@@ -1,8 +1,8 @@
 """A job of several ranks on this machine, forked from one process that has imported what they import.
 
 Run as `python -m tests.ranks RANKS MODULE ARGUMENTS`: each rank calls `main` of the module, in an environment
-like that of torchrun. Each start of torch takes seconds of processor; here a job takes one, whatever its
-ranks. The job fails with the first rank that does; who started it ends the others.
+like that of torchrun. Each start of torch takes seconds of processor time; here a job starts it once for all
+ranks. The job fails with the first rank that fails; the caller ends the others.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.jobs import ended, reserved_port
 
 
 def job(ranks: int, module: str, *arguments: object, seconds: float) -> tuple[int, str, str]:
-    """Runs a job to its end; gives the exit code, what was printed, and what to standard error."""
+    """Runs a job to its end; returns its exit code, standard output and standard error."""
     return ended("-m", "tests.ranks", str(ranks), module, *map(str, arguments), seconds=seconds)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from tests.values_in_messages import WRONG, bridge, evaluated, told
+from tests.values_in_messages import WRONG, bridge, evaluated, values_in
 
 CALLS = json.loads(WRONG.read_text(encoding="utf-8"))
 
@@ -19,7 +19,7 @@ def test_a_wrong_argument_is_an_error_of_the_documented_class_that_names_it(call
     """Where this fails: `python -m tests.values_in_messages`, and look at what changed."""
     with pytest.raises(sk.SamplerkitError) as caught:
         evaluated(call)
-    assert [type(caught.value).__name__, *told(caught.value)] == CALLS[call]
+    assert [type(caught.value).__name__, *values_in(caught.value)] == CALLS[call]
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 300
 
@@ -60,9 +60,9 @@ REQUIRED = {
 def switches():
     """All public arguments that are a bool."""
     for name in sk.__all__:
-        found = getattr(sk, name)
-        if (inspect.isclass(found) and not issubclass(found, sk.Config)) or inspect.isfunction(found):
-            for argument, parameter in inspect.signature(found).parameters.items():
+        public = getattr(sk, name)
+        if (inspect.isclass(public) and not issubclass(public, sk.Config)) or inspect.isfunction(public):
+            for argument, parameter in inspect.signature(public).parameters.items():
                 if parameter.annotation in {"bool", bool}:
                     yield name, argument
 
@@ -70,9 +70,9 @@ def switches():
 @pytest.mark.parametrize("value", [1, "no", None, []])
 @pytest.mark.parametrize(("name", "argument"), [*switches()])
 def test_a_switch_takes_a_bool_and_nothing_that_is_only_like_one(name, argument, value):
-    given, named = REQUIRED.get(name, ([], {}))
+    arguments, keywords = REQUIRED.get(name, ([], {}))
     with pytest.raises(sk.ArgumentTypeError, match=f"^{argument}: must be a bool, got "):
-        getattr(sk, name)(*given, **named, **{argument: value})
+        getattr(sk, name)(*arguments, **keywords, **{argument: value})
 
 
 def test_the_message_of_a_long_array_is_one_short_line():

@@ -37,7 +37,7 @@ def test_the_blocks_of_a_page_run_one_after_another_and_show_what_they_say(page,
     module = ModuleType("page")
     monkeypatch.setitem(sys.modules, "page", module)
     codes, names = BLOCKS[page], vars(module)
-    told = len(re.findall(VALUE, "".join(codes), re.MULTILINE))
+    documented = len(re.findall(VALUE, "".join(codes), re.MULTILINE))
     compared = 0
     for code in codes:
         lines = code.splitlines()
@@ -54,7 +54,7 @@ def test_the_blocks_of_a_page_run_one_after_another_and_show_what_they_say(page,
             elif comment == "numpy int64":
                 assert value.dtype == np.int64
                 compared += 1
-    assert compared == told
+    assert compared == documented
     contracts = [value for name, value in names.items() if name.startswith("Test")]
     laws = [
         getattr(contract(), name) for contract in contracts for name in dir(contract) if name[:5] == "test_"

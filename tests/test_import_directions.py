@@ -129,21 +129,21 @@ def violations(graph: Mapping[str, set[str]]) -> set[tuple[str, str]]:
 
 def distributions(module: str) -> set[str]:
     """What a file imports from others than Python and the package, by statements."""
-    found = set()
+    names = set()
     for node in ast.walk(ast.parse(FILES[module].read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            found |= {first(alias.name) for alias in node.names}
+            names |= {first(alias.name) for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert not node.level, "imports have full names"
-            found.add(first(str(node.module)))
-    return found - sys.stdlib_module_names - {"samplerkit"}
+            names.add(first(str(node.module)))
+    return names - sys.stdlib_module_names - {"samplerkit"}
 
 
 def test_every_import_goes_down_and_the_core_needs_no_torch():
     assert violations(GRAPH) == set()
-    found = {(below(module), name) for module in FILES for name in distributions(module)}
-    assert {pair for pair in found if pair[1] not in THIRD_PARTY.get(first(pair[0]), {pair[1]})} == set()
-    assert ("loading.loader", "torch") in found
+    imports = {(below(module), name) for module in FILES for name in distributions(module)}
+    assert {pair for pair in imports if pair[1] not in THIRD_PARTY.get(first(pair[0]), {pair[1]})} == set()
+    assert ("loading.loader", "torch") in imports
 
 
 @pytest.mark.parametrize(
@@ -160,8 +160,8 @@ def test_a_wrong_import_is_found(module, target):
 
 def test_what_is_imported_by_its_name_has_a_reason():
     texts = {below(module): path.read_text(encoding="utf-8") for module, path in FILES.items()}
-    found = {module for module, text in texts.items() if "import_module" in text or "__import__" in text}
-    assert found == set(LATE)
+    late = {module for module, text in texts.items() if "import_module" in text or "__import__" in text}
+    assert late == set(LATE)
 
 
 def test_no_modules_import_one_another_in_a_circle():

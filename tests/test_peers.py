@@ -43,16 +43,16 @@ def test_lost_are_those_that_never_came_and_repeated_all_arrivals_after_the_firs
 
 
 def test_rows_come_end_to_end(cells):
-    found = cells(measuring.end_to_end, samplerkit.Samplerkit(), "2000", "2")
-    assert len({cell["variant"] for cell in found}) == 2
-    assert all(cell["per_second"] > 0 for cell in found)
+    rows = cells(measuring.end_to_end, samplerkit.Samplerkit(), "2000", "2")
+    assert len({cell["variant"] for cell in rows}) == 2
+    assert all(cell["per_second"] > 0 for cell in rows)
 
 
 def test_samplerkit_loses_and_repeats_nothing_on_other_ranks_but_the_pads_of_a_tail_that_pads(cells):
     measured = cells(measuring.ranks, samplerkit.Samplerkit())
-    found = {(cell["rule"], cell["case"]): (cell["lost"], cell["repeated"]) for cell in measured}
-    assert len(found) == 2 * len(RESIZES)
-    not_exact = {key: counts for key, counts in found.items() if counts != (0, 0)}
+    counts_by_case = {(cell["rule"], cell["case"]): (cell["lost"], cell["repeated"]) for cell in measured}
+    assert len(counts_by_case) == 2 * len(RESIZES)
+    not_exact = {key: counts for key, counts in counts_by_case.items() if counts != (0, 0)}
     # 424 samples are left for 3 ranks: two are missing to 3 * 142.
     assert not_exact == {("`Loader`", "4 to 3, uneven tail"): (0, 2)}
 
@@ -84,9 +84,9 @@ def test_a_measurement_is_ended_at_its_limits_and_says_so(code, seconds, gib, ex
 
 
 def test_environments_that_were_not_made_say_so(tmp_path):
-    found = load(tmp_path)
-    assert set(found) == set(REQUIREMENTS) == set(PEERS.values())
-    assert all(environment.reason for environment in found.values())
+    environments = load(tmp_path)
+    assert set(environments) == set(REQUIREMENTS) == set(PEERS.values())
+    assert all(environment.reason for environment in environments.values())
 
 
 def test_every_generated_part_of_the_page_is_known():

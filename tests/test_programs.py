@@ -12,7 +12,7 @@ import pytest
 
 from tests.programs import Program, run
 
-SAID = """
+PRINTS_STATE = """
 import atexit, json, os, random, signal, sys, threading
 import numpy as np
 atexit.register(print, "the end")
@@ -29,13 +29,13 @@ print(random.random(), np.random.rand())
 IN_PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
 
 
-def said_by(start, arguments, folder):
+def state_of(start, arguments, folder):
     variables = {**os.environ, "PYTHONPATH": "/nowhere", "OMP_NUM_THREADS": "1"}
     with start(arguments, cwd=folder, env=variables, **IN_PIPES) as program:
         printed, errors = program.communicate("given")
     assert (program.returncode, errors) == (0, "")
-    said, drawn, end = printed.splitlines()
-    return json.loads(said), drawn, end
+    state, drawn, end = printed.splitlines()
+    return json.loads(state), drawn, end
 
 
 def python(arguments, **options):
@@ -44,10 +44,10 @@ def python(arguments, **options):
 
 @pytest.mark.parametrize("how", ["-c", "-m"])
 def test_a_fork_finds_what_a_start_of_python_finds_and_draws_numbers_of_its_own(how, tmp_path):
-    (tmp_path / "said.py").write_text(SAID)
-    arguments = [how, SAID if how == "-c" else "said", "one", "two"]
-    started, *_ = said_by(python, arguments, tmp_path)
-    (forked, drawn, end), (_, others, _) = (said_by(Program, arguments, tmp_path) for _ in range(2))
+    (tmp_path / "said.py").write_text(PRINTS_STATE)
+    arguments = [how, PRINTS_STATE if how == "-c" else "said", "one", "two"]
+    started, *_ = state_of(python, arguments, tmp_path)
+    (forked, drawn, end), (_, others, _) = (state_of(Program, arguments, tmp_path) for _ in range(2))
     assert forked == started
     assert end == "the end"
     assert {*drawn.split()}.isdisjoint(others.split())

@@ -43,13 +43,13 @@ def test_type_checkers_see_each_public_name_where_the_table_finds_it():
     """The imports that a type checker reads, and the table that answers at run time, say the same."""
     door = ast.parse(Path(sk.__file__).read_text())
     block = next(node for node in door.body if isinstance(node, ast.If))
-    seen = {
+    imports = {
         alias.name: statement.module
         for statement in block.body
         if isinstance(statement, ast.ImportFrom)
         for alias in statement.names
     }
-    assert seen == {name: f"samplerkit.{module}" for name, module in names.PUBLIC.items()}
+    assert imports == {name: f"samplerkit.{module}" for name, module in names.PUBLIC.items()}
 
 
 def test_a_name_that_is_not_public_is_an_attribute_error():
@@ -115,7 +115,7 @@ def undocumented(module: types.ModuleType) -> Iterator[str]:
 
 
 def test_every_public_method_has_a_docstring():
-    modules = ["samplerkit", *(found.name for found in pkgutil.walk_packages(sk.__path__, "samplerkit."))]
+    modules = ["samplerkit", *(module.name for module in pkgutil.walk_packages(sk.__path__, "samplerkit."))]
     assert len(modules) > 200
     assert [bare for name in modules for bare in undocumented(importlib.import_module(name))] == []
 
@@ -137,7 +137,7 @@ def test_what_is_no_python_is_packaged():
     settings = tomllib.loads((package.parent / "pyproject.toml").read_text(encoding="utf-8"))
     patterns = settings["tool"]["setuptools"]["package-data"]["samplerkit"]
     packaged = {path for pattern in patterns for path in package.glob(pattern)}
-    beside = (path for path in package.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
-    assert packaged == {path for path in beside if path.suffix != ".py"}
+    files = (path for path in package.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    assert packaged == {path for path in files if path.suffix != ".py"}
     assert settings["project"]["dynamic"] == ["version"]
     assert settings["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "samplerkit.__version__"}

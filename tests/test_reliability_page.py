@@ -54,9 +54,9 @@ def is_over_threads(path, name):
 
 
 def test_the_rows_that_are_said_to_run_over_threads_do_and_the_others_have_a_reason():
-    (said,) = re.findall(r"^Of the rows of the loader.* over threads too: ([\d, ]+)\.", PAGE, re.MULTILINE)
+    (stated,) = re.findall(r"^Of the rows of the loader.* over threads too: ([\d, ]+)\.", PAGE, re.MULTILINE)
     reasons = re.findall(r"^\| ([\d, ]+) \| [^|]+ \|$", PAGE, re.MULTILINE)
-    over = {int(number) for number in said.split(", ")}
+    over = {int(number) for number in stated.split(", ")}
     others = {int(number) for row in reasons for number in row.split(", ")}
     tests = {int(number): NAMED_TEST.findall(shown_by) for number, _, _, shown_by, _ in ROW.findall(PAGE)}
     run = {number for number in range(1, 27) if any(is_over_threads(*test) for test in tests[number])}

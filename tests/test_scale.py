@@ -29,16 +29,16 @@ def grows_slowly(few, many):
     return (np.asarray(many) <= np.asarray(few) * math.log(MANY) / math.log(FEW)).all()
 
 
-def asked_of_the_store(ranks, late, dead):
+def requests_of_store(ranks, late, dead):
     outcomes = store_requests(ranks, late, dead)
-    found = [outcomes[rank] for rank in three(ranks)]
-    return [max(one.requests for one in found), max(one.store.bytes for one in found)]
+    ranks_read = [outcomes[rank] for rank in three(ranks)]
+    return [max(one.requests for one in ranks_read), max(one.store.bytes for one in ranks_read)]
 
 
 @pytest.mark.parametrize("situation", SITUATIONS)
 def test_what_a_rank_asks_of_the_store_is_counted_as_by_arithmetic_and_does_not_grow(situation):
     late, dead = SITUATIONS[situation]
-    assert grows_slowly(*(asked_of_the_store(ranks, late, dead) for ranks in (FEW, MANY)))
+    assert grows_slowly(*(requests_of_store(ranks, late, dead) for ranks in (FEW, MANY)))
     for ranks in (FEW, MANY):
         expected = expected_requests(ranks, SECONDS if dead else late)
         outcomes = store_requests(ranks, late, dead)
@@ -48,16 +48,16 @@ def test_what_a_rank_asks_of_the_store_is_counted_as_by_arithmetic_and_does_not_
 def test_a_rank_that_reads_who_is_in_its_group_is_noticed(monkeypatch):
     right = Agreement._complete
     monkeypatch.setattr(Agreement, "_complete", lambda self, mine, _: right(self, mine, False))
-    assert not grows_slowly(*(asked_of_the_store(ranks, 3.0, 0) for ranks in (FEW, MANY)))
+    assert not grows_slowly(*(requests_of_store(ranks, 3.0, 0) for ranks in (FEW, MANY)))
 
 
 def test_what_a_rank_asks_of_the_object_store_does_not_grow():
     with object_store(FILES) as server:
-        found = {
+        requests = {
             ranks: [object_requests(server, FILES, ranks, rank) for rank in three(ranks)]
             for ranks in (FEW, MANY)
         }
-    for few, many in zip(found[FEW], found[MANY], strict=True):
+    for few, many in zip(requests[FEW], requests[MANY], strict=True):
         assert grows_slowly([sum(few.requests), sum(few.bytes)], [sum(many.requests), sum(many.bytes)])
 
 

@@ -1,8 +1,8 @@
-"""The values that errors tell: run `python -m tests.values_in_messages` to write them anew.
+"""The values in the messages of errors: `python -m tests.values_in_messages` writes them again.
 
-Words may be changed at will; the class, the place, the numbers and what stands in quotes are what a reader
-acts upon. `data/wrong_arguments.json` has wrong calls as they are written, with all of these; a new one is a
-line with an empty list, which the program completes.
+Wording may change; the class, the place, the numbers and the quoted values are what a reader acts upon.
+`data/wrong_arguments.json` has wrong calls, with these values; to add a call, add a line with an empty list,
+which the program completes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from samplerkit.inspect import quality, time_machine
 from samplerkit.loading.world import detect_world
 from samplerkit.storage.tar.indexing import index_shards
 from tests.chains import under
-from tests.docs.raised import MINE
+from tests.docs.raised import CALLS
 
 FILE = Path(__file__).parent / "data" / "values_in_messages.json"
 WRONG = FILE.with_name("wrong_arguments.json")
@@ -33,11 +33,11 @@ _DIGEST = re.compile(r"\b(?=\w*[a-f])[0-9a-f]{12,}\b")
 _CHANGES_EACH_TIME = ("worker", "ranks: rank")
 """Process ids, and which of two threads is first."""
 
-TOLD = json.loads(FILE.read_text(encoding="utf-8"))
-"""The place and the values of the errors of `OTHERS`, as they are written down."""
+RECORDED = json.loads(FILE.read_text(encoding="utf-8"))
+"""The recorded place and values of the errors of `OTHERS`."""
 
-OTHERS = {name: call for name, call in MINE.items() if not name.startswith(_CHANGES_EACH_TIME)}
-"""Wrong calls that take more than a line, by the beginning of the message that they lead to."""
+OTHERS = {name: call for name, call in CALLS.items() if not name.startswith(_CHANGES_EACH_TIME)}
+"""Wrong calls that take more than a line, by the beginning of their message."""
 
 
 class Columns:
@@ -55,15 +55,15 @@ class Unnamed(list[int]):
     column_names = None
 
 
-class Given(sk.Sampler):
-    """Draws what it was given."""
+class FixedIds(sk.Sampler):
+    """Draws the given ids."""
 
     def __init__(self, ids: Any) -> None:
         super().__init__()
         self.ids = ids
 
     def draw(self, layout: sk.Layout, context: sk.Context) -> Any:
-        """Draws it."""
+        """Returns them."""
         return self.ids
 
 
@@ -82,19 +82,19 @@ _NAMES = {"sk": sk, "np": np, "math": math, "torch": torch, "nested": under} | {
     each.__name__.rpartition(".")[2]: each
     for each in (
         *(distributed, quality, time_machine, detect_world, index_shards),
-        *(Columns, Unnamed, Given, bridge, cycle),
+        *(Columns, Unnamed, FixedIds, bridge, cycle),
     )
 }
-"""What wrong calls may name."""
+"""The names that wrong calls may use."""
 
 
 def evaluated(call: str) -> Any:
-    """Evaluates a call as it is written in the file of wrong arguments."""
+    """Evaluates a call of the file of wrong arguments."""
     return eval(call, _NAMES)  # noqa: S307  # our own file
 
 
 def raised(call: Any) -> tuple[sk.SamplerkitError, str]:
-    """The error of a call that is given a folder, and the folder."""
+    """Calls a function with a folder; returns its error, and the folder."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             call(Path(folder))
@@ -103,17 +103,17 @@ def raised(call: Any) -> tuple[sk.SamplerkitError, str]:
     raise AssertionError("nothing was raised")
 
 
-def told(error: sk.SamplerkitError, folder: str = "/nowhere") -> list[Any]:
-    """The place and the values that an error tells; the folder of its call is called FOLDER."""
+def values_in(error: sk.SamplerkitError, folder: str = "/nowhere") -> list[Any]:
+    """The place and the values in the message of an error; the folder of its call is replaced by FOLDER."""
     place, text = (
         _DIGEST.sub("DIGEST", text.replace(folder, "FOLDER")) for text in (error.place, str(error))
     )
     return [place, *_VALUE.findall(text.removeprefix(place))]
 
 
-def write(file: Path, said: dict[str, list[Any]]) -> None:
-    """Writes a file, a call a line."""
-    lines = [f"{json.dumps(name)}: {json.dumps(values)}" for name, values in said.items()]
+def write(file: Path, values_by_call: dict[str, list[Any]]) -> None:
+    """Writes a file with one call a line."""
+    lines = [f"{json.dumps(name)}: {json.dumps(values)}" for name, values in values_by_call.items()]
     file.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
@@ -122,9 +122,9 @@ def main() -> None:
     wrong = {}
     for call in json.loads(WRONG.read_text(encoding="utf-8")):
         error, _ = raised(lambda _, call=call: evaluated(call))
-        wrong[call] = [type(error).__name__, *told(error)]
+        wrong[call] = [type(error).__name__, *values_in(error)]
     write(WRONG, wrong)
-    write(FILE, {name: told(*raised(call)) for name, call in OTHERS.items()})
+    write(FILE, {name: values_in(*raised(call)) for name, call in OTHERS.items()})
 
 
 if __name__ == "__main__":

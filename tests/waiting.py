@@ -1,4 +1,4 @@
-"""Waiting for what other threads and processes bring about, and looking which of them are there."""
+"""Waits for other threads and processes, and lists those that run."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from pathlib import Path
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 60.0) -> None:
-    """Waits until something holds, and fails if it does not within what a busy machine may take."""
+    """Waits until a condition holds; fails after a time that is long for a busy machine too."""
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, "it never came to pass"
+        assert time.monotonic() < end, "the condition never held"
         time.sleep(0.002)
 
 
 def new_threads(before: set[threading.Thread]) -> list[threading.Thread]:
-    """Gives the threads of the package that were not there before."""
+    """The threads of the package that were not running before."""
     now = set(threading.enumerate()) - before
     return [thread for thread in now if thread.name.startswith("samplerkit")]
 
 
 def threads_of_loaders() -> list[threading.Thread]:
-    """Those that are alive: one whose start an interrupt has cut off is listed for ever, and never runs."""
-    mine = [thread for thread in threading.enumerate() if thread.name.startswith("samplerkit-worker")]
-    return [thread for thread in mine if thread.is_alive()]
+    """Those that are alive: a thread whose start was interrupted stays in the list, and never runs."""
+    workers = [thread for thread in threading.enumerate() if thread.name.startswith("samplerkit-worker")]
+    return [thread for thread in workers if thread.is_alive()]
 
 
 def alive(pids: Iterable[int]) -> list[int]:
-    """Gives those that still run; one that has ended may wait long for somebody to ask for its exit code."""
+    """The processes that still run; a zombie, whose exit code nobody has read, does not."""
     return [pid for pid in pids if _state_of(pid) not in "ZX"]
 
 

@@ -14,7 +14,7 @@ import samplerkit as sk
 from samplerkit.storage.files.dataset import FileDataset
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.remote.options import RemoteOptions
-from tests.own_seconds import OwnSeconds
+from tests.load_free_timer import LoadFreeTimer
 from tests.storage.files.folders import plain, samples_of, write_npz
 from tests.storage.remote import faults
 from tests.storage.remote.server import served
@@ -150,12 +150,12 @@ def test_an_unavailable_size_is_an_error_at_once_while_other_responses_stall(rem
             server.always["VERSION", f"/{name}"] = faults.stall_before_headers
         del server.resources[f"/{NAMES[0]}"]
         with (
-            OwnSeconds() as own,
+            LoadFreeTimer() as timer,
             FileDataset(urls, "npz", SIZES, remote=remote) as dataset,
             pytest.raises(sk.DatasetError, match=r"000\.npz: does not exist"),
         ):
             dataset.shard_bytes()
-        assert own.seconds < 20
+        assert timer.seconds < 20
 
 
 # How they are named: patterns, lengths and states, and nothing that is private.

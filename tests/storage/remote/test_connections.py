@@ -12,7 +12,7 @@ import pytest
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.storage import Span
-from tests.own_seconds import OwnSeconds
+from tests.load_free_timer import LoadFreeTimer
 from tests.storage.remote import faults
 from tests.storage.remote.contents import DATA, content
 from tests.storage.remote.server import Handler, Request, Resource, served
@@ -66,9 +66,9 @@ def test_the_body_of_a_redirect_is_not_read(server, storage, length):
     url = server.put("/a", b"")
     server.put("/b", DATA[:100])
     server.always["GET", "/a"] = answer
-    with OwnSeconds() as own:
+    with LoadFreeTimer() as timer:
         assert storage().read_small(url) == DATA[:100]
-    assert own.seconds < 10
+    assert timer.seconds < 10
     wait_until(lambda: sent)
     # What the buffers of a connection hold; a body that is read has 1 GiB.
     assert sent[0] <= 64 << 20
@@ -85,9 +85,9 @@ def test_the_body_of_a_redirect_is_not_read(server, storage, length):
 def test_a_response_of_headers_or_empty_chunks_without_end_counts_as_stalled(server, storage, head, again):
     url = server.put("/a", b"")
     server.always["GET", "/a"] = lambda handler, _: faults.flood(handler, head, again)
-    with OwnSeconds() as own, pytest.raises(DatasetError, match="stalled"):
+    with LoadFreeTimer() as timer, pytest.raises(DatasetError, match="stalled"):
         storage(timeout=0.5, attempts=1).read_small(url)
-    assert own.seconds < 10
+    assert timer.seconds < 10
 
 
 def test_a_redirect_from_https_to_http_is_refused(certificate, server, storage):
@@ -198,9 +198,9 @@ def test_retry_after_is_respected(server, storage, url):
 @pytest.mark.parametrize(("attempts", "budget", "least", "most"), [(1000, 0.5, 10, 49), (30, 0, 30, 30)])
 def test_waits_end_with_their_budget(server, storage, url, attempts, budget, least, most):
     server.always["VERSION", "/a"] = faults.status(503)
-    with OwnSeconds() as own, pytest.raises(DatasetError, match=r"tried \d+ times"):
+    with LoadFreeTimer() as timer, pytest.raises(DatasetError, match=r"tried \d+ times"):
         storage(attempts=attempts, retry_seconds=budget).version(url)
-    assert own.seconds < 20
+    assert timer.seconds < 20
     assert least <= len(server.requests) <= most
 
 

@@ -15,7 +15,7 @@ import pytest
 from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.storage import Span
 from tests.jobs import ended
-from tests.own_seconds import OwnSeconds
+from tests.load_free_timer import LoadFreeTimer
 from tests.storage.cluster import cluster
 from tests.storage.remote import faults
 from tests.storage.remote.conftest import CLIENTS
@@ -113,12 +113,12 @@ def test_closing_ends_requests_in_flight(server, storage, url):
     with ThreadPoolExecutor(2) as threads:
         running = [threads.submit(reader.read, [Span(url, 0, 10)] * 3), threads.submit(reader.fetch, url)]
         wait_until(lambda: len(server.calls("GET")) >= 2)
-        with OwnSeconds() as own:
+        with LoadFreeTimer() as timer:
             reader.close()
             for each in running:
                 with pytest.raises(DatasetError, match="was stopped"):
                     each.result(60)
-        assert own.seconds < 10
+        assert timer.seconds < 10
         server.released.set()
 
 

@@ -17,7 +17,7 @@ from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.filesystem import expand
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import Span
-from tests.own_seconds import OwnSeconds
+from tests.load_free_timer import LoadFreeTimer
 from tests.storage.cluster import Cluster, cluster
 from tests.storage.remote.contents import content
 from tests.storage.remote.test_privacy import leaks, logged, texts
@@ -112,9 +112,9 @@ def test_permanent_errors_are_not_retried_and_leak_no_secret(failure, message, s
 def test_a_filesystem_that_hangs_is_an_error(storage):
     url, released = put("a.tar"), threading.Event()
     Cluster.failures = [lambda path: released.wait(60)] * 2
-    with OwnSeconds() as own, pytest.raises(DatasetError, match=r"tried 2 times .* no answer in time"):
+    with LoadFreeTimer() as timer, pytest.raises(DatasetError, match=r"tried 2 times .* no answer in time"):
         storage(attempts=2, timeout=0.3).read([Span(url, 0, 5)])
-    assert own.seconds < 20
+    assert timer.seconds < 20
     released.set()
     wait_until(lambda: all(thread.name != "samplerkit-remote-call" for thread in threading.enumerate()))
 

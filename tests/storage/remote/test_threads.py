@@ -11,7 +11,7 @@ import pytest
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.storage import RemoteStorage, Span
-from tests.own_seconds import OwnSeconds
+from tests.load_free_timer import LoadFreeTimer
 from tests.storage.remote import faults
 from tests.storage.remote.children import Child
 from tests.storage.remote.contents import DATA, content
@@ -36,13 +36,13 @@ def test_a_failed_part_cancels_the_others(server, storage):
     spans = [Span(stalled, number, 10) for number in range(3)]
     reader = storage(timeout=60.0, threads=4)
     reader.read([Span(right_one, 0, 10)])
-    with OwnSeconds() as own:
+    with LoadFreeTimer() as timer:
         with pytest.raises(DatasetError, match="status 404"):
             reader.read([*spans, Span(missing, 0, 10)])
         # Its threads are free again, long before the server lets them go.
         parts = [Span(right_one, number, 10) for number in range(4)]
         assert reader.read(parts) == [DATA[number : number + 10] for number in range(4)]
-    assert own.seconds < 15
+    assert timer.seconds < 15
     assert len(server.calls("GET", "/a")) <= 4
 
 
@@ -50,10 +50,10 @@ def test_an_interrupted_read_leaves_no_thread(server, storage, url):
     server.always["GET", "/a"] = faults.stall_before_headers
     child = Child(interrupted, storage(timeout=60.0, threads=4).options, url)
     wait_until(lambda: len(server.calls("GET")) >= 4)
-    with OwnSeconds() as own:
+    with LoadFreeTimer() as timer:
         os.kill(child.process.pid, signal.SIGINT)
         assert child.result() == []
-    assert own.seconds < 10
+    assert timer.seconds < 10
 
 
 def test_nothing_grows_with_use(server, storage):
