@@ -14,8 +14,8 @@ NEEDS = ("mosaicml", "torchvision")
 pytestmark = pytest.mark.filterwarnings("ignore")  # of Composer's own, beside a torch that is newer than it
 
 
-@pytest.mark.parametrize(("options", "found"), [({}, ["skipped-twice"]), ({"spin_dataloaders": False}, [])])
-def test_a_trainer_that_would_skip_what_the_state_has_behind_it_is_found(options, found):
+@pytest.mark.parametrize(("options", "codes"), [({}, ["skipped-twice"]), ({"spin_dataloaders": False}, [])])
+def test_a_trainer_that_would_skip_what_the_state_has_behind_it_is_found(options, codes):
     composer = import_module("composer")
 
     class Model(composer.ComposerModel):
@@ -33,4 +33,4 @@ def test_a_trainer_that_would_skip_what_the_state_has_behind_it_is_found(options
     trainer = composer.Trainer(
         model=Model(), train_dataloader=loader, max_duration="1ep", device="cpu", **options
     )
-    assert [finding.code for finding in check(trainer)] == found
+    assert [finding.code for finding in check(trainer)] == codes

@@ -21,9 +21,9 @@ def test_each_step_has_its_samples_while_replicas_leave_and_join(tmp_path):
     lighthouse = torchft.LighthouseServer(
         bind="[::]:0", min_replicas=2, join_timeout_ms=1000, heartbeat_timeout_ms=2000
     )
-    told = {"TORCHFT_LIGHTHOUSE": lighthouse.address(), "DIGITS_KILL": "2:8,1:20,0:45"}
+    variables = {"TORCHFT_LIGHTHOUSE": lighthouse.address(), "DIGITS_KILL": "2:8,1:20,0:45"}
     try:
-        with Job(tmp_path, **told) as job:
+        with Job(tmp_path, **variables) as job:
             started = [
                 job.start(EXAMPLES / "train_torchft.py", tmp_path / "run", str(number)) for number in range(3)
             ]

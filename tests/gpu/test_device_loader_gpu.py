@@ -131,11 +131,11 @@ def test_copies_run_under_kernels():
             torch.cuda._sleep(CYCLES)
             batch.view(-1)[0].add_(1)
         torch.cuda.synchronize()
-    found = [event for event in profile.events() if event.device_type == torch.autograd.DeviceType.CUDA]
+    events = [event for event in profile.events() if event.device_type == torch.autograd.DeviceType.CUDA]
     times = {
         is_copy: [
             (event.time_range.start, event.time_range.end)
-            for event in found
+            for event in events
             if event.name.startswith("Memcpy HtoD") == is_copy
         ]
         for is_copy in (True, False)
@@ -159,11 +159,11 @@ def test_without_a_device_batches_go_to_this_processs_accelerator():
 
 def test_packed_sequences_and_tensors_that_are_there_already_arrive():
     packed = pack_sequence([torch.arange(3.0), torch.arange(2.0)])
-    there = torch.arange(4, device=DEVICE)
-    moved, same = next(DeviceStage(iter([(packed, there)]), DEVICE))
+    on_device = torch.arange(4, device=DEVICE)
+    moved, same = next(DeviceStage(iter([(packed, on_device)]), DEVICE))
     assert moved.data.device == DEVICE
     assert moved.data.tolist() == packed.data.tolist()
-    assert same is there
+    assert same is on_device
 
 
 @pytest.mark.parametrize("pin_memory", ["auto", True, False])

@@ -19,7 +19,7 @@ from typing import Any
 import samplerkit as sk
 from samplerkit.compat import megatron
 from tests.corpora import write_tokens
-from tests.parity.interpreters import answers, version_there
+from tests.parity.interpreters import answers, version_in
 
 RUNNER = Path(__file__).with_name("run_megatron.py")
 PARTS = ("train", "valid", "test")
@@ -40,7 +40,7 @@ def random_case(random: Random, folder: Path) -> dict[str, Any]:
         for number in range(count)
     }
     has_weights = kind in {"one weighted", "weights"}
-    is_asked = has_weights or (kind != "exhausted" and random.random() < 0.8)
+    has_sizes = has_weights or (kind != "exhausted" and random.random() < 0.8)
     sizes = [random.randrange(1, most) for most in (400, 40, 20)]
     return {
         "write": written,
@@ -49,7 +49,7 @@ def random_case(random: Random, folder: Path) -> dict[str, Any]:
         "weights": [random.choice([1.0, 2.0, random.random() + 0.01]) for _ in written]
         if has_weights
         else None,
-        "sizes": sizes if is_asked else [None] * 3,
+        "sizes": sizes if has_sizes else [None] * 3,
         "split": random.choice(["1", "80,15,5", "0.7,0.2,0.1", "969,30,1", "1,1"]),
         "seq_len": random.choice([1, 4, 16, 33]),
         "seed": random.choice([0, 1234, random.randrange(2**32)]),
@@ -78,7 +78,7 @@ def ours_of(case: dict[str, Any], part: str) -> megatron.MegatronDataset:
 
 def ours(case: dict[str, Any]) -> dict[str, Any] | sk.SamplerkitError:
     """What ours reads of a case, told as the runner tells it; or the error."""
-    told: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for part in PARTS:
         try:
             dataset = ours_of(case, part)
@@ -86,12 +86,12 @@ def ours(case: dict[str, Any]) -> dict[str, Any] | sk.SamplerkitError:
         except sk.ArgumentValueError as error:
             if "gives nothing to the part" not in str(error):
                 return error
-            told[part] = None
+            results[part] = None
             continue
         except sk.SamplerkitError as error:
             return error
-        told[part] = {"samples": len(dataset), "sha256": hashlib.sha256(rows.tobytes()).hexdigest()}
-    return told
+        results[part] = {"samples": len(dataset), "sha256": hashlib.sha256(rows.tobytes()).hexdigest()}
+    return results
 
 
 def written(case: dict[str, Any]) -> None:
@@ -109,53 +109,53 @@ def same_files(case: dict[str, Any]) -> bool:
     )
 
 
-def outcome(case: dict[str, Any], mine: Any, theirs: dict[str, Any]) -> str:
+def outcome(case: dict[str, Any], our_result: Any, theirs: dict[str, Any]) -> str:
     """Says how ours compares on one case."""
-    if isinstance(mine, sk.SamplerkitError):
+    if isinstance(our_result, sk.SamplerkitError):
         return "both refuse" if "error" in theirs else "DIFFERENT"
-    told = {part: theirs.get(part) for part in PARTS}
-    if told != mine or not same_files(case):
+    their_result = {part: theirs.get(part) for part in PARTS}
+    if their_result != our_result or not same_files(case):
         return "DIFFERENT"
     for part in PARTS:
-        if mine[part] is not None and mine[part]["samples"]:
+        if our_result[part] is not None and our_result[part]["samples"]:
             megatron.compare_cache(ours_of(case, part), case["cache"])
     return "same"
 
 
 def main(interpreter: str, count: int = DEFAULT_BUILDS, seed: int = 0) -> int:
     """Compares `count` random builds and prints what was found."""
-    version = version_there(interpreter, "megatron.core", "megatron.core.datasets.gpt_dataset")
+    version = version_in(interpreter, "megatron.core", "megatron.core.datasets.gpt_dataset")
     if version is None:
         return 0
-    random, found = Random(seed), Counter[str]()
+    random, counts = Random(seed), Counter[str]()
     with tempfile.TemporaryDirectory() as place:
-        asked = []
+        cases = []
         for number in range(count):
             folder = Path(place, str(number))
             folder.mkdir()
             case = random_case(random, folder)
             written(case)
-            mine = ours(case)
-            if isinstance(mine, sk.SamplerkitError) and "would search forever" in str(mine):
-                found["we refuse, Megatron would not end"] += 1
+            our_result = ours(case)
+            if isinstance(our_result, sk.SamplerkitError) and "would search forever" in str(our_result):
+                counts["we refuse, Megatron would not end"] += 1
                 continue
             for path in [*folder.glob("*.bin"), *folder.glob("*.idx")]:
                 path.rename(path.with_suffix(".ours" + path.suffix))
-            asked.append((case, mine))
-        results = answers(interpreter, RUNNER, [case for case, _ in asked], TIME_LIMIT)
+            cases.append((case, our_result))
+        results = answers(interpreter, RUNNER, [case for case, _ in cases], TIME_LIMIT)
         samples = 0
-        for (case, mine), theirs in zip(asked, results, strict=True):
-            result = outcome(case, mine, theirs)
-            found[result] += 1
+        for (case, our_result), theirs in zip(cases, results, strict=True):
+            result = outcome(case, our_result, theirs)
+            counts[result] += 1
             if result == "DIFFERENT":
-                print(f"{result}: { ({**case, 'write': '...'}) }\n  Megatron: {theirs}\n  ours: {mine}")
+                print(f"{result}: { ({**case, 'write': '...'}) }\n  Megatron: {theirs}\n  ours: {our_result}")
             elif result == "same":
-                samples += sum(part["samples"] for part in mine.values() if part)
+                samples += sum(part["samples"] for part in our_result.values() if part)
     print(f"Megatron {version}, {count} random builds, {samples} samples:")
-    for result, number in sorted(found.items()):
+    for result, number in sorted(counts.items()):
         print(f"  {result}: {number}")
     # A comparison that compares next to nothing is no pass.
-    return 1 if found["DIFFERENT"] or found["same"] < 0.6 * count else 0
+    return 1 if counts["DIFFERENT"] or counts["same"] < 0.6 * count else 0
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from typing import Any
 
 import samplerkit as sk
 from tests.compat import mindspore_chains as chains
-from tests.parity.interpreters import answers, version_there
+from tests.parity.interpreters import answers, version_in
 
 RUNNER = Path(__file__).with_name("run_mindspore.py")
 DEFAULT_CHAINS = 400
@@ -124,22 +124,22 @@ def outcome(case: dict[str, Any], theirs: dict[str, Any]) -> str:
 
 def main(interpreter: str, count: int = DEFAULT_CHAINS, seed: int = 0) -> int:
     """Compares `count` random chains and prints what was found."""
-    version = version_there(interpreter, "mindspore")
+    version = version_in(interpreter, "mindspore")
     if version is None:
         return 0
     random = Random(seed)  # cases, no secrets
     cases = [random_case(random) for _ in range(count)]
-    found: Counter[tuple[str, str]] = Counter()
+    counts: Counter[tuple[str, str]] = Counter()
     for case, theirs in zip(cases, answers(interpreter, RUNNER, cases, TIME_LIMIT), strict=True):
         result = outcome(case, theirs)
-        found[case["dataset"]["kind"], result] += 1
+        counts[case["dataset"]["kind"], result] += 1
         if result == "DIFFERENT":
             print(f"{result}: {json.dumps(case)}\n  MindSpore: {theirs}")
     print(f"MindSpore {version}, {count} random chains:")
-    for (kind, result), number in sorted(found.items()):
+    for (kind, result), number in sorted(counts.items()):
         print(f"  {kind:10} {result}: {number}")
-    same = sum(number for (_, result), number in found.items() if result == "same")
-    different = sum(number for (_, result), number in found.items() if result == "DIFFERENT")
+    same = sum(number for (_, result), number in counts.items() if result == "same")
+    different = sum(number for (_, result), number in counts.items() if result == "DIFFERENT")
     # A comparison that compares next to nothing is no pass.
     return 1 if different or same < 0.8 * count else 0
 

@@ -99,9 +99,9 @@ def is_same(one: list[Any], other: list[Any]) -> bool:
         and one[1:] == other[1:]
         and [list(arrays) for arrays in one[0]] == [list(arrays) for arrays in other[0]]
         and all(
-            mine[key].dtype == theirs[key].dtype and np.array_equal(mine[key], theirs[key])
-            for mine, theirs in zip(one[0], other[0], strict=True)
-            for key in mine
+            ours[key].dtype == theirs[key].dtype and np.array_equal(ours[key], theirs[key])
+            for ours, theirs in zip(one[0], other[0], strict=True)
+            for key in ours
         )
     )
 
@@ -144,7 +144,7 @@ def main(folder: str) -> int:
         for case in CASES:
             with tempfile.TemporaryDirectory() as place:
                 dataset = make_dataset(Path(place), case.sizes)
-                wrong += [f"V{version} {case}: {what}" for what in compare(version, original, case, dataset)]
+                wrong += [f"V{version} {case}: {why}" for why in compare(version, original, case, dataset)]
     print("\n".join(["DIFFERENT:", *wrong]) if wrong else "the same in all that must be equal")
     return 1 if wrong else 0
 

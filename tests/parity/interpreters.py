@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 
-def version_there(interpreter: str, peer: str, *modules: str) -> str | None:
+def version_in(interpreter: str, peer: str, *modules: str) -> str | None:
     """The version of a peer in an interpreter; where it cannot be imported, says why and gives None."""
     code = f"import {', '.join([peer, *modules])}; print({peer}.__version__)"
     done = subprocess.run(  # the interpreter that the caller names

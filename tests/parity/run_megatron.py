@@ -60,15 +60,15 @@ def result(case: dict[str, Any]) -> dict[str, Any]:
         built = BlendedMegatronDatasetBuilder(GPTDataset, case["sizes"], lambda: True, config).build()
     except Exception as error:
         return {"error": type(error).__name__}
-    told: dict[str, Any] = dict.fromkeys(PARTS)
+    parts: dict[str, Any] = dict.fromkeys(PARTS)
     for part, dataset in zip(PARTS, built, strict=True):
         if dataset is None:
             continue
         digest = hashlib.sha256()
         for number in range(len(dataset)):
             digest.update(tokens_of(dataset, number).astype("<i8").tobytes())
-        told[part] = {"samples": len(dataset), "sha256": digest.hexdigest()}
-    return told
+        parts[part] = {"samples": len(dataset), "sha256": digest.hexdigest()}
+    return parts
 
 
 def main() -> None:

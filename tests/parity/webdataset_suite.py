@@ -104,29 +104,29 @@ def results(folder: Path, address: str, *, drop_in: bool) -> Results:
     )
     if done.returncode not in {0, 1} or not report.exists():
         raise SystemExit(f"the suite did not run:\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
-    found: Results = json.loads(report.read_text())
-    return found
+    loaded: Results = json.loads(report.read_text())
+    return loaded
 
 
 def compared(theirs: Results, ours: Results, page: str) -> int:
     """Prints the counts and what differs; gives the exit code."""
     print(f"the whole suite: {counts(theirs, ours, list(ours))}")
-    for what in ("writer", "dataset"):
-        names = [name for name in ours if what in theirs[name]["made"] + ours[name]["made"]]
-        print(f"tests that make a {what}: {counts(theirs, ours, names)}")
-    left = []
+    for kind in ("writer", "dataset"):
+        names = [name for name in ours if kind in theirs[name]["made"] + ours[name]["made"]]
+        print(f"tests that make a {kind}: {counts(theirs, ours, names)}")
+    undocumented = []
     for name in sorted(name for name in ours if ours[name]["outcome"] != "passed"):
         file, _, function = name.removeprefix("tests/").partition("::")
-        is_told = any(file in line and f"::{function}`" in line for line in page.splitlines())
+        is_documented = any(file in line and f"::{function}`" in line for line in page.splitlines())
         if theirs[name]["outcome"] != "passed":
             note = "failed in both"
         else:
-            note = "on the migration page" if is_told else "NOT on the migration page"
-            left += [] if is_told else [name]
+            note = "on the migration page" if is_documented else "NOT on the migration page"
+            undocumented += [] if is_documented else [name]
         print(f"  {name} ({note}): {ours[name]['why']}")
     for name in sorted(name for name in ours if ours[name]["outcome"] == "passed" != theirs[name]["outcome"]):
         print(f"  {name} (fails with webdataset alone): {theirs[name]['why']}")
-    return 1 if left else 0
+    return 1 if undocumented else 0
 
 
 def counts(theirs: Results, ours: Results, names: list[str]) -> str:

@@ -43,7 +43,7 @@ class Resize:
     new_batch: int
 
     @property
-    def seen(self) -> int:
+    def num_read(self) -> int:
         """How many samples were handed out before."""
         return self.ranks * self.batch * self.steps
 

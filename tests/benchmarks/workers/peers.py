@@ -106,8 +106,8 @@ def webdataset(data: str, folder: Path, workers: int) -> Begin:
     """webdataset's own reading of the shards, in a buffer of 1,000."""
     kinds: Any = import_module("webdataset")
     urls = sorted(map(str, folder.glob("small-*.tar" if data == "tar" else "jpeg-*.tar")))
-    names, made = (("bin", "cls"), small) if data == "tar" else (("jpg", "cls"), decoded)
-    dataset = kinds.WebDataset(urls, shardshuffle=len(urls), seed=7).shuffle(1000).to_tuple(*names).map(made)
+    names, make = (("bin", "cls"), small) if data == "tar" else (("jpg", "cls"), decoded)
+    dataset = kinds.WebDataset(urls, shardshuffle=len(urls), seed=7).shuffle(1000).to_tuple(*names).map(make)
     loader = kinds.WebLoader(dataset.batched(BATCHES[data]), batch_size=None, num_workers=workers)
     return lambda: iter(loader)
 
