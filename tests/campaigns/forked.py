@@ -1,7 +1,7 @@
 """Running chosen tests over a copy of the package, in a fork of a process that has imported everything else.
 
-Importing torch and the other distributions takes longer than most tests, and is the same for every copy. Who
-has imported the package itself asks another process: `python -m tests.campaigns.forked` answers line by line.
+Importing torch and the other distributions takes longer than most tests, and is the same for every copy. A
+process that has imported the package asks another one: `python -m tests.campaigns.forked` answers by line.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from tests import programs
 
 ROOT = Path(__file__).parents[2]
 BECOME_SUBREAPER = 36
-"""The option of `prctl` by which what a dead process leaves behind becomes a child of this one."""
+"""The option of `prctl` by which the children of a dead process become children of this one."""
 NOT_TRIED = 99
 """The exit code of a fork in which the campaign itself is at fault."""
 IMPORTED = (
     *("numpy", "torch", "torch.distributed", "torch.utils.data", "hypothesis", "hypothesis.extra.numpy"),
     *("pydantic", "yaml", "requests", "urllib3", "fsspec", "typer", "rich", "rich.table", "PIL.Image"),
 )
-"""What is imported once: whatever the rooms and their tests import that takes long."""
+"""Modules that are imported once, since their import takes long."""
 
 
 class _Chosen:
-    """Runs the chosen tests, then all of the chosen files and folders, and keeps the first that fails."""
+    """Runs the chosen tests, then all of the chosen files and folders, and records the first that fails."""
 
-    def __init__(self, tests: Sequence[str], among: str, told: Path) -> None:
+    def __init__(self, tests: Sequence[str], among: str, record: Path) -> None:
         self._rank = {test: rank for rank, test in enumerate(tests)}
         self._above = tuple(f"{test}{border}" for test in tests for border in ("/", "::", "["))
-        self._among, self._told = among, told
+        self._among, self._record = among, record
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         chosen = [item for item in items if item.nodeid.startswith(self._above) or item.nodeid in self._rank]
@@ -57,19 +57,19 @@ class _Chosen:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
-            self._tell(report.nodeid)
+            self._write(report.nodeid)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
-            self._tell(report.nodeid)
+            self._write(report.nodeid)
 
-    def _tell(self, test: str) -> None:
-        if not self._told.exists():
-            self._told.write_text(test)
+    def _write(self, test: str) -> None:
+        if not self._record.exists():
+            self._record.write_text(test)
 
 
 def copied(source: Path, folder: Path, *more: str) -> Path:
-    """Copies the package, its tests and their settings, and what else is named; gives the folder."""
+    """Copies the package, its tests and their settings, and further paths; returns the folder."""
     for part in ("samplerkit", "tests", "pyproject.toml", *more):
         copy = shutil.copytree if (source / part).is_dir() else shutil.copy2
         copy(source / part, folder / part)
@@ -85,7 +85,7 @@ def replace(file: Path, text: str | bytes) -> None:
 
 
 def prepare() -> None:
-    """Imports what is the same for every copy."""
+    """Imports the modules that are the same for every copy."""
     os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo")
     for name in IMPORTED:
         with contextlib.suppress(ImportError):
@@ -101,34 +101,34 @@ def prepare() -> None:
 
 
 def failing(folder: Path, tests: Sequence[str], seconds: float, among: str = "") -> str | None:
-    """Gives the first of some tests that fails over the copy in a folder; `time` if they come to no end.
+    """Returns the first of some tests that fails over the copy in a folder; `time` if they do not end.
 
     Of the tests, those are run whose ids have `among` in them.
     """
     ctypes.CDLL(None).prctl(BECOME_SUBREAPER, 1, 0, 0, 0)
-    told = folder / "failed"
-    told.unlink(missing_ok=True)
+    record = folder / "failed"
+    record.unlink(missing_ok=True)
     # Not in the folder of the copy: its name is too long for sockets, which some tests have there.
     with tempfile.TemporaryDirectory(prefix="forked-", ignore_cleanup_errors=True) as temporary:
         child = os.fork()
         if child == 0:
             try:
-                os._exit(_run(folder, tests, among, told, temporary))
+                os._exit(_run(folder, tests, among, record, temporary))
             except BaseException:
                 traceback.print_exc()
             finally:
                 os._exit(NOT_TRIED)
         code = _code_of(child, seconds)
-        _end_what_is_left(child)
+        _end_session(child)
     if code is None:
         return "time"
-    if told.exists():
-        return told.read_text()
+    if record.exists():
+        return record.read_text()
     assert code != NOT_TRIED, (folder / "output").read_text()[-2000:]
     return None if code in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED} else f"exit code {code}"
 
 
-def _run(folder: Path, tests: Sequence[str], among: str, told: Path, temporary: str) -> int:
+def _run(folder: Path, tests: Sequence[str], among: str, record: Path, temporary: str) -> int:
     os.setsid()
     os.chdir(folder)
     output = os.open("output", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -136,7 +136,7 @@ def _run(folder: Path, tests: Sequence[str], among: str, told: Path, temporary: 
         os.dup2(output, descriptor)
     os.environ.update(PYTHONPATH=str(folder), TMPDIR=temporary)
     tempfile.tempdir = None
-    # The processes that a test spawns ask for the main module, and the tests are those of the copy.
+    # Spawned processes read the main module, and the tests are those of the copy.
     sys.modules["__main__"] = types.ModuleType("__main__")
     for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
         del sys.modules[name]
@@ -151,7 +151,7 @@ def _run(folder: Path, tests: Sequence[str], among: str, told: Path, temporary: 
     marks = ["-m", "not campaign and not statistics and not trainers"]
     options += [*marks, "--import-mode=importlib", "--rootdir", str(folder)]
     files = dict.fromkeys(test.partition("::")[0] for test in tests)
-    code = pytest.main([*options, *files], plugins=[_Chosen(tests, among, told)])
+    code = pytest.main([*options, *files], plugins=[_Chosen(tests, among, record)])
     package = sys.modules.get("samplerkit")
     assert package is None or Path(str(package.__file__)).is_relative_to(folder), "another copy was tested"
     return int(code)
@@ -167,10 +167,10 @@ def _code_of(child: int, seconds: float) -> int | None:
     return None
 
 
-def _end_what_is_left(session: int) -> None:
+def _end_session(session: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(session, signal.SIGKILL)
-    # Those in sessions of their own come to this process, once the one that started them is dead.
+    # Processes in sessions of their own become children of this one when their parent is dead.
     own = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children")
     while children := {*own.read_text().split()} - {os.environ.get(programs.NAME, "").rpartition("-")[2]}:
         for child in map(int, children):
@@ -204,16 +204,16 @@ def failing_elsewhere(folder: Path, tests: Sequence[str], seconds: float, among:
     print(json.dumps([str(folder), [*tests], seconds, among]), file=process.stdin, flush=True)
     answer = process.stdout.readline()
     assert answer, f"the process that forks ended with {process.wait()}"
-    found: str | None = json.loads(answer)
-    return found
+    test: str | None = json.loads(answer)
+    return test
 
 
 def main() -> None:
     """Answers for each line: a folder, tests, seconds, and what is in the ids of those that are run."""
     prepare()
     for line in sys.stdin:
-        folder, *asked = json.loads(line)
-        print(json.dumps(failing(Path(folder), *asked)), flush=True)
+        folder, *arguments = json.loads(line)
+        print(json.dumps(failing(Path(folder), *arguments)), flush=True)
 
 
 if __name__ == "__main__":

@@ -37,14 +37,14 @@ from tests.campaigns.mutations import Mutation, mutations
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "samplerkit"
 ROOMS = ("order", "samplers", "batches", "loading", "storage", "config")
-BESIDE = ["tests/test_bad_arguments.py", "tests/testing"]
-TESTS = [f"{of}/{room}" for of in ("tests", "samplerkit") for room in ROOMS] + BESIDE
+MORE_TESTS = ["tests/test_bad_arguments.py", "tests/testing"]
+TESTS = [f"{of}/{room}" for of in ("tests", "samplerkit") for room in ROOMS] + MORE_TESTS
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.json")
 LIMITS = (1.0, 8.0)
 """How long the tests that are tried first took when they were recorded, and those after them."""
 UNKNOWN_SECONDS = 0.3
 """What a test is taken to last where the recording was cut short."""
-CHOSEN_SECONDS, WHOLE_SECONDS = 90.0, 600.0
+CHOSEN_SECONDS, ROOM_SECONDS = 90.0, 600.0
 """With a mutant that chosen tests do not end with in this time, something was noticed; a room may be slow."""
 
 
@@ -123,8 +123,8 @@ def _lines_of(path: Path, mutation: Mutation) -> Iterator[Iterable[int]]:
             yield range(node.body[0].lineno, _range(node).stop)
     # A constant, or a field: where its name stands.
     names = [node for node in ast.walk(tree) if isinstance(node, ast.Name | ast.Attribute)]
-    kept = {getattr(node, "id", "") for node in ast.walk(around[-1])}
-    yield [node.lineno for node in names if getattr(node, "id", None) or getattr(node, "attr", None) in kept]
+    used = {getattr(node, "id", "") for node in ast.walk(around[-1])}
+    yield [node.lineno for node in names if getattr(node, "id", None) or getattr(node, "attr", None) in used]
     yield range(1, _range(tree.body[-1]).stop)
 
 
@@ -138,29 +138,29 @@ def stages_of(seconds: dict[str, float]) -> list[list[str]]:
     for test in sorted(seconds, key=seconds.__getitem__):
         queues[test.partition("[")[0]].append(test)
     # One case of each test in turn: a second case of the same finds less than another test.
-    left = [test for row in itertools.zip_longest(*queues.values()) for test in row if test is not None]
+    remaining = [test for row in itertools.zip_longest(*queues.values()) for test in row if test is not None]
     stages: list[list[str]] = []
     for limit in LIMITS:
-        sums = itertools.accumulate(seconds[test] for test in left)
+        sums = itertools.accumulate(seconds[test] for test in remaining)
         count = sum(total <= limit for total in sums)
-        stages.append(left[:count])
-        left = left[count:]
+        stages.append(remaining[:count])
+        remaining = remaining[count:]
     return stages
 
 
-def try_mutant(mutation: Mutation, tests: dict[str, float], clean: Path, *, whole: bool) -> dict[str, Any]:
-    """Runs the tests over a mutant, in the end those of its whole room; tells which one failed, if any."""
+def try_mutant(mutation: Mutation, tests: dict[str, float], clean: Path, *, rooms: bool) -> dict[str, Any]:
+    """Runs the tests over a mutant, finally those of its whole room; returns the one that failed, if any."""
     with tempfile.TemporaryDirectory(prefix="mutant-", ignore_cleanup_errors=True) as name:
         folder = copied(clean, Path(name), "docs", "README.md")
         target = folder / "samplerkit" / mutation.file
         replace(target, mutation.applied(target.read_bytes()))
         stages = [(chosen, CHOSEN_SECONDS) for chosen in stages_of(tests)]
-        if whole:
+        if rooms:
             room = mutation.file.partition("/")[0]
-            stages.append(([f"tests/{room}", f"samplerkit/{room}", *BESIDE], WHOLE_SECONDS))
+            stages.append(([f"tests/{room}", f"samplerkit/{room}", *MORE_TESTS], ROOM_SECONDS))
         for stage, (chosen, seconds) in enumerate(stages):
             by = _noticed(folder, clean, chosen, seconds)
-            if by and not (by == "time" and seconds == WHOLE_SECONDS):
+            if by and not (by == "time" and seconds == ROOM_SECONDS):
                 return {"caught": True, "stage": stage, "by": by}
     return {"caught": False, "stage": None, "by": None}
 
@@ -177,34 +177,34 @@ def _noticed(folder: Path, clean: Path, tests: list[str], seconds: float) -> str
     return None
 
 
-def run(folder: Path, seed: int, count: int, parallel: int, *, whole: bool) -> None:
+def run(folder: Path, seed: int, count: int, parallel: int, *, rooms: bool) -> None:
     """Tries the mutants of a seed that were not tried yet, in some processes."""
     recording = Recording(folder)
     results = folder / f"mutants-{seed}.jsonl"
-    known = {line["number"] for line in _lines(results)}
+    tried = {line["number"] for line in _lines(results)}
     # All tests are looked up here: what coverage read is lost in a fork.
     todo = [
         (number, mutant, recording.tests_of(mutant))
         for number, mutant in enumerate(drawn(seed, count))
-        if number not in known
+        if number not in tried
     ]
     prepare()
     workers = []
     for part in range(parallel):
         worker = os.fork()
         if worker == 0:
-            _work(todo[part::parallel], results, whole=whole)
+            _work(todo[part::parallel], results, rooms=rooms)
             return
         workers.append(worker)
     for worker in workers:
         os.waitpid(worker, 0)
 
 
-def _work(todo: list[tuple[int, Mutation, dict[str, float]]], results: Path, *, whole: bool) -> None:
+def _work(todo: list[tuple[int, Mutation, dict[str, float]]], results: Path, *, rooms: bool) -> None:
     with tempfile.TemporaryDirectory(prefix="clean-", ignore_cleanup_errors=True) as name:
         clean = copied(ROOT, Path(name), "docs", "README.md")
         for number, mutant, tests in todo:
-            outcome = try_mutant(mutant, tests, clean, whole=whole)
+            outcome = try_mutant(mutant, tests, clean, rooms=rooms)
             place = f"{mutant.file}:{mutant.line} {mutant.function}"
             line = {"number": number, "place": place, "shown": mutant.shown, **outcome}
             with results.open("a") as file:
@@ -245,7 +245,7 @@ def main() -> None:
     if chosen.command == "record":
         record(chosen.folder)
     elif chosen.command == "run":
-        run(chosen.folder, chosen.seed, chosen.count, chosen.parallel, whole=not chosen.quick)
+        run(chosen.folder, chosen.seed, chosen.count, chosen.parallel, rooms=not chosen.quick)
     else:
         report(chosen.folder, chosen.seed)
 

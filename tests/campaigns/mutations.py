@@ -69,7 +69,7 @@ class Mutation:
 
 def mutations(package: Path, file: str) -> list[Mutation]:
     """Gives all mutations of a file of a package, in the order of their places."""
-    return list(dict.fromkeys(_Finder(file, (package / file).read_bytes()).found()))
+    return list(dict.fromkeys(_Finder(file, (package / file).read_bytes()).every()))
 
 
 class _Finder:
@@ -78,7 +78,7 @@ class _Finder:
         lengths = [0, *map(len, source.splitlines(keepends=True))]
         self._starts = [sum(lengths[: line + 1]) for line in range(len(lengths))]
 
-    def found(self) -> Iterator[Mutation]:
+    def every(self) -> Iterator[Mutation]:
         tree = ast.parse(self._source)
         yield from self._body(tree.body, "")
 

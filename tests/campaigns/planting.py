@@ -120,13 +120,13 @@ def planted(bug: Bug, package: Path = PACKAGE) -> tuple[Path, ast.Module]:
     """
     right, wrong = _nodes(bug.right, bug.wrong)
     files = [file for name, file in _definitions(package) if name == bug.place]
-    found = [place for file in dict.fromkeys(files) for place in _occurrences(package, file, bug, right)]
-    if len(found) != 1:
-        where = f"{len(found)} times in {', '.join(map(str, files)) or 'no file'}"
+    places = [place for file in dict.fromkeys(files) for place in _occurrences(package, file, bug, right)]
+    if len(places) != 1:
+        where = f"{len(places)} times in {', '.join(map(str, files)) or 'no file'}"
         raise LookupError(
             f"{bug.name!r}: look for `{bug.right}` in a definition of {bug.place}; found {where}"
         )
-    file, module, parent, field, at = found[0]
+    file, module, parent, field, at = places[0]
     before = getattr(parent, field)
     if isinstance(before, list):
         before[at : at + len(right)] = wrong
@@ -166,9 +166,9 @@ def _named(above: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.AST]]:
             yield from _named(node, prefix)
 
 
-def _occurrences(package: Path, file: Path, bug: Bug, wanted: Sequence[ast.AST]) -> Iterator[Occurrence]:
+def _occurrences(package: Path, file: Path, bug: Bug, nodes: Sequence[ast.AST]) -> Iterator[Occurrence]:
     module = ast.parse((package / file).read_text())
-    texts, kinds = [ast.dump(node) for node in wanted], {type(node) for node in wanted}
+    texts, kinds = [ast.dump(node) for node in nodes], {type(node) for node in nodes}
     for definition in [node for name, node in _named(module) if name == bug.place]:
         for node in ast.walk(definition):
             for field, value in ast.iter_fields(node):

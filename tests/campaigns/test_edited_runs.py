@@ -1,4 +1,4 @@
-"""Real jobs that are edited, killed before, between and behind the edits, and go on."""
+"""Real jobs that are edited, killed before, between and after the edits, and resumed."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ def source_of(sample):
 
 
 def received(folder, runs):
-    """The samples of all ranks by the position of their step; what a later run read again counts alone."""
-    found = {}
+    """The samples of all ranks by the position of their step; if a later run read a step again, its own."""
+    steps = {}
     for run in runs:
         of_run = defaultdict(list)
         for path in folder.glob(f"{run}-*.jsonl"):
-            for told in map(json.loads, path.read_text().splitlines()):
-                of_run[told["from"]] += told["ids"]
-        found = {at: ids for at, ids in found.items() if at < min(of_run)} | of_run
-    return dict(sorted(found.items()))
+            for line in map(json.loads, path.read_text().splitlines()):
+                of_run[line["from"]] += line["ids"]
+        steps = {at: ids for at, ids in steps.items() if at < min(of_run)} | of_run
+    return dict(sorted(steps.items()))
 
 
 def wrong_steps(folder, read):
     """The positions of steps that differ from those of a run that knows all edits and never stops."""
     recipe, data = edited.recipe(folder / "edits.jsonl"), sk.Layout.tree(edited.PARTS)
-    whole = [sample for epoch in (0, 1) for sample in recipe.order(data, epoch)[:].tolist()]
-    assert sum(map(len, read.values())) == len(whole)
-    return [at for at, ids in read.items() if sorted(ids) != sorted(whole[at : at + len(ids)])]
+    expected = [sample for epoch in (0, 1) for sample in recipe.order(data, epoch)[:].tolist()]
+    assert sum(map(len, read.values())) == len(expected)
+    return [at for at, ids in read.items() if sorted(ids) != sorted(expected[at : at + len(ids)])]
 
 
 def skipped_in_the_first_epoch(samples):
@@ -53,13 +53,13 @@ def skipped_in_the_first_epoch(samples):
         name = source_of(sample)
         turn, lane = divmod(sample - STARTS[name], edited.LANES)
         turns[name, lane].add(turn)
-    missing = [sorted({*range(max(seen))} - seen) for seen in turns.values()]
+    missing = [sorted({*range(max(lane_turns))} - lane_turns) for lane_turns in turns.values()]
     assert all(gap == [*range(gap[0], gap[-1] + 1)] for gap in missing if gap)
     return sum(map(len, missing))
 
 
 def test_a_run_that_is_edited_and_killed_on_other_ranks_each_time_loses_and_repeats_nothing(tmp_path):
-    """Killed before the first edit is made, before it holds, between the edits, and behind both.
+    """Killed before the first edit is made, before it holds, between the edits, and after both.
 
     In the second epoch, before samples leave, and where steps have grown.
     """
@@ -71,7 +71,7 @@ def test_a_run_that_is_edited_and_killed_on_other_ranks_each_time_loses_and_repe
         assert (code == 0) == (kill is None), printed
     read = received(tmp_path, kills)
     assert wrong_steps(tmp_path, read) == []
-    # What the edits say, counted without the package.
+    # The effect of the edits, counted without the package.
     first = [sample for at, ids in read.items() if at < LENGTH for sample in ids]
     assert (len(first), len({*first}), skipped_in_the_first_epoch(first)) == (2400, 2400, 480)
     for begin, end, shares in (
@@ -82,8 +82,8 @@ def test_a_run_that_is_edited_and_killed_on_other_ranks_each_time_loses_and_repe
         counts = Counter(source_of(sample) for sample in first[begin:end])
         # Each of 4 lanes is within a few samples of a source's share, as the bound of independent draws says.
         assert all(abs(counts[name] - share * (end - begin)) <= 4 * 6 for name, share in shares.items())
-    behind = [sample for at, ids in read.items() if at >= edited.THINNED_AT for sample in ids]
-    assert not {*behind} & {*range(0, 6500, 3)}
+    after = [sample for at, ids in read.items() if at >= edited.THINNED_AT for sample in ids]
+    assert not {*after} & {*range(0, 6500, 3)}
     sizes = [
         Counter(len(ids) for at, ids in read.items() if begin <= at < end)
         for begin, end in (

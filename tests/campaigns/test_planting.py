@@ -54,12 +54,12 @@ def test_a_bug_is_planted_wherever_and_however_its_place_is_written(tmp_path, fi
 
 def test_statements_are_replaced_by_any_number_of_them(tmp_path):
     folder = of_files(tmp_path, deck="print('a')\n        print(\"b\")\n        return 1")
-    for right, wrong, left in [
+    for right, wrong, statements in [
         ('print("a")\nprint("b")', "pass", "pass"),
         ('print("b")', "print('c')\nprint('d')", "print('a') print('c') print('d')"),
     ]:
         _, module = planted(BUG._replace(right=right, wrong=wrong), folder)
-        assert f"def cards(self): {left} return 1" in " ".join(ast.unparse(module).split())
+        assert f"def cards(self): {statements} return 1" in " ".join(ast.unparse(module).split())
 
 
 @pytest.mark.parametrize(

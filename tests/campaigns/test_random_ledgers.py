@@ -24,7 +24,7 @@ from tests.campaigns.ledgers.script import run_case
 
 
 def first_failed(numbers):
-    """What the first case that goes wrong says."""
+    """The message of the first case that fails."""
     return next(filter(None, (run_case(number, Ledger()) for number in numbers)), None)
 
 
@@ -66,9 +66,9 @@ WRONG = {
 @pytest.mark.parametrize("bug", WRONG)
 def test_a_loader_that_is_wrong_fails_and_the_case_is_named(monkeypatch, bug, unit):
     monkeypatch.setattr(*WRONG[bug])
-    told = first_failed(range(198 + UNITS.index(unit), -1, -2))  # from behind, where each shows soon
-    assert told is not None
-    assert re.match(rf"case \d+\n{unit}\(", told)
+    message = first_failed(range(198 + UNITS.index(unit), -1, -2))  # from behind, where each shows soon
+    assert message is not None
+    assert re.match(rf"case \d+\n{unit}\(", message)
 
 
 @pytest.mark.parametrize("recipe", [sk.TokenBatches, sk.PackBatches, sk.BucketBatches, sk.ClassBatches])

@@ -1,4 +1,4 @@
-"""Threads as workers, ended at random: nothing is lost, nothing comes again, and nothing is left.
+"""Threads as workers, ended at random: nothing is lost, repeated or left behind.
 
 These are samples of `python -m tests.campaigns.thread_endings 2000`; jobs over threads are killed in
 `tests/loading/test_jobs.py`.
@@ -14,9 +14,9 @@ from tests.programs import run
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a signal while one is closed
 def test_whatever_ends_an_iteration_over_threads_the_rest_of_the_epoch_follows():
-    found = [ended_at_random(seed) for seed in range(40)]
-    assert [what for _, wrong in found for what in wrong] == []
-    assert {end for end, _ in found} == {*ENDS}
+    endings = [ended_at_random(seed) for seed in range(40)]
+    assert [problem for _, wrong in endings for problem in wrong] == []
+    assert {end for end, _ in endings} == {*ENDS}
 
 
 @pytest.mark.campaign

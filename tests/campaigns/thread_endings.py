@@ -1,7 +1,7 @@
-"""Iterations over threads that end at random: what was handed out, and what another loader reads after it.
+"""Iterations over threads that end at random: what was delivered, and what another loader reads next.
 
-In half of them the loop makes some of the batches. `python -m tests.campaigns.thread_endings 2000` ends so
-many, and looks for threads and descriptors that they leave: some minutes.
+In half of them the loop makes some of the batches. `python -m tests.campaigns.thread_endings 2000` ends
+that many, and checks for threads and descriptors that they leave: some minutes.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import random
 import signal
 import sys
-import threading
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 
 import samplerkit as sk
 from tests.loading.worker_kinds import RandomSchedule
-from tests.waiting import wait_until
+from tests.waiting import new_threads, wait_until
 
 ENDS = ("break", "error of the loop", "error of the dataset", "signal", "close", "the end")
 
@@ -50,7 +49,7 @@ def _raise() -> None:
 
 
 def _received(loader: sk.Loader, end: str, at: int, seconds: float) -> list[int]:
-    """Reads until the end comes: behind some samples, or after some seconds."""
+    """Reads until an end after some samples, or after some seconds."""
     received: list[int] = []
     ends = {"error of the loop": _raise, "close": loader.close}
     before = signal.signal(signal.SIGALRM, lambda *_: _raise())
@@ -100,7 +99,7 @@ def ended_at_random(seed: int) -> tuple[str, list[str]]:
         first._workers._schedule = RandomSchedule(threads["num_workers"], 4, seed)
     received = _received(first, end, at, dice.uniform(1e-5, 5e-3))
     state = first.state_dict()
-    whole, wrong = sampler.order(size)[:].tolist(), []
+    order, wrong = sampler.order(size)[:].tolist(), []
     is_over = (state["epoch"], state["position"]) == (1, 0)
     # A signal may come between a batch and the line that notes it: that batch was handed out.
     if not is_over and not 0 <= state["position"] - len(received) <= batch:
@@ -109,16 +108,15 @@ def ended_at_random(seed: int) -> tuple[str, list[str]]:
     kind = dice.choice([{}, {"num_workers": 2, "workers": "threads"}])
     with loader(Numbers(size), **kind) as second:
         second.load_state_dict(state)
-        handed_out = whole[: len(whole) if is_over else state["position"]]
+        handed_out = order[: len(order) if is_over else state["position"]]
         rest = [] if is_over else [index for ids in second for index in ids.tolist()]
     if handed_out[: len(received)] != received or len(handed_out) - len(received) > batch:
         wrong.append(f"{len(received)} samples noted, {len(handed_out)} counted")
-    if handed_out + rest != whole:
-        wrong.append(f"{len(handed_out)} and {len(rest)} samples are not the {len(whole)} of the epoch")
-    # One whose start a signal has cut off is listed for ever, and never runs.
-    mine = [one for one in threading.enumerate() if one.name.startswith("samplerkit")]
-    wait_until(lambda: not any(one.is_alive() for one in mine))
-    return end, [f"seed {seed}, {end}: {what}" for what in wrong]
+    if handed_out + rest != order:
+        wrong.append(f"{len(handed_out)} and {len(rest)} samples are not the {len(order)} of the epoch")
+    # A thread whose start was interrupted stays in the list, and never runs.
+    wait_until(lambda: not any(thread.is_alive() for thread in new_threads(set())))
+    return end, [f"seed {seed}, {end}: {problem}" for problem in wrong]
 
 
 WARM_UP = 60
@@ -127,7 +125,7 @@ WARM_UP = 60
 
 def held() -> list[int]:
     """The threads and the descriptors of this process."""
-    return [len(list(Path(f"/proc/self/{what}").iterdir())) for what in ("task", "fd")]
+    return [len(list(Path(f"/proc/self/{name}").iterdir())) for name in ("task", "fd")]
 
 
 def main(endings: int) -> None:
@@ -135,9 +133,9 @@ def main(endings: int) -> None:
     for seed in range(WARM_UP):
         ended_at_random(10**6 + seed)
     before = held()
-    found = [ended_at_random(seed) for seed in range(endings)]
-    wrong = [what for _, every in found for what in every]
-    print(f"{endings} endings, {dict(Counter(end for end, _ in found))}: wrong {wrong or 0}", flush=True)
+    ended = [ended_at_random(seed) for seed in range(endings)]
+    wrong = [problem for _, every in ended for problem in every]
+    print(f"{endings} endings, {dict(Counter(end for end, _ in ended))}: wrong {wrong or 0}", flush=True)
     # A thread that was joined may leave a little later.
     wait_until(lambda: all(now <= then for now, then in zip(held(), before, strict=True)))
     raise SystemExit(bool(wrong))

@@ -1,4 +1,4 @@
-"""Random recipes for batches with any of their options, and what each leaves of a sample, by plain Python."""
+"""Random recipes for batches with any options, and in plain Python the parts of samples that they keep."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def squared(lengths: Any) -> Any:
     return lengths * lengths if lengths.ndim == 1 else lengths.prod(axis=1)
 
 
-def some(dice: random.Random, **choices: list[Any]) -> dict[str, Any]:
-    """Says some of the options, each time others."""
-    said = [name for name in choices if name == "long" or dice.random() < 0.4]
-    return {name: dice.choice(choices[name]) for name in said}
+def draw_options(dice: random.Random, **choices: list[Any]) -> dict[str, Any]:
+    """Draws some of the options with their values."""
+    names = [name for name in choices if name == "long" or dice.random() < 0.4]
+    return {name: dice.choice(choices[name]) for name in names}
 
 
 COMMON: dict[str, list[Any]] = {"window": [1, 3, 7, 100], "abreast": [1, 2, 3, 5], "num_batches": [1, 3, 50]}
@@ -61,39 +61,39 @@ OPTIONS: dict[str, dict[str, list[Any]]] = {
     "keys": {**COMMON, "short": ["keep", "drop"]},
     "classes": {name: COMMON[name] for name in ("abreast", "num_batches")},
 }
-"""Values of each option of each recipe, but for what is always said."""
+"""Values of each option of each recipe, except those that are always given."""
 
 
 def recipe_of(dice: random.Random, kind: str, lengths: list[int]) -> sk.BatchRecipe:
     """Draws a recipe whose options go together, over these lengths."""
-    said = some(dice, **OPTIONS.get(kind, {}))
+    drawn = draw_options(dice, **OPTIONS.get(kind, {}))
     longest = max(lengths, default=0)
     if kind == "tokens":
-        if "cost" in said:
-            said.pop("quadratic", None)
+        if "cost" in drawn:
+            drawn.pop("quadratic", None)
         # A budget that one token is above is refused.
-        one_token = cost_of(sk.TokenBatches(1, **{**said, "long": "drop"}), 1)
+        one_token = cost_of(sk.TokenBatches(1, **{**drawn, "long": "drop"}), 1)
         budget = dice.choice([budget for budget in (4, 12, 30, 100) if budget >= one_token])
-        if said.get("long", "raise") == "raise":
+        if drawn.get("long", "raise") == "raise":
             budget = 8 * (longest + 8) ** 2
-        given: Any = lengths
+        values: Any = lengths
         if dice.random() < 0.2:
-            given = np.stack([lengths, lengths[::-1]], axis=1) if lengths else np.zeros((0, 2), dtype=int)
-            said["long"] = "drop" if said.get("long") == "truncate" else said.get("long", "raise")
-        return sk.TokenBatches(budget, lengths=given, **said)
+            values = np.stack([lengths, lengths[::-1]], axis=1) if lengths else np.zeros((0, 2), dtype=int)
+            drawn["long"] = "drop" if drawn.get("long") == "truncate" else drawn.get("long", "raise")
+        return sk.TokenBatches(budget, lengths=values, **drawn)
     if kind == "packs":
-        seq_len = 4 * -(-longest // 4) + 4 if said.get("long") == "raise" else dice.choice([4, 8, 12])
-        return sk.PackBatches(seq_len, lengths=lengths, **said)
+        seq_len = 4 * -(-longest // 4) + 4 if drawn.get("long") == "raise" else dice.choice([4, 8, 12])
+        return sk.PackBatches(seq_len, lengths=lengths, **drawn)
     if kind == "buckets":
         boundaries = sorted({*(dice.randint(0, longest) for _ in range(2)), longest})
         sizes = [dice.randint(1, 5) for _ in boundaries]
-        return sk.BucketBatches(boundaries, dice.choice([sizes, 3]), lengths=lengths, **said)
+        return sk.BucketBatches(boundaries, dice.choice([sizes, 3]), lengths=lengths, **drawn)
     if kind == "keys":
         keys = [(length % 3, 1) for length in lengths]
-        return sk.BucketBatches(None, dice.choice([{key: 1 + key[0] for key in keys}, 2]), keys=keys, **said)
+        return sk.BucketBatches(None, dice.choice([{key: 1 + key[0] for key in keys}, 2]), keys=keys, **drawn)
     if kind == "classes":
         labels = [number % 3 for number in range(len(lengths))]
-        return sk.ClassBatches(dice.randint(1, 3), dice.randint(1, 2), labels=labels, **said)
+        return sk.ClassBatches(dice.randint(1, 3), dice.randint(1, 2), labels=labels, **drawn)
     return Neighbours(lengths, dice.randint(1, 4), dice.choice([2, 5, None]))
 
 
@@ -107,7 +107,7 @@ def cost_of(recipe: sk.TokenBatches, length: int, other: int | None = None) -> f
 
 
 def parts_of(recipe: Any, lengths: list[int], id: int) -> list[Part]:
-    """What a recipe leaves of a sample, whatever plan it is in; `short` and `num_batches` not counted."""
+    """The parts of a sample that a recipe keeps in any plan, regardless of `short` and `num_batches`."""
     length = lengths[id]
     if isinstance(recipe, sk.PackBatches):
         full = recipe.seq_len
@@ -120,12 +120,12 @@ def parts_of(recipe: Any, lengths: list[int], id: int) -> list[Part]:
     other = lengths[-1 - id] if np.ndim(recipe.lengths) == 2 else None
     if recipe.long == "drop":
         return [(id, 0, length)] if cost_of(recipe, length, other) <= recipe.max_tokens else []
-    fitting = [kept for kept in range(length + 1) if cost_of(recipe, kept) <= recipe.max_tokens]
+    fitting = [n for n in range(length + 1) if cost_of(recipe, n) <= recipe.max_tokens]
     return [(id, 0, fitting[-1])]
 
 
 def require_limits(recipe: Any, lengths: list[int], ids: list[int]) -> None:
-    """A batch of whole samples is within what its recipe says."""
+    """Checks that a batch of whole samples is within the limits of its recipe."""
     count, of_batch = len(ids), [parts_of(recipe, lengths, id)[0][2] for id in ids]
     is_right = True
     if isinstance(recipe, sk.TokenBatches):
@@ -144,14 +144,14 @@ def require_limits(recipe: Any, lengths: list[int], ids: list[int]) -> None:
     elif isinstance(recipe, sk.ClassBatches):
         classes = Counter(id % 3 for id in ids)
         is_right = [*classes.values()] == [recipe.num_val] * recipe.num_class
-    require(is_right, f"a batch of {ids}, of lengths {of_batch}, is not what the recipe says")
+    require(is_right, f"a batch of {ids}, of lengths {of_batch}, is not within the limits of the recipe")
 
 
-def kept(recipe: Any, lengths: list[int], ids: Iterable[int]) -> Counter[Part]:
-    """What a recipe leaves of the samples of an order."""
+def parts_of_all(recipe: Any, lengths: list[int], ids: Iterable[int]) -> Counter[Part]:
+    """The parts of the samples of an order that a recipe keeps."""
     return Counter(part for id in ids for part in parts_of(recipe, lengths, id))
 
 
 def leaves_out(recipe: Any) -> bool:
-    """Whether a recipe may leave out more than what `long` says."""
+    """Whether a recipe may leave out more than `long` does."""
     return getattr(recipe, "short", None) == "drop" or recipe.num_batches is not None

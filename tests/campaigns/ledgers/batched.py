@@ -14,9 +14,9 @@ import samplerkit as sk
 from samplerkit.batches.segments import Packs
 from tests.campaigns.ledgers.batch_recipes import (
     Part,
-    kept,
     leaves_out,
     parts_of,
+    parts_of_all,
     recipe_of,
     require_limits,
 )
@@ -52,18 +52,18 @@ class BatchedRecipe:
 
     @property
     def keeps_ranks(self) -> bool:
-        """Whether the run cannot go on with another number of ranks."""
+        """Whether the run cannot continue with another number of ranks."""
         return self.chain.deal is None and self.chain.chain.deal is not None
 
     fewest_ranks = 1
 
     @property
     def tails(self) -> list[str]:
-        """What may become of the last step."""
+        """The values of `tail` that are possible."""
         return ["pad", "drop", "ragged", *["split"] * self.batches.can_be_split]
 
     def sampler(self, ranks: int, rank: int) -> sk.Sampler:
-        """The chain, which says the numbers of no job."""
+        """The chain, which names no number of ranks."""
         return self.chain
 
     @property
@@ -76,7 +76,7 @@ class BatchedRecipe:
         return replace(self, chain=sk.Ledger(self.chain.get_child(), edits))
 
     def options(self, draw: Random) -> dict[str, Any]:
-        """Draws what the loaders of a start are told besides: a way to collate, and threads."""
+        """Draws further options of the loaders of a start: a collate function, and threads."""
         collate = draw.choice(COLLATES[: 3 if self.kind == "packs" else 2])
         threads = {"num_workers": 2, "workers": "threads"} if draw.random() < 0.15 else {}
         return {"batches": self.batches, **collate, **threads}
@@ -98,11 +98,11 @@ class BatchedRecipe:
         return self.batches.over(self.chain, data, constants=self._constants, abreast=abreast)
 
     def order(self, epoch: int) -> list[Batch]:
-        """The batches of an epoch, which hold what the recipe leaves of its order."""
+        """The batches of an epoch, with the parts of its order that the recipe keeps."""
         plan = self._plans.plan(epoch)
         batches = [self._planned(batch) for batch in plan]
         if self.kind != "classes":
-            self._require_kept(epoch, Counter(sum(batches, ())), plan.dropped)
+            self._require_parts(epoch, Counter(sum(batches, ())), plan.dropped)
         return batches
 
     def _planned(self, batch: Any) -> Batch:
@@ -114,21 +114,21 @@ class BatchedRecipe:
         require_limits(self.batches, self.lengths, batch.tolist())
         return tuple(sorted(part for (part,) in parts))
 
-    def _require_kept(self, epoch: int, found: Counter[Part], dropped: int) -> None:
+    def _require_parts(self, epoch: int, planned: Counter[Part], dropped: int) -> None:
         data = self.dataset(expecting=False)
         order = np.asarray(self.chain.undealt_order(data, epoch, constants=self._constants)).tolist()
-        wanted = kept(self.batches, self.lengths, order)
-        require(not found - wanted, f"the plan holds {found - wanted} too much")
-        require(leaves_out(self.batches) or found == wanted, f"the plan has no {wanted - found}")
+        expected = parts_of_all(self.batches, self.lengths, order)
+        require(not planned - expected, f"the plan holds {planned - expected} too much")
+        require(leaves_out(self.batches) or planned == expected, f"the plan has no {expected - planned}")
         if self.batches.num_batches is None:
-            whole = sum(times for (_, start, _), times in found.items() if not start)
-            require(dropped == len(order) - whole, f"{dropped} dropped, and {len(order) - whole} lacking")
+            present = sum(times for (_, start, _), times in planned.items() if not start)
+            require(dropped == len(order) - present, f"{dropped} dropped, and {len(order) - present} lacking")
 
     def got(self, loader: Any, batch: Any, state: dict[str, Any]) -> Got:
-        """What a rank got in its last step: one batch."""
+        """The last step of a rank: one batch."""
         last, parts = loader.step - 1, parts_in(batch)
         ids, pads = loader.ids(last).tolist(), loader.pads(last)
-        require([part[0] for part in parts] == ids, f"{parts} are read, and {ids} told")
+        require([part[0] for part in parts] == ids, f"{parts} are read, not {ids}")
         require(bool(pads.all()) == bool(pads.any()), "a batch of pads and others")
         tokens = (loader.tokens(last), sum(part[2] for part in parts)) if self.kind == "packs" else None
         if isinstance(batch, list) and self.kind != "packs":  # nothing is truncated there
@@ -146,5 +146,5 @@ def draw_batched(draw: Random, most_ranks: int) -> BatchedRecipe:
     chain = sampler_of(draw, size, fixes_a_set=kind == "classes")
     if getattr(recipe, "window", None) and chain.chain.deal is None and draw.random() < 0.8:
         chain = sk.Ledger(chain)
-    made = BatchedRecipe(kind, recipe, lengths, chain, 2, kind == "packs" and draw.random() < 0.5)
-    return made if made.keeps_ranks else replace(made, first_ranks=draw.randint(1, most_ranks))
+    drawn = BatchedRecipe(kind, recipe, lengths, chain, 2, kind == "packs" and draw.random() < 0.5)
+    return drawn if drawn.keeps_ranks else replace(drawn, first_ranks=draw.randint(1, most_ranks))

@@ -84,20 +84,20 @@ class Recipe:
         return (Expecting if expecting else Numbers)(self.case.dataset)
 
     def got(self, loader: Any, batch: Any, state: dict[str, Any]) -> Got:
-        """What a rank got in its last step."""
+        """The last step of a rank."""
         last = loader.step - 1
         ids = loader.ids(last).tolist()
-        require([index for _, index in batch] == ids, f"{batch} is read, and {ids} told")
+        require([index for _, index in batch] == ids, f"{batch} is read, not {ids}")
         return Got((batch, loader.pads(last).tolist()), state)
 
     def sampler(self, ranks: int, rank: int) -> sk.Sampler:
-        """Builds the chain for one rank; its distributed sampler may say the job's numbers by itself."""
+        """Builds the chain for one rank; its distributed sampler may have explicit numbers of the job."""
         links = [*self.case.links]
         if self.case.dealer is not None:
             dealer = links[self.case.dealer]
-            said = {"num_shards": ranks, "shard_id": rank}
-            said = {name: value for name, value in said.items() if dealer.arguments[name] is not None}
-            links[self.case.dealer] = replace(dealer, arguments={**dealer.arguments, **said})
+            numbers = {"num_shards": ranks, "shard_id": rank}
+            numbers = {name: value for name, value in numbers.items() if dealer.arguments[name] is not None}
+            links[self.case.dealer] = replace(dealer, arguments={**dealer.arguments, **numbers})
         chain = replace(self.case, links=tuple(links)).sampler(rank)
         return chain if self.edits is None else sk.Ledger(chain, self.edits)
 
@@ -120,22 +120,22 @@ class Recipe:
 @cache
 def cases() -> list[tuple[Case, int]]:
     """Chains, with the lengths of their orders, drawn once: that takes longer than to run most jobs."""
-    found: list[Case] = []
+    drawn: list[Case] = []
 
     @seed(1)
     @settings(max_examples=200, deadline=None, derandomize=False, database=None)
     @given(chains())
     def draw(case: Case) -> None:
-        found.append(case)
+        drawn.append(case)
 
     draw()
-    return [(case, len(case.undealt())) for case in found]
+    return [(case, len(case.undealt())) for case in drawn]
 
 
 def draw_recipe(draw: Random, most_ranks: int) -> Recipe:
     """Draws a dataset and a chain, a long order more often than a short one."""
-    known = [(case, length) for case, length in cases() if case.num_shards <= most_ranks]
-    ((case, _),) = draw.choices(known, [1 + length for _, length in known])
+    fitting = [(case, length) for case, length in cases() if case.num_shards <= most_ranks]
+    ((case, _),) = draw.choices(fitting, [1 + length for _, length in fitting])
     ranks = case.num_shards if case.dealer is not None else draw.randint(1, most_ranks)
     is_dealt = any(link.is_distributed for link in case.links)
     is_edited = len(case.layout) and not is_dealt and draw.random() < 0.8

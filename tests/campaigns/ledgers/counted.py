@@ -1,4 +1,4 @@
-"""Counts what the loops of a job received in an epoch. Imports nothing of samplerkit."""
+"""Counts the samples that the loops of a job received in an epoch. Imports nothing of samplerkit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable
 
 
 class Ledger:
-    """What counts as received in the epoch that is being read, step by step, and the sums over all epochs."""
+    """The samples received in the current epoch, step by step, and the sums over all epochs."""
 
     def __init__(self) -> None:
         self.epochs = self.delivered = self.lost = self.repeated = 0
@@ -15,20 +15,20 @@ class Ledger:
         self._steps: list[Counter[Hashable]] = []
 
     def begin(self, before: Iterable[Hashable] = ()) -> None:
-        """Begins to read: anew, or after what was received before."""
+        """Begins an epoch; with `before`, in its middle, after these samples."""
         self._before, self._steps = Counter(before), []
 
     def receive(self, samples: Iterable[Hashable]) -> None:
-        """Takes what all ranks together received in a step."""
+        """Adds the samples that all ranks together received in a step."""
         self._steps.append(Counter(samples))
 
     def after(self, steps: int) -> list[Hashable]:
-        """Gives what counts after some of the steps, as a list with its repeats."""
+        """The samples received after some of the steps, with repeats."""
         return list(sum(self._steps[:steps], self._before).elements())
 
-    def end(self, wanted: Iterable[Hashable]) -> str | None:
-        """Ends the epoch; tells what is wrong with it."""
-        expected, received = Counter(wanted), sum(self._steps, self._before)
+    def end(self, samples: Iterable[Hashable]) -> str | None:
+        """Ends the epoch; returns what is wrong with it, or None."""
+        expected, received = Counter(samples), sum(self._steps, self._before)
         lost, repeated = expected - received, received - expected
         self.epochs += 1
         self.delivered += received.total()

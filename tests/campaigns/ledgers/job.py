@@ -1,4 +1,4 @@
-"""The ranks of a job in one process, in lock step and beside a model of them."""
+"""The ranks of a job in one process, in lock step, compared with a model of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.campaigns.ledgers.model import Got, Model, Place, require
 
 @dataclass(frozen=True)
 class Setting:
-    """What may be another one after a resume."""
+    """The settings that may change at a resume."""
 
     ranks: int
     options: dict[str, Any]
@@ -53,7 +53,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Saved:
-    """A state, with where it stands, what was received of its epoch before, and in all."""
+    """A state, with its place, the samples received before it in its epoch, and in all."""
 
     text: str
     place: Place
@@ -75,19 +75,19 @@ def require_history(history: Any, size: int, log: list[Any]) -> None:
     read = zip(epochs, history[:].tolist(), strict=True)
     for epoch, unit in log:
         ids = [part[0] for part in unit] if isinstance(unit, tuple) else [unit]
-        told = sorted(islice(read, len(ids)))
-        require(told == [(epoch, id) for id in ids], f"{ids} of epoch {epoch} was read, and {told} told")
-    require(next(read, None) is None, "the history tells of more than was read")
+        listed = sorted(islice(read, len(ids)))
+        require(listed == [(epoch, id) for id in ids], f"{ids} of epoch {epoch} was read, not {listed}")
+    require(next(read, None) is None, "the history has more than was read")
 
 
 class Job:
-    """Does to the loaders of all ranks what a training script may do, and compares.
+    """Calls the loaders of all ranks as a training script may, and compares them with the model.
 
     Args:
         recipe: the dataset and the chain.
         tail: the loaders' tail.
         setting: the first one.
-        ledger: where what was received is counted.
+        ledger: counts the received samples.
     """
 
     def __init__(self, recipe: Recipe | BatchedRecipe, tail: str, setting: Setting, ledger: Ledger) -> None:
@@ -97,7 +97,7 @@ class Job:
         self.start(setting, ())
 
     def start(self, setting: Setting, edits: tuple[sk.Edit, ...], *, closes: bool = True) -> None:
-        """Starts a job: all loaders are new, those of before are closed or dropped."""
+        """Starts a job with new loaders; the ones before are closed or dropped."""
         if closes:
             self.end()
         self._take_edits(edits)
@@ -113,31 +113,31 @@ class Job:
             self._recipe = self._recipe.edited(edits)
             self.model.order_of = cache(self._recipe.order)
 
-    def edit(self, further: int, **said: Any) -> None:
-        """Edits the run from a position on, so far behind the first that no rank has requested."""
+    def edit(self, further: int, **changes: Any) -> None:
+        """Edits the run, `further` positions after the first that no rank has requested."""
         at = max(loader.editable_from for loader in self._loaders) + further
         at = max([at, *(edit.at for edit in self.edits)])
         for loader in self._loaders:
-            # Not every order can be edited in every way: each rank says so, and goes on as it was.
+            # Not every order supports every edit: then each rank raises an error, and continues unchanged.
             with contextlib.suppress(sk.ArgumentValueError, sk.ArgumentRangeError, sk.NotSupportedError):
-                loader.edit(at=at, **said)
+                loader.edit(at=at, **changes)
         self._take_edits(self._loaders[0].sampler.edits)
-        self.look()
+        self.check()
 
     def end(self) -> None:
-        """Closes all loaders, whatever they are at."""
+        """Closes all loaders."""
         for loader in self._loaders:
             loader.close()
 
-    def read(self, steps: int, *, set_epoch: int | None = None, anew: bool = False) -> None:
-        """Reads some steps, or what there is.
+    def read(self, steps: int, *, set_epoch: int | None = None, again: bool = False) -> None:
+        """Reads some steps, or fewer at the end.
 
         Args:
             steps: how many.
-            set_epoch: what is said between asking for iterators and their first batch.
-            anew: whether iterators are asked for although an iteration is under way, which they end.
+            set_epoch: is set after the iterators were made and before their first batch.
+            again: whether iterators are made during an iteration, which they end.
         """
-        if anew or not self.model.is_live:
+        if again or not self.model.is_live:
             iterators = [iter(loader) for loader in self._loaders]
             if set_epoch is not None:
                 self.set_epoch(set_epoch)
@@ -148,16 +148,16 @@ class Job:
         ranks = range(self.setting.ranks)
         if self.setting.threads:
             with ThreadPoolExecutor(self.setting.ranks) as pool:
-                of_ranks = list(pool.map(lambda rank: list(self._ask(rank, steps)), ranks))
+                of_ranks = list(pool.map(lambda rank: list(self._request(rank, steps)), ranks))
             for step in range(max(map(len, of_ranks))):
                 self._compare([of_rank[step] for of_rank in of_ranks if step < len(of_rank)])
             return
         for _ in range(steps):
             if self.model.is_live:
-                self._compare([got for rank in ranks for got in self._ask(rank, 1)])
+                self._compare([got for rank in ranks for got in self._request(rank, 1)])
 
-    def _ask(self, rank: int, steps: int) -> Iterator[Got]:
-        """Lets one rank ask for steps, until it is told that there are no more."""
+    def _request(self, rank: int, steps: int) -> Iterator[Got]:
+        """Reads steps on one rank, until there are no more."""
         loader = self._loaders[rank]
         for _ in range(steps):
             if self._iterators[rank] is None:
@@ -173,13 +173,13 @@ class Job:
         tokens = [got.tokens for got in of_ranks if got.tokens is not None]
         read = sum(count for _, count in tokens)
         require(
-            all(told == read for told, _ in tokens), f"the ranks tell of {tokens} tokens, and read {read}"
+            all(count == read for count, _ in tokens), f"the ranks report {tokens} tokens, and read {read}"
         )
         self.model.take([got.batch for got in of_ranks])
         self.model.check_states([got.state for got in of_ranks])
 
     def leave(self, how: str) -> None:
-        """Leaves the iteration under way in one of four ways, or does the same while there is none."""
+        """Leaves the current iteration in one of four ways, or does the same without an iteration."""
         if how == "close the loaders":
             self.end()
             self._ended += filter(None, self._iterators)
@@ -193,7 +193,7 @@ class Job:
             del iterator
         if self.model.is_live:
             self.model.leave()
-        self.look()
+        self.check()
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch on all ranks."""
@@ -201,8 +201,8 @@ class Job:
             loader.set_epoch(epoch)
         self.model.set_epoch(epoch)
 
-    def look(self) -> None:
-        """Looks at the ranks without changing anything."""
+    def check(self) -> None:
+        """Checks the states and the history of the ranks, without a change."""
         self.model.check_states([loader.state_dict() for loader in self._loaders])
         self._require_history(self._one.history(), self.model.log)
         if not self.model.is_live:
@@ -211,8 +211,8 @@ class Job:
                 set(epochs) == {self.model.epoch}, f"the ranks are at epochs {epochs}, not {self.model.epoch}"
             )
 
-    def use_what_has_ended(self) -> None:
-        """Asks iterators that were ended for more: they refuse, and nothing else changes."""
+    def use_ended_iterators(self) -> None:
+        """Reads from ended iterators: they raise an error, and nothing else changes."""
         ended, self._ended = self._ended, []
         for iterator in ended:
             try:
@@ -220,10 +220,10 @@ class Job:
             except sk.StateError:
                 continue
             require(False, f"an iterator that was ended gave {batch}")
-        self.look()
+        self.check()
 
     def save(self, step: int | None = None) -> Saved:
-        """Saves the state after the steps that were handed out, or after as many as are said."""
+        """Saves the state after the delivered steps, or after the given number."""
         model = self.model
         steps = model.done if step is None else min(step, model.steps)
         if step is None:
@@ -231,13 +231,13 @@ class Job:
         else:
             states = [loader.state_dict(step=steps) for loader in self._in_the_epoch]
         model.check_states(states, steps)
-        told = model.stands_at(steps), model.received_after(steps), model.log_after(steps)
-        saved = Saved(json.dumps(states[0]), *told, self.edits)
+        expected = model.place_after(steps), model.received_after(steps), model.log_after(steps)
+        saved = Saved(json.dumps(states[0]), *expected, self.edits)
         self._require_history(self._one.history(states[0]), saved.log)
         return saved
 
-    def look_back_to(self, states: list[Saved]) -> None:
-        """Asks what was read since each state that is in the past of this job."""
+    def check_history_since(self, states: list[Saved]) -> None:
+        """Checks the samples read since each state that is in the past of this job."""
         log = self.model.log
         for saved in states:
             if saved.log == log[: len(saved.log)]:
@@ -261,8 +261,8 @@ class Job:
             loader for loader, iterator in zip(loaders, self._iterators, strict=True) if iterator is not None
         ]
 
-    def ask_for_states_that_do_not_exist(self, step: int) -> None:
-        """Asks for the state after steps that the epoch does not have: each rank refuses."""
+    def request_missing_states(self, step: int) -> None:
+        """Requests the state after steps that the epoch does not have: each rank raises an error."""
         for loader in self._in_the_epoch:
             try:
                 state = loader.state_dict(step=step)
@@ -271,7 +271,7 @@ class Job:
             require(False, f"there is no step {step} of {self.model.steps}, but a state: {state}")
 
     def load(self, saved: Saved) -> None:
-        """Loads a state on all ranks, unless an iteration is under way: then they refuse."""
+        """Loads a state on all ranks, unless an iteration is running: then they raise an error."""
         for rank, loader in enumerate(self._loaders):
             if self._iterators and self._iterators[rank] is not None:
                 try:
@@ -283,5 +283,5 @@ class Job:
                 loader.load_state_dict(json.loads(saved.text))
         if not self.model.is_live:
             self.model.load(saved.place, saved.received, saved.log)
-            self.look_back_to([saved])
-        self.look()
+            self.check_history_since([saved])
+        self.check()

@@ -1,4 +1,4 @@
-"""What an honest job does, from arithmetic alone. Imports nothing of samplerkit."""
+"""What a correct job does, computed by arithmetic alone. Imports nothing of samplerkit."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ Place = tuple[int, int, int | None]
 
 
 class LedgerError(AssertionError):
-    """What a job must not do."""
+    """A job did something wrong."""
 
 
 def require(holds: bool, problem: str) -> None:
-    """Raises what is wrong with a job."""
+    """Raises an error unless a condition holds."""
     if not holds:
         raise LedgerError(problem)
 
 
 class Got(NamedTuple):
-    """What one rank got when it asked.
+    """The response to one request of a rank.
 
     Args:
         batch: samples with a mark for pads, or None at the end.
         state: the state after it.
-        tokens: how many the step has by the loader's word, and how many this rank read, where it tells.
+        tokens: of the step as the loader reports them, and as this rank read them; None if not reported.
     """
 
     batch: tuple[list[Sample], list[bool]] | None
@@ -45,15 +45,15 @@ class Model:
     Args:
         order_of: gives the ids of an epoch.
         tail: the loaders' tail.
-        ledger: where what was received is counted.
+        ledger: counts the received samples.
 
     Attributes:
-        order_of: as given; another one where the run was edited.
-        is_live: whether an iteration is under way.
+        order_of: as given; another one after an edit of the run.
+        is_live: whether an iteration is running.
         done: steps since `origin`, the position at which the job began to read.
-        next_epoch: what `set_epoch` said in the middle of an iteration.
-        is_told: whether the job ever set an epoch.
-        log: all that the run has received up to now, in the order of its epochs, without pads.
+        next_epoch: the epoch that `set_epoch` set in the middle of an iteration.
+        sets_epochs: whether the job ever set an epoch.
+        log: all samples that the run has received, in order, without pads.
     """
 
     def __init__(self, order_of: Callable[[int], list[Any]], tail: str, ledger: Ledger) -> None:
@@ -61,48 +61,48 @@ class Model:
         self.start(1, 1, "restart")
 
     def start(self, ranks: int, batch_size: int, after_break: str) -> None:
-        """A job begins."""
-        self.ranks, self._together, self._after_break = ranks, ranks * batch_size, after_break
-        self.is_live, self.next_epoch, self.is_told = False, None, False
+        """Starts a job."""
+        self.ranks, self._step_size, self._after_break = ranks, ranks * batch_size, after_break
+        self.is_live, self.next_epoch, self.sets_epochs = False, None, False
         self.log: list[Sample] = []
-        self.go_to(0)
+        self.move_to(0)
 
-    def go_to(
+    def move_to(
         self,
         epoch: int,
         position: int = 0,
         received: Iterable[Sample] = (),
         *,
-        says: Place | None = None,
+        first_place: Place | None = None,
         is_loaded: bool = False,
         is_spent: bool = False,
-        behind: int | None = None,
+        previous: int | None = None,
     ) -> None:
-        """The next iteration begins there.
+        """Sets the place at which the next iteration begins.
 
         Args:
             epoch: the epoch.
             position: the position of the epoch.
-            received: what was received of the epoch before.
-            says: the place in a state until a step is taken; None for the one above.
+            received: the samples of the epoch that were received before.
+            first_place: the place in a state before the first step; None for the one above.
             is_loaded: whether a state was loaded.
-            is_spent: whether nothing of the epoch is left: a state of its end was loaded.
-            behind: the epoch that ended before, also where it is this one again.
+            is_spent: whether the epoch is over: a state of its end was loaded.
+            previous: the epoch that ended before; it may be the same one.
         """
-        self._behind = behind
+        self._previous = previous
         self.epoch, self.origin, self.done = epoch, position, 0
-        self._says, self._is_loaded, self._is_spent = says, is_loaded, is_spent
+        self._first_place, self._is_loaded, self._is_spent = first_place, is_loaded, is_spent
         self.ledger.begin(received)
 
     def load(self, place: Place, received: Iterable[Sample], log: list[Sample]) -> None:
         """The script loads a state."""
         epoch, position, ended = place
         self.log = [*log]
-        if self.is_told and ended == self.epoch:
-            self.go_to(self.epoch, says=place, is_spent=True, behind=ended)
+        if self.sets_epochs and ended == self.epoch:
+            self.move_to(self.epoch, first_place=place, is_spent=True, previous=ended)
         else:
-            says = None if ended is None else place
-            self.go_to(epoch, position, received, says=says, is_loaded=True, behind=ended)
+            first_place = None if ended is None else place
+            self.move_to(epoch, position, received, first_place=first_place, is_loaded=True, previous=ended)
 
     @property
     def _order(self) -> list[Any]:
@@ -110,12 +110,12 @@ class Model:
 
     @property
     def steps(self) -> int:
-        """How many steps the rank that has most has from where the job began to read."""
-        left = 0 if self._is_spent else len(self._order) - self.origin
-        return left // self._together if self._tail == "drop" else -(-left // self._together)
+        """The number of steps from `origin` on, of the rank that has most."""
+        remaining = 0 if self._is_spent else len(self._order) - self.origin
+        return remaining // self._step_size if self._tail == "drop" else -(-remaining // self._step_size)
 
     def _position(self, steps: int) -> int:
-        return min(self.origin + steps * self._together, len(self._order))
+        return min(self.origin + steps * self._step_size, len(self._order))
 
     def _samples(self, first: int, end: int) -> list[Sample]:
         return [(self.epoch, index) for index in self._order[first:end]]
@@ -127,20 +127,20 @@ class Model:
     def _epoch_after(self) -> int:
         return self.epoch + 1 if self.next_epoch is None else self.next_epoch
 
-    def stands_at(self, steps: int) -> Place:
+    def place_after(self, steps: int) -> Place:
         """The place in the state after some steps."""
-        if steps == 0 and self._says is not None:
-            return self._says
+        if steps == 0 and self._first_place is not None:
+            return self._first_place
         if self._is_over_after(steps):
             return _beginning_of(self._epoch_after, self.epoch)
         return self.epoch, self._position(steps), None
 
     @property
     def _ended(self) -> int | None:
-        return None if self.done or self._says is None else self._says[2]
+        return None if self.done or self._first_place is None else self._first_place[2]
 
     def received_after(self, steps: int) -> list[Sample]:
-        """What counts as received in the epoch of the state after some steps, read or not."""
+        """The samples that are received in the epoch of the state after some steps, read or not."""
         if self._is_over_after(steps):
             return []
         ahead = self._samples(self._position(self.done), self._position(steps))
@@ -148,40 +148,38 @@ class Model:
 
     def log_after(self, steps: int) -> list[Sample]:
         """The log of a run that stops after some steps of the epoch, read or not."""
-        here, there = self._position(self.done), self._position(steps)
-        return self.log[: len(self.log) - max(0, here - there)] + self._samples(here, there)
+        current, target = self._position(self.done), self._position(steps)
+        return self.log[: len(self.log) - max(0, current - target)] + self._samples(current, target)
 
     def begin(self) -> None:
-        """An iteration begins, and ends the one under way."""
+        """Begins an iteration, and ends the current one."""
         if self.is_live:
             self.leave()
         if self.done and self._after_break == "restart":
-            self.go_to(self.epoch)
+            self.move_to(self.epoch)
         elif self.done:
-            self.go_to(self.epoch, self._position(self.done), self.ledger.after(self.done))
+            self.move_to(self.epoch, self._position(self.done), self.ledger.after(self.done))
         self.is_live = True
 
     def take(self, batches: list[tuple[list[Sample], list[bool]] | None]) -> None:
-        """The ranks that had not ended asked for the next step; each got samples and pads, or None."""
+        """Checks the next step of the ranks that had not ended: each got samples and pads, or None."""
         got = [batch for batch in batches if batch is not None]
         if self.done == self.steps:
             require(not got, f"epoch {self.epoch} has {self.steps} steps from {self.origin}, and {got} came")
             self.finish()
             return
         may_end = self._tail == "ragged" and self.done == self.steps - 1 and got
-        require(
-            len(got) == self.ranks or bool(may_end), f"in step {self.done} only some ranks go on: {batches}"
-        )
+        require(len(got) == self.ranks or bool(may_end), f"only some ranks have step {self.done}: {batches}")
         marked = [mark for samples, pads in got for mark in zip(samples, pads, strict=True)]
-        kept = Counter(sample for sample, is_pad in marked if not is_pad)
+        read = Counter(sample for sample, is_pad in marked if not is_pad)
         repeats = {sample for sample, is_pad in marked if is_pad}
         due = self._samples(self._position(self.done), self._position(self.done + 1))
-        wanted, allowed = Counter(due), set(self._samples(0, len(self._order)))
+        expected, allowed = Counter(due), set(self._samples(0, len(self._order)))
         if self._tail == "split" and len(due) < self.ranks:  # the last batches, of which each rank has a part
-            kept, wanted, repeats, allowed = map(_parts, (kept, wanted, repeats, allowed))
+            read, expected, repeats, allowed = map(_parts, (read, expected, repeats, allowed))
+        lost, extra = expected - read, read - expected
         require(
-            kept == wanted,
-            f"step {self.done} of epoch {self.epoch} lacks {wanted - kept} and has {kept - wanted} too many",
+            read == expected, f"step {self.done} of epoch {self.epoch} lacks {lost}, and {extra} are extra"
         )
         require(not repeats or self._tail in {"pad", "split"}, f"pads {repeats} where there are none")
         require({*repeats} <= {*allowed}, f"pads {repeats} of no sample")
@@ -190,11 +188,11 @@ class Model:
         self.done += 1
 
     def leave(self) -> None:
-        """The iteration under way is left, by a break, a newer one or close()."""
+        """Leaves the current iteration, by a break, a newer one or close()."""
         if self.done and self.done == self.steps:
             self.finish()
         elif self.next_epoch not in {None, self.epoch}:
-            self.go_to(self.next_epoch)
+            self.move_to(self.next_epoch)
         self.is_live, self.next_epoch = False, None
 
     def finish(self) -> None:
@@ -202,30 +200,30 @@ class Model:
         if not self._is_spent:
             end = self._position(self.steps)
             dropped = len(self._order) - end
-            allowed = self._together if self._tail == "drop" else 1
+            allowed = self._step_size if self._tail == "drop" else 1
             require(dropped < allowed, f"{dropped} are dropped")
             flaw = self.ledger.end(self._samples(0, end))
             require(flaw is None, f"epoch {self.epoch}: {flaw}")
         after, ended = self._epoch_after, self.epoch
-        self.go_to(after, says=_beginning_of(after, ended), behind=ended)
+        self.move_to(after, first_place=_beginning_of(after, ended), previous=ended)
         self.is_live, self.next_epoch = False, None
 
     def set_epoch(self, epoch: int) -> None:
         """The script sets an epoch."""
-        self.is_told = True
+        self.sets_epochs = True
         if self.is_live:
             self.next_epoch = epoch
         elif self._is_loaded and epoch == self._ended:
-            self.go_to(epoch, says=self._says, is_spent=True, behind=self._ended)
+            self.move_to(epoch, first_place=self._first_place, is_spent=True, previous=self._ended)
         elif epoch != self.epoch or (epoch == self._ended and not self._is_spent):
-            behind = None if self.done else self._behind
-            self.go_to(epoch, says=_beginning_of(epoch, behind), behind=behind)
+            previous = None if self.done else self._previous
+            self.move_to(epoch, first_place=_beginning_of(epoch, previous), previous=previous)
 
     def check_states(self, states: list[dict[str, Any]], steps: int | None = None) -> None:
-        """Compares the states of the ranks with one another and with where the job stands."""
-        wanted = self.stands_at(self.done if steps is None else steps)
-        stand = [(state["epoch"], state["position"], state["ended"]) for state in states]
-        require(set(stand) <= {wanted}, f"the states of the ranks are {stand} and not all {wanted}")
+        """Compares the states of the ranks with one another and with the place of the job."""
+        expected = self.place_after(self.done if steps is None else steps)
+        places = [(state["epoch"], state["position"], state["ended"]) for state in states]
+        require(set(places) <= {expected}, f"the states of the ranks are {places} and not all {expected}")
         require(all(state == states[0] for state in states), f"the ranks have different states: {states}")
 
 

@@ -1,6 +1,6 @@
-"""One random case: a dataset, a chain, batches in every second one, and what a script does in a random order.
+"""One random case: a dataset, a chain, batches in every second one, and actions of a script in random order.
 
-`python -m tests.campaigns.ledgers.script 4711 4712` repeats two cases and tells what they do.
+`python -m tests.campaigns.ledgers.script 4711 4712` repeats two cases and prints their actions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LEAVES = ["drop the iterators", "close the iterators", "close the loaders", "rai
 
 
 def draw_setting(draw: Random, recipe: Recipe | BatchedRecipe, *, workers: bool) -> Setting:
-    """Draws what may be another one after a resume; cases with workers are small."""
+    """Draws the settings of a start; cases with workers are small."""
     fewest = recipe.fewest_ranks
     most = max(fewest, 2) if workers else MAX_RANKS
     ranks = recipe.first_ranks if recipe.keeps_ranks else draw.randint(fewest, most)
@@ -43,13 +43,13 @@ class Script:
 
     Args:
         number: of the case; all else follows from it.
-        ledger: where what was received is counted.
-        tell: is called with what is done, before it is done.
+        ledger: counts the received samples.
+        log: is called with each action before it is done.
     """
 
-    def __init__(self, number: int, ledger: Ledger, tell: Callable[[str], None]) -> None:
+    def __init__(self, number: int, ledger: Ledger, log: Callable[[str], None]) -> None:
         self._draw = draw = Random(SEED * 10**9 + number)
-        self._tell = tell
+        self._log = log
         self._workers = draw.random() < 0.03
         draw_any = draw_batched if number % 2 else draw_recipe
         self._recipe = draw_any(draw, 2 if self._workers else MAX_RANKS)
@@ -57,14 +57,14 @@ class Script:
         self._saved: list[Saved] = []
         first = draw_setting(draw, self._recipe, workers=self._workers)
         first = Setting(**{**vars(first), "ranks": self._recipe.first_ranks})
-        tell(f"{self._recipe}\ntail {self._tail}, {first}")
+        log(f"{self._recipe}\ntail {self._tail}, {first}")
         self._job = Job(self._recipe, self._tail, first, ledger)
 
     def run(self) -> None:
-        """Does what a training script may do, then reads an epoch to its end."""
+        """Does random actions of a training script, then reads an epoch to its end."""
         verbs = [self._read] * 6 + [self._exhaust, self._leave, self._leave, self._set_epoch, self._set_epoch]
         verbs += [self._save, self._save, self._load, self._restart, self._second, self._second]
-        verbs += [self._use_ended, self._ask_beyond, *[self._edit] * (4 * self._recipe.can_be_edited)]
+        verbs += [self._use_ended, self._request_missing, *[self._edit] * (4 * self._recipe.can_be_edited)]
         try:
             for _ in range(self._draw.randint(2, 5 if self._workers else 14)):
                 self._draw.choice(verbs)()
@@ -81,85 +81,85 @@ class Script:
 
     def _read(self) -> None:
         steps, epoch = self._some_steps(), self._some_epoch() if self._draw.random() < 0.1 else None
-        self._tell(f"read {steps} steps" + ("" if epoch is None else f", set epoch {epoch} before the first"))
+        self._log(f"read {steps} steps" + ("" if epoch is None else f", set epoch {epoch} before the first"))
         self._job.read(steps, set_epoch=epoch)
 
     def _exhaust(self) -> None:
-        self._tell("read to the end")
+        self._log("read to the end")
         self._job.read(10**6 if self._job.setting.threads else self._job.model.steps + 1)
         while self._job.model.is_live:
             self._job.read(1)
 
     def _second(self) -> None:
         steps, epoch = self._some_steps(), self._some_epoch() if self._draw.random() < 0.3 else None
-        told = "" if epoch is None else f", set epoch {epoch} before the first"
-        self._tell(f"begin another iteration and read {steps} steps{told}")
-        self._job.read(steps, set_epoch=epoch, anew=True)
+        note = "" if epoch is None else f", set epoch {epoch} before the first"
+        self._log(f"begin another iteration and read {steps} steps{note}")
+        self._job.read(steps, set_epoch=epoch, again=True)
 
     def _leave(self) -> None:
         how = self._draw.choice(LEAVES)
-        self._tell(how)
+        self._log(how)
         self._job.leave(how)
 
     def _set_epoch(self) -> None:
         epoch = self._some_epoch()
-        self._tell(f"set epoch {epoch}")
+        self._log(f"set epoch {epoch}")
         self._job.set_epoch(epoch)
-        self._job.look()
+        self._job.check()
 
     def _save(self) -> None:
         step = self._draw.choice([None, None, self._draw.randint(0, self._job.model.steps)])
-        self._tell(f"save, step {step}")
+        self._log(f"save, step {step}")
         self._saved.append(self._job.save(step))
-        self._job.look_back_to(self._saved)
+        self._job.check_history_since(self._saved)
 
     def _edit(self) -> None:
         setting = self._job.setting
-        # Beside the loop, a device stage requests what comes next at any time.
+        # A device stage requests the next batches at any time, in a background thread.
         if not setting.device or not (setting.run_ahead or self._job.model.is_live):
             edits = {"skip": self._draw.randint(1, 5), "without": [0, 3]}
             name, further = self._draw.choice([*edits]), self._draw.randint(0, 9)
-            self._tell(f"edit {name} {edits[name]}, {further} behind what was asked for")
+            self._log(f"edit {name} {edits[name]}, {further} after the last request")
             self._job.edit(further, **{name: edits[name]})
 
     def _load(self) -> None:
         states = [saved for saved in self._saved if saved.edits == self._job.edits]
         if states:
             saved = self._draw.choice(states)
-            self._tell(f"load {saved.place}")
+            self._log(f"load {saved.place}")
             self._job.load(saved)
 
     def _restart(self) -> None:
         if not self._saved:
             self._save()
         setting, saved = draw_setting(self._draw, self._recipe, workers=self._workers), self._saved[-1]
-        self._tell(f"start again from {saved.place}, with {setting}")
+        self._log(f"start again from {saved.place}, with {setting}")
         self._job.start(setting, saved.edits, closes=self._draw.random() < 0.7)
         self._job.load(saved)
 
     def _use_ended(self) -> None:
-        self._tell("use iterators that were ended")
-        self._job.use_what_has_ended()
+        self._log("use ended iterators")
+        self._job.use_ended_iterators()
 
-    def _ask_beyond(self) -> None:
+    def _request_missing(self) -> None:
         step = self._draw.choice([-1, -5, self._job.model.steps + 1, 10**6])
-        self._tell(f"ask for the state after step {step}")
-        self._job.ask_for_states_that_do_not_exist(step)
+        self._log(f"request the state after step {step}")
+        self._job.request_missing_states(step)
 
 
 def run_case(number: int, ledger: Ledger) -> str | None:
-    """Runs one case; gives what went wrong, with what was done before."""
-    told: list[str] = []
+    """Runs one case; returns its error with the actions before it, or None."""
+    events: list[str] = []
     try:
-        Script(number, ledger, told.append).run()
+        Script(number, ledger, events.append).run()
     except Exception as error:
-        told += [f"-- {type(error).__name__}: {error}", "".join(traceback.format_exception(error)[-3:])]
-        return "\n".join([f"case {number}", *told])
+        events += [f"-- {type(error).__name__}: {error}", "".join(traceback.format_exception(error)[-3:])]
+        return "\n".join([f"case {number}", *events])
     return None
 
 
 def main(numbers: Iterable[int]) -> int:
-    """Runs cases, prints those that went wrong and what was counted."""
+    """Runs cases; prints those that failed, and the counts."""
     ledger, failed = Ledger(), 0
     for number in numbers:
         wrong = run_case(number, ledger)
