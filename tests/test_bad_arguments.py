@@ -29,7 +29,7 @@ LIMITS = json.loads(WRONG.with_name("limits.json").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("call", LIMITS)
-def test_the_least_and_the_largest_number_are_taken_and_none_beyond(call):
+def test_the_smallest_and_the_largest_number_are_accepted_and_no_others(call):
     least, most = LIMITS[call]
     assert evaluated(f"(lambda n: {call})({least})") is not None
     with pytest.raises(sk.SamplerkitError):
@@ -69,7 +69,7 @@ def switches():
 
 @pytest.mark.parametrize("value", [1, "no", None, []])
 @pytest.mark.parametrize(("name", "argument"), [*switches()])
-def test_a_switch_takes_a_bool_and_nothing_that_is_only_like_one(name, argument, value):
+def test_a_switch_accepts_only_a_bool(name, argument, value):
     arguments, keywords = REQUIRED.get(name, ([], {}))
     with pytest.raises(sk.ArgumentTypeError, match=f"^{argument}: must be a bool, got "):
         getattr(sk, name)(*arguments, **keywords, **{argument: value})
@@ -82,6 +82,6 @@ def test_the_message_of_a_long_array_is_one_short_line():
     assert len(str(caught.value)) < 300
 
 
-def test_an_integer_that_python_refuses_to_write_is_refused_all_the_same():
+def test_an_integer_that_python_cannot_print_is_refused():
     with pytest.raises(sk.ArgumentValueError, match=r"seed: must be in .*, got <int>"):
         sk.RandomSampler(seed=1 << 20_000)

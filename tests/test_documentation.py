@@ -32,7 +32,7 @@ def shown(value):
 
 @pytest.mark.parametrize("page", [name for name, codes in BLOCKS.items() if codes])
 @pytest.mark.usefixtures("temporary_folder")
-def test_the_blocks_of_a_page_run_one_after_another_and_show_what_they_say(page, monkeypatch):
+def test_the_code_blocks_of_a_page_run_in_order_with_the_documented_results(page, monkeypatch):
     # A module, so that what the page defines can be pickled.
     module = ModuleType("page")
     monkeypatch.setitem(sys.modules, "page", module)
@@ -65,7 +65,7 @@ def test_the_blocks_of_a_page_run_one_after_another_and_show_what_they_say(page,
 
 
 @pytest.mark.parametrize(("page", "examples"), [("cli.md", 17), ("history.md", 16)])
-def test_the_examples_of_a_page_give_what_they_say(page, examples):
+def test_the_examples_of_a_page_have_the_documented_output(page, examples):
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     results = doctest.DocTestRunner().run(doctest.DocTestParser().get_doctest(text, {}, page, page, 0))
     assert (results.failed, results.attempted) == (0, examples)

@@ -81,7 +81,7 @@ THIRD_PARTY = {
 """Rooms whose imports from other distributions are limited: above all, no torch in the core."""
 
 LATE = {
-    "names": "the one table of what is imported when it is asked for",
+    "names": "the table of the names that are imported at their first use",
     "loading.steps": "a tenth of a second, for a loop that wants a bar and no other",
     "compat.huggingface": "an extra: who uses it has a Trainer already",
     "storage.files.packages": "extras: a package of each format, Pillow, orjson",
@@ -139,7 +139,7 @@ def distributions(module: str) -> set[str]:
     return names - sys.stdlib_module_names - {"samplerkit"}
 
 
-def test_every_import_goes_down_and_the_core_needs_no_torch():
+def test_every_import_is_allowed_and_the_core_needs_no_torch():
     assert violations(GRAPH) == set()
     imports = {(below(module), name) for module in FILES for name in distributions(module)}
     assert {pair for pair in imports if pair[1] not in THIRD_PARTY.get(first(pair[0]), {pair[1]})} == set()
@@ -158,13 +158,13 @@ def test_a_wrong_import_is_found(module, target):
     assert violations({f"samplerkit.{module}": {f"samplerkit.{target}"}}) == {(module, target)}
 
 
-def test_what_is_imported_by_its_name_has_a_reason():
+def test_every_dynamic_import_has_a_reason():
     texts = {below(module): path.read_text(encoding="utf-8") for module, path in FILES.items()}
     late = {module for module, text in texts.items() if "import_module" in text or "__import__" in text}
     assert late == set(LATE)
 
 
-def test_no_modules_import_one_another_in_a_circle():
+def test_there_are_no_import_cycles():
     TopologicalSorter(GRAPH).prepare()
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 
 
-def test_what_a_test_leaves_in_the_temporary_folder_fails_the_run(tmp_path):
+def test_files_that_a_test_leaves_in_the_temporary_folder_fail_the_run(tmp_path):
     test = tmp_path / "test_one.py"
     test.write_text("import tempfile\n\n\ndef test_one():\n    tempfile.mkdtemp(prefix='left-here-')\n")
     (tmp_path / "now.py").write_text("from tests import conftest\n\nconftest.SECONDS_TO_CLEAN_UP = 0\n")

@@ -1,4 +1,4 @@
-"""The benchmark beside the peers: its counting, its limits, its page, and the cells of installed peers."""
+"""The benchmark against the peers: its counting, its limits, its page, and the cells of installed peers."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ def cells(capsys):
         ([0, 1, 2, 2], (1, 1)),
     ],
 )
-def test_lost_are_those_that_never_came_and_repeated_all_arrivals_after_the_first(received, expected):
+def test_a_sample_that_never_came_is_lost_and_each_further_arrival_is_a_repeat(received, expected):
     assert lost_and_repeated(4, received) == expected
 
 
-def test_rows_come_end_to_end(cells):
+def test_rows_are_measured_end_to_end(cells):
     rows = cells(measuring.end_to_end, samplerkit.Samplerkit(), "2000", "2")
     assert len({cell["variant"] for cell in rows}) == 2
     assert all(cell["per_second"] > 0 for cell in rows)
 
 
-def test_samplerkit_loses_and_repeats_nothing_on_other_ranks_but_the_pads_of_a_tail_that_pads(cells):
+def test_samplerkit_loses_nothing_on_other_ranks_and_repeats_only_the_pads(cells):
     measured = cells(measuring.ranks, samplerkit.Samplerkit())
     counts_by_case = {(cell["rule"], cell["case"]): (cell["lost"], cell["repeated"]) for cell in measured}
     assert len(counts_by_case) == 2 * len(RESIZES)
@@ -57,7 +57,7 @@ def test_samplerkit_loses_and_repeats_nothing_on_other_ranks_but_the_pads_of_a_t
     assert not_exact == {("`Loader`", "4 to 3, uneven tail"): (0, 2)}
 
 
-def test_the_state_of_torchdata_with_its_counters_set_is_that_of_a_loader_that_went_there():
+def test_the_state_of_torchdata_with_set_counters_is_that_of_a_loader_that_read_so_far():
     loader = torchdata.loader_of(10_000, SHARDS, SHARD, BATCH)
     for _, _ in zip(range(3), loader, strict=False):
         pass
@@ -79,11 +79,11 @@ FAILS = 'print("{\\"cell\\": 1}", flush=True); raise ValueError("by design")'
     ],
     ids=["slow", "large", "failing", "good"],
 )
-def test_a_measurement_is_ended_at_its_limits_and_says_so(code, seconds, gib, expected):
+def test_a_measurement_is_ended_at_its_limits_with_a_reason(code, seconds, gib, expected):
     assert list(cells_of([sys.executable, "-c", code], seconds, gib)) == expected
 
 
-def test_environments_that_were_not_made_say_so(tmp_path):
+def test_environments_that_were_not_made_have_a_reason(tmp_path):
     environments = load(tmp_path)
     assert set(environments) == set(REQUIREMENTS) == set(PEERS.values())
     assert all(environment.reason for environment in environments.values())
@@ -95,7 +95,7 @@ def test_every_generated_part_of_the_page_is_known():
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
-def test_a_page_holds_what_the_results_say(path):
+def test_a_page_has_the_figures_of_the_results(path):
     results = json.loads(RESULTS.read_text(encoding="utf-8"))
     page = path.read_text(encoding="utf-8")
     assert filled(page, results) == page

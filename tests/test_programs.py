@@ -43,7 +43,7 @@ def python(arguments, **options):
 
 
 @pytest.mark.parametrize("how", ["-c", "-m"])
-def test_a_fork_finds_what_a_start_of_python_finds_and_draws_numbers_of_its_own(how, tmp_path):
+def test_a_fork_has_the_state_of_a_new_python_process_and_its_own_random_numbers(how, tmp_path):
     (tmp_path / "said.py").write_text(PRINTS_STATE)
     arguments = [how, PRINTS_STATE if how == "-c" else "said", "one", "two"]
     started, *_ = state_of(python, arguments, tmp_path)
@@ -62,7 +62,7 @@ def test_a_fork_finds_what_a_start_of_python_finds_and_draws_numbers_of_its_own(
         ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL, ""),
     ],
 )
-def test_a_fork_ends_as_a_program_of_python_ends(text, code, errors):
+def test_a_fork_ends_like_a_python_process(text, code, errors):
     done = run(["-c", text])
     assert done.returncode == code
     assert done.stderr.endswith(errors)

@@ -15,7 +15,7 @@ def changes(before: str, now: str) -> list[str]:
     return [line for line in lines if line[0] in "+-" and line[:3] not in {"+++", "---"}]
 
 
-def test_the_public_api_is_the_one_that_is_written_down():
+def test_the_public_api_is_the_recorded_one():
     assert changes(FILE.read_text(encoding="utf-8"), public_api()) == [], (
         "if it is meant: python -m tests.write_public_api, and CHANGELOG.md"
     )

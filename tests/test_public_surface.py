@@ -31,7 +31,7 @@ SIGNATURES = dict(
 """The arguments by position, as the page of samplers says them."""
 
 
-def test_nothing_but_the_public_names_and_the_rooms_can_be_reached():
+def test_only_the_public_names_and_the_subpackages_are_attributes():
     assert sorted(sk.__all__) == sorted(names.PUBLIC)
     assert all(hasattr(sk, name) for name in sk.__all__)
     rooms = {module.name for module in pkgutil.iter_modules(sk.__path__)}
@@ -39,7 +39,7 @@ def test_nothing_but_the_public_names_and_the_rooms_can_be_reached():
     assert reached - rooms == {*names.PUBLIC}
 
 
-def test_type_checkers_see_each_public_name_where_the_table_finds_it():
+def test_type_checkers_see_each_public_name_in_the_module_of_the_table():
     """The imports that a type checker reads, and the table that answers at run time, say the same."""
     door = ast.parse(Path(sk.__file__).read_text())
     block = next(node for node in door.body if isinstance(node, ast.If))
@@ -66,7 +66,7 @@ def test_orders_and_samplers_are_imported_without_torch(module):
 
 
 @pytest.mark.parametrize("name", SIGNATURES)
-def test_positional_arguments_are_mindspores_and_ours_come_by_name_only(name):
+def test_positional_arguments_are_those_of_mindspore_and_others_are_keyword_only(name):
     parameters = inspect.signature(getattr(sk, name)).parameters.values()
     positional = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
     assert ", ".join(positional) == SIGNATURES[name]
@@ -75,7 +75,7 @@ def test_positional_arguments_are_mindspores_and_ours_come_by_name_only(name):
     assert len(positional) + len(by_name) == len(parameters)
 
 
-def test_the_page_says_the_arguments_of_every_sampler():
+def test_the_page_has_the_arguments_of_every_sampler():
     rooms = names.PUBLIC.items()
     ours = {name for name, room in rooms if room.startswith("samplers.") and name.endswith("Sampler")}
     assert {*SIGNATURES} == ours - {"Sampler"}
@@ -87,7 +87,7 @@ def test_every_error_is_exported():
     assert ours == {name for name in names.PUBLIC if name.endswith("Error")}
 
 
-def test_an_error_carries_its_place_its_value_and_its_mend_and_says_all_of_them():
+def test_an_error_has_its_place_its_value_and_its_hint_as_attributes_and_in_its_message():
     error = sk.ArgumentValueError("num_samples", "must not be negative", -1, hint="use None for all")
     assert (error.place, error.problem, error.value, error.hint) == (
         "num_samples",
@@ -120,7 +120,7 @@ def test_every_public_method_has_a_docstring():
     assert [bare for name in modules for bare in undocumented(importlib.import_module(name))] == []
 
 
-def test_no_two_classes_bear_one_name():
+def test_no_two_classes_have_the_same_name():
     classes = Counter(
         node.name
         for path in Path(sk.__file__).parent.rglob("*.py")
@@ -131,7 +131,7 @@ def test_no_two_classes_bear_one_name():
     assert {name for name, count in classes.items() if count > 1} == {"DistributedSampler"}
 
 
-def test_what_is_no_python_is_packaged():
+def test_files_other_than_python_are_packaged():
     package = Path(sk.__file__).parent
     assert (package / "py.typed").is_file()
     settings = tomllib.loads((package.parent / "pyproject.toml").read_text(encoding="utf-8"))

@@ -53,7 +53,7 @@ def is_over_threads(path, name):
     return "threads" in ast.unparse(functions_of(path)[name]).lower()
 
 
-def test_the_rows_that_are_said_to_run_over_threads_do_and_the_others_have_a_reason():
+def test_the_rows_listed_as_run_over_threads_are_and_the_others_have_a_reason():
     (stated,) = re.findall(r"^Of the rows of the loader.* over threads too: ([\d, ]+)\.", PAGE, re.MULTILINE)
     reasons = re.findall(r"^\| ([\d, ]+) \| [^|]+ \|$", PAGE, re.MULTILINE)
     over = {int(number) for number in stated.split(", ")}

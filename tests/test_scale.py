@@ -36,7 +36,7 @@ def requests_of_store(ranks, late, dead):
 
 
 @pytest.mark.parametrize("situation", SITUATIONS)
-def test_what_a_rank_asks_of_the_store_is_counted_as_by_arithmetic_and_does_not_grow(situation):
+def test_the_store_requests_of_a_rank_match_arithmetic_and_do_not_grow(situation):
     late, dead = SITUATIONS[situation]
     assert grows_slowly(*(requests_of_store(ranks, late, dead) for ranks in (FEW, MANY)))
     for ranks in (FEW, MANY):
@@ -45,13 +45,13 @@ def test_what_a_rank_asks_of_the_store_is_counted_as_by_arithmetic_and_does_not_
         assert {outcomes[rank].requests for rank in three(ranks)[:2]} <= {*expected}
 
 
-def test_a_rank_that_reads_who_is_in_its_group_is_noticed(monkeypatch):
+def test_a_rank_that_reads_the_members_of_its_group_is_noticed(monkeypatch):
     right = Agreement._complete
     monkeypatch.setattr(Agreement, "_complete", lambda self, mine, _: right(self, mine, False))
     assert not grows_slowly(*(requests_of_store(ranks, 3.0, 0) for ranks in (FEW, MANY)))
 
 
-def test_what_a_rank_asks_of_the_object_store_does_not_grow():
+def test_the_object_store_requests_of_a_rank_do_not_grow():
     with object_store(FILES) as server:
         requests = {
             ranks: [object_requests(server, FILES, ranks, rank) for rank in three(ranks)]
@@ -62,7 +62,7 @@ def test_what_a_rank_asks_of_the_object_store_does_not_grow():
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_the_memory_of_a_rank_does_not_grow_but_by_a_table_of_lanes(name):
+def test_the_memory_of_a_rank_grows_only_by_a_table_of_lanes(name):
     layout = layout_of(FILES)
     memory(layout, name, FEW, 0)  # what is made once in a process
     few, many = (memory(layout, name, ranks, ranks - 1) for ranks in (FEW, MANY))

@@ -1,7 +1,7 @@
-"""Benchmark of the core beside torch, in one run: speed, DataLoader, first index and seek by n.
+"""Benchmark of the core against torch, in one run: speed, DataLoader, first index and seek by n.
 
 Run it with `python -m tests.benchmarks.core`; `--quick` takes a tenth of torch's sizes. It prints Markdown,
-as it stands in docs/performance.md. Ratios are what counts: machines are shared, and times do not carry over.
+as in docs/performance.md. Only ratios count: machines are shared, and times cannot be compared between them.
 """
 
 from __future__ import annotations

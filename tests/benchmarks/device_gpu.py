@@ -1,4 +1,4 @@
-"""Benchmark of the device loader on a cuda device: seconds a step, beside the longer of load and step.
+"""Benchmark of the device loader on a cuda device: seconds a step, relative to the longer of load and step.
 
 Run it with `python -m tests.benchmarks.device_gpu`. It trains a convolutional network in bfloat16 on batches
 whose loading takes a given share of a step; then come the ids and batches of `device_orders` there. Without a
@@ -28,7 +28,7 @@ IMAGES = (64, 3, 224, 224)
 
 
 class Images(torch.utils.data.Dataset):
-    """Whole batches of images; loading one takes as long as is asked for."""
+    """Whole batches of images; loading one takes a given time."""
 
     def __init__(self, load: float) -> None:
         self.load = load

@@ -1,4 +1,4 @@
-"""Benchmark of orders on a device: ids a second beside `torch.randperm`, and batches of rows that lie there.
+"""Benchmark of orders on a device: ids a second against `torch.randperm`, and batches of rows on the device.
 
 Run it with `python -m tests.benchmarks.device_orders`; it takes the accelerator of this process, or the cpu.
 """

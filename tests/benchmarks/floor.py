@@ -1,7 +1,7 @@
-"""Every kind of reading beside its floor: the least code that does the same work without samplerkit.
+"""Every kind of reading against its floor: the least code that does the same work without samplerkit.
 
 Run it with `python -m tests.benchmarks.floor [--rounds 5] [--only TEXT]` (five minutes). It prints Markdown,
-as in docs/performance.md, the worst ratio first. The contestants of a row take turns; told are medians over
+as in docs/performance.md, the worst ratio first. The contestants of a row take turns; shown are medians over
 the rounds, and the median of the ratios of a round. Memory is what a process that was forked for it has more
 at its peak, after a quarter of a second of reading.
 """

@@ -1,7 +1,7 @@
 """What the package is made of: files, lines, floors, names, and what an import costs. A report, and no gate.
 
 python -m tests.benchmarks.house                  # this tree
-python -m tests.benchmarks.house OTHER [OTHER...] # beside other checkouts, in one table
+python -m tests.benchmarks.house OTHER [OTHER...] # with other checkouts, in one table
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def rows(root: Path) -> Iterator[tuple[str, str]]:
 
 
 def main() -> None:
-    """Prints the report on this tree, beside those on others."""
+    """Prints the report on this tree, next to those on others."""
     trees = [HERE, *(Path(argument).resolve() for argument in sys.argv[1:])]
     columns = [dict(rows(tree)) for tree in trees]
     print(f"| | {' | '.join(tree.name for tree in trees)} |")

@@ -42,7 +42,7 @@ class Orders:
         title: of the panel.
         sampler: the recipe.
         layout: what it reads.
-        shows: how far below the root the sampler stands that the panel is about.
+        shows: how far below the root the sampler of the panel is.
         ranks: of the job.
         batch_size: samples a rank and step.
     """

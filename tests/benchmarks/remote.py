@@ -1,4 +1,4 @@
-"""Benchmark of remote reading: clients side by side, and loaders beside webdataset, from nginx on loopback.
+"""Benchmark of remote reading: clients compared, and loaders against webdataset, from nginx on loopback.
 
 Run it with `python -m tests.benchmarks.remote`, with nginx (`apt install nginx-light`) and obstore (`pip
 install obstore`) installed; `--quick` takes a tenth of the requests, once. It prints Markdown. Each run is a

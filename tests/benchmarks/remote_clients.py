@@ -27,7 +27,7 @@ from tests.benchmarks.timing import timed
 
 OBJECTS, OBJECT = 32, 4 << 20
 BATCH = 64
-"""Parts that a batch has: whoever reads by the batch waits for all of one before the next."""
+"""The parts of a batch: a client that reads batches waits for all parts of one before the next."""
 
 Part = tuple[int, int]
 

@@ -1,8 +1,8 @@
-"""What a job of many ranks asks of its store, of the object store and of a rank's memory, counted.
+"""The requests of a job of many ranks to its store and to the object store, and the memory of a rank.
 
 Run it with `python -m tests.benchmarks.scale` (a minute; `--quick` without a million files). It prints
 Markdown, as in docs/scale.md. The code of rank 0, of one in the middle and of the last is the real one; the
-store and the object store are stand-ins that count. Beside each figure stands the one by arithmetic.
+store and the object store are stand-ins that count. Next to each figure is the one by arithmetic.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Benchmark of tar shards beside webdataset and tarfile, in one run: indexing and reading.
+"""Benchmark of tar shards against webdataset and tarfile, in one run: indexing and reading.
 
 Run it with `python -m tests.benchmarks.tar`; `--quick` takes a tenth of the samples. It prints Markdown.
 Ratios are what counts: machines are shared, and times do not carry over. All reading is from the page cache.
@@ -39,7 +39,7 @@ def rate(work: Callable[[], int]) -> float:
 
 
 def report(title: str, unit: str, works: dict[str, Callable[[], int]]) -> None:
-    """Prints the median of things a second of each work, beside the first one."""
+    """Prints the median items a second of each work, and the ratio to the first one."""
     rates = medians(in_turns({name: partial(rate, work) for name, work in works.items()}, REPEATS))
     base, least = next(iter(rates.items()))
     print(f"\n### {title}\n")

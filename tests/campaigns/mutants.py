@@ -1,13 +1,13 @@
 """Whether the tests would notice a random change of the package, and which changes they do not.
 
     python -m tests.campaigns.mutants record FOLDER        # which test runs which line: once
-    python -m tests.campaigns.mutants run FOLDER --seed 1  # 300 mutants; goes on where it stopped
+    python -m tests.campaigns.mutants run FOLDER --seed 1  # 300 mutants; resumes where it stopped
     python -m tests.campaigns.mutants report FOLDER --seed 1
 
 A mutant is a copy of the package with one mutation, drawn by the seed from all of `order`, `samplers`,
 `batches`, `loading`, `storage` and `config`. First the tests that run the mutated line are tried, the
-quickest first, then, unless it is to be `--quick`, all tests of its room, until one fails that passes without
-the mutation. One that lives is looked at by hand: it changes nothing that anyone can see, and stands in
+quickest first, then, without `--quick`, all tests of its room, until one fails that passes without
+the mutation. A mutant that lives is checked by hand: either it changes no behaviour, and is listed in
 `equivalent_mutants.json` with the reason, or a test is missing.
 """
 
@@ -65,7 +65,7 @@ def record(folder: Path) -> None:
         f"--junitxml={folder / 'times.xml'}",
     ]
     environment = {**os.environ, "COVERAGE_FILE": str(folder / "coverage")}
-    # A test that fails finds no mutant, and the rest of the record stands.
+    # A test that fails finds no mutant; the rest of the record is valid.
     subprocess.run(
         [sys.executable, "-m", "pytest", "-q", *options, *TESTS], cwd=ROOT, env=environment, check=False
     )
@@ -121,7 +121,7 @@ def _lines_of(path: Path, mutation: Mutation) -> Iterator[Iterable[int]]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             # The line of `def` runs when the module is imported, which says nothing.
             yield range(node.body[0].lineno, _range(node).stop)
-    # A constant, or a field: where its name stands.
+    # A constant or a field: the lines with its name.
     names = [node for node in ast.walk(tree) if isinstance(node, ast.Name | ast.Attribute)]
     used = {getattr(node, "id", "") for node in ast.walk(around[-1])}
     yield [node.lineno for node in names if getattr(node, "id", None) or getattr(node, "attr", None) in used]
@@ -214,7 +214,7 @@ def _work(todo: list[tuple[int, Mutation, dict[str, float]]], results: Path, *, 
 
 def report(folder: Path, seed: int) -> None:
     """Prints the share that was caught, and what lives."""
-    # By function and text, so that a file may be moved; `file` says where it stands today.
+    # By function and text, so that a file may be moved; `file` is where it is today.
     equivalent = {(line["function"], line["shown"]) for line in json.loads(EQUIVALENT.read_text())}
     lines = _lines(folder / f"mutants-{seed}.jsonl")
     alive = [line for line in lines if not line["caught"]]

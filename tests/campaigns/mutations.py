@@ -50,7 +50,7 @@ class Mutation:
         line: the line, from 1.
         begin: the first byte that is changed.
         end: the byte after the last one.
-        after: what stands there then.
+        after: the new text.
         shown: the changed line, before and after.
     """
 

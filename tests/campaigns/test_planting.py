@@ -74,7 +74,7 @@ def test_statements_are_replaced_by_any_number_of_them(tmp_path):
         ({"a": f"return {BUG.right}", "b": f"return {BUG.right}"}, "2 times in a.py, b.py"),
     ],
 )
-def test_a_place_that_is_not_there_once_is_said_with_what_to_look_for(tmp_path, statements, times):
+def test_a_place_that_does_not_occur_once_is_an_error_with_the_text_to_look_for(tmp_path, statements, times):
     with pytest.raises(LookupError) as caught:
         planted(BUG, of_files(tmp_path, **statements))
     assert str(caught.value) == (

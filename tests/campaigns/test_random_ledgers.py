@@ -64,7 +64,7 @@ WRONG = {
 
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("bug", WRONG)
-def test_a_loader_that_is_wrong_fails_and_the_case_is_named(monkeypatch, bug, unit):
+def test_a_wrong_loader_fails_and_its_case_is_named(monkeypatch, bug, unit):
     monkeypatch.setattr(*WRONG[bug])
     message = first_failed(range(198 + UNITS.index(unit), -1, -2))  # from behind, where each shows soon
     assert message is not None

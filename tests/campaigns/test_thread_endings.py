@@ -13,7 +13,7 @@ from tests.programs import run
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a signal while one is closed
-def test_whatever_ends_an_iteration_over_threads_the_rest_of_the_epoch_follows():
+def test_after_any_end_of_an_iteration_over_threads_the_rest_of_the_epoch_follows():
     endings = [ended_at_random(seed) for seed in range(40)]
     assert [problem for _, wrong in endings for problem in wrong] == []
     assert {end for end, _ in endings} == {*ENDS}

@@ -27,7 +27,7 @@ def test_each_step_has_its_samples_while_replicas_leave_and_join(tmp_path):
             started = [
                 job.start(EXAMPLES / "train_torchft.py", tmp_path / "run", str(number)) for number in range(3)
             ]
-            # Fewer than two do not go on, so whoever comes back has joined before the next one is killed.
+            # Fewer than two do not continue, so a replica that returns joins before the next one is killed.
             assert job.end(started[2], PATIENCE)[0] == -9
             assert job.end(started[1], PATIENCE)[0] == -9
             back = job.start(EXAMPLES / "train_torchft.py", tmp_path / "run", "1")

@@ -31,7 +31,7 @@ def test_modes_lanes_and_shards_are_those_of_numpy(mode):
     assert np.array_equal(sk.order_on(order, DEVICE)[:].cpu().numpy(), order[:])
 
 
-def test_batches_are_the_rows_of_the_order_and_lie_on_the_device():
+def test_batches_are_the_rows_of_the_order_and_are_on_the_device():
     data = {"x": torch.arange(100_003, device=DEVICE), "y": torch.rand(100_003, 4, device=DEVICE)}
     loader = sk.TensorLoader(data, sk.RandomSampler(seed=1), batch_size=1000)
     assert loader.evaluates_on == "device"

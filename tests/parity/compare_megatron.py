@@ -77,7 +77,7 @@ def ours_of(case: dict[str, Any], part: str) -> megatron.MegatronDataset:
 
 
 def ours(case: dict[str, Any]) -> dict[str, Any] | sk.SamplerkitError:
-    """What ours reads of a case, told as the runner tells it; or the error."""
+    """Our samples of a case, in the form of the runner; or the error."""
     results: dict[str, Any] = {}
     for part in PARTS:
         try:

@@ -1,7 +1,7 @@
 """Compares ours with MindSpore itself: python -m tests.parity.compare_mindspore INTERPRETER [CHAINS [SEED]].
 
 INTERPRETER is a python that has mindspore==2.10.0; CHAINS is how many random chains are compared. MindSpore
-runs in a process of its own and only tells what it read, so that its environment need not be ours. Exits with
+runs in a process of its own and reports what it read, so that its environment need not be ours. Exits with
 0 where all are the same, with 1 where one differs, and with 0 and the reason where MindSpore is missing.
 """
 

@@ -2,8 +2,8 @@
 
 It runs where megatron-core is, and imports nothing of ours. A case: `prefixes`, `weights` or null, `sizes`
 and `split` as Megatron takes them, `seq_len`, `seed`, `extra`, `keep_partial`, `surplus`, `cache` (a
-folder). The result has, by part, null or the number of samples and a digest of all their tokens. What is
-raised is told by its class.
+folder). The result has, by part, null or the number of samples and a digest of all their tokens. An
+error is reported by its class.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ def id_of(row):
 
 
 def read(case, folder):
-    """Reads all epochs of a case, or tells why not."""
+    """Reads all epochs of a case; returns them, or the reason why not."""
     ds.config.set_seed(case["seed"])
     try:
         rows = pipeline(case, folder).create_tuple_iterator(num_epochs=case["num_epochs"], output_numpy=True)

@@ -1,4 +1,4 @@
-"""A pytest plugin for webdataset's own tests: its names are answered by the drop-in, if that is asked for.
+"""A pytest plugin for webdataset's own tests: its names are those of the drop-in, if that is selected.
 
 `tests/parity/webdataset_suite.py` runs it. What the drop-in does not claim stays webdataset's.
 """

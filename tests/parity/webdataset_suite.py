@@ -43,7 +43,7 @@ def main(checkout: Path) -> int:
         shutil.copytree(checkout / "testdata", folder / "testdata")
         make_remote(folder / "web" / "openimages")
         (folder / "web" / "testdata").symlink_to(folder / "testdata")
-        # The server tells each client that goes away early.
+        # The server logs each client that leaves early.
         with served(folder / "web") as web, contextlib.redirect_stderr(io.StringIO()):
             theirs = results(folder, web.url, drop_in=False)
             ours = results(folder, web.url, drop_in=True)

@@ -1,6 +1,6 @@
 """The wheel and the sdist: what is in them, and that both work where nothing else is.
 
-They are built from the tracked files with what a working folder has beside them, which must not come along.
+They are built from the tracked files with other files of a working folder, which must not be included.
 """
 
 from __future__ import annotations

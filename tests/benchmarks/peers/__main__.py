@@ -1,4 +1,4 @@
-"""samplerkit beside its peers: python -m tests.benchmarks.peers environments FOLDER, then run FOLDER.
+"""samplerkit against its peers: python -m tests.benchmarks.peers environments FOLDER, then run FOLDER.
 
 `environments` makes the peers' environments with pip, each once. `run` measures every peer, each cell in a
 process with a limit of time and memory, writes docs/performance.json, and from it the generated parts of

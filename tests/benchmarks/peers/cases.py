@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 SHARDS, SHARD, BATCH, SEED = 8, 3, 256, 7
-"""Whose ids are asked for: batches of 256 of shard 3 of 8, shuffled with seed 7."""
+"""The measured ids: batches of 256 of shard 3 of 8, shuffled with seed 7."""
 
 SIZES = tuple(10**power for power in range(4, 10))
 QUICK_SIZES = (10**4, 10**5, 10**6)

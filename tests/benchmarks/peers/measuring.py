@@ -32,7 +32,7 @@ class Peer:
     """What a peer's script offers.
 
     Attributes:
-        packages: whose versions are told.
+        packages: whose versions are reported.
         variants: the ways in which the rows in memory can be read.
         rules: the ways in which an epoch can be taken up.
         lacks: by cell, why the peer has nothing that does what it asks for, or what there is in its place.

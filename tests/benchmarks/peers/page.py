@@ -258,7 +258,7 @@ def filled(text: str, results: Results) -> str:
     """Fills the generated parts of a page.
 
     Args:
-        text: of the page; what stands between the markers is replaced.
+        text: of the page; the text between the markers is replaced.
         results: from `collect`.
 
     Raises:

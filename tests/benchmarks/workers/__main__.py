@@ -1,9 +1,9 @@
-"""Benchmark of workers end to end: none, processes and threads, over five kinds of data, beside the peers.
+"""Benchmark of workers end to end: none, processes and threads, over five kinds of data, against the peers.
 
 Run it with `python -m tests.benchmarks.workers` where torch, torchdata, webdataset, spdl, Pillow and
 pyarrow are installed; `--python Grain=PATH` and `--python MosaicML=PATH` name the interpreters of peers
-that need more. It prints Markdown. Rounds take turns between all who read, each epoch in its own process,
-so that all meet the same noise; a figure is the median of the rounds. Ratios count: machines are shared.
+that need more. It prints Markdown. The readers take turns in each round, each epoch in its own process, so
+that all meet the same noise; a figure is the median of the rounds. Ratios count: machines are shared.
 Memory is that of the loop's process, beyond what it held when the dataset was made; what a forked worker
 shares with it counts for both.
 """

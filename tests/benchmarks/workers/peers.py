@@ -1,4 +1,4 @@
-"""Who reads the data, by what, beside how many workers: each a function that begins an epoch.
+"""The readers of the data, by kind and number of workers: functions that start an epoch.
 
 A peer is imported when it is measured, in an environment that has it.
 """
@@ -83,7 +83,7 @@ def nodes(data: str, folder: Path, workers: int) -> Begin:
 
 
 def spdl(data: str, folder: Path, workers: int) -> Begin:
-    """SPDL's pipeline: batches in threads, in the order in which they were asked for."""
+    """SPDL's pipeline: batches in threads, in the order of the requests."""
     builder: Any = import_module("spdl.pipeline").PipelineBuilder
     dataset = dataset_of(data, folder)
 

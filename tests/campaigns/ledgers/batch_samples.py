@@ -53,7 +53,7 @@ class Pairs(Samples):
 
 
 class InParts(Samples):
-    """Samples of which parts can be asked for."""
+    """Samples of which parts can be requested."""
 
     def __getsegments__(self, segments: Any) -> list[Any]:
         return [

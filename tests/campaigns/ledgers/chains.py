@@ -18,7 +18,7 @@ from tests.testing.strategies import Case, chains
 
 
 class Numbers:
-    """Sample i is (the epoch that the reading process was told, i)."""
+    """Sample i is (the epoch that `set_epoch` set in the reading process, i)."""
 
     def __init__(self, dataset: int | sk.Layout) -> None:
         if isinstance(dataset, sk.Layout):
@@ -37,14 +37,14 @@ class Numbers:
 
 
 class Expecting(Numbers):
-    """Reads whole batches, and only those that it was told to expect."""
+    """Reads whole batches, and only the expected ones."""
 
     def expect(self, batches: Iterable[Any]) -> None:
         self._expected = iter(batches)
 
     def __getitems__(self, ids: Any) -> list[tuple[int | None, int]]:
         expected = next(self._expected).tolist()
-        require(ids.tolist() == expected, f"{expected} were to be expected, and {ids.tolist()} are asked for")
+        require(ids.tolist() == expected, f"{expected} are expected, and {ids.tolist()} are requested")
         return [self[index] for index in expected]
 
 
@@ -53,7 +53,7 @@ class Recipe:
     """A dataset and a chain of samplers over it.
 
     Args:
-        case: both; what an order holds is asked of it by the laws of samplers.
+        case: both; the laws of samplers test its orders.
         first_ranks: those of the first start.
         edits: of a ledger above the chain; None where it has none.
     """
@@ -63,11 +63,11 @@ class Recipe:
     edits: tuple[sk.Edit, ...] | None
 
     tails = ("pad", "drop", "ragged")
-    """What may become of the last step."""
+    """The values of `tail` that are possible."""
 
     @property
     def keeps_ranks(self) -> bool:
-        """Whether the run cannot go on with another number of ranks."""
+        """Whether the run cannot continue with another number of ranks."""
         return not self.case.deals_at_the_root
 
     @property
@@ -76,7 +76,7 @@ class Recipe:
         return max(1, self.case.offset)
 
     def options(self, draw: Random) -> dict[str, Any]:
-        """Draws what the loaders of a start are told besides: how many samples a rank has in a step."""
+        """Draws further options of the loaders of a start: the samples of a rank in a step."""
         return {"batch_size": draw.choice([1, 2, 3, 4, 5, 8]), "collate_fn": list}
 
     def dataset(self, *, expecting: bool) -> Numbers:

@@ -34,7 +34,7 @@ def all_of(dataset):
 # npz and npy
 
 
-def test_npz_of_some_keys_reads_only_these(tmp_path):
+def test_npz_reads_only_the_given_keys(tmp_path):
     np.savez(tmp_path / "a.npz", x=np.arange(3), other=np.arange(9))
     dataset = FileDataset([tmp_path / "a.npz"], NpzReader(keys=("x",)))
     assert [sample["x"] for sample in all_of(dataset)] == [0, 1, 2]
@@ -217,7 +217,7 @@ TEXTS = {
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("case", TEXTS)
-def test_text_lines_also_where_gzip_has_packed_them(tmp_path, monkeypatch, case, packed):
+def test_text_lines_are_read_also_from_gzip(tmp_path, monkeypatch, case, packed):
     """Under any name, and of several members, as bgzip and `cat a.gz b.gz` make them."""
     monkeypatch.setattr("samplerkit.storage.files.lines._PIECE", 3)
     text, lines = TEXTS[case]

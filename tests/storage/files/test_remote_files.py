@@ -161,7 +161,7 @@ def test_an_unavailable_size_is_an_error_at_once_while_other_responses_stall(rem
 # How they are named: patterns, lengths and states, and nothing that is private.
 
 
-def test_lengths_may_be_stored_beside_the_files_and_are_matched_by_name(folder, web, remote):
+def test_lengths_may_be_stored_next_to_the_files_and_are_matched_by_name(folder, web, remote):
     with FileDataset(str(folder / "data" / "*.npz"), "npz") as dataset:
         dataset.save_lengths(folder / "data" / "lengths.json")
         expected = dataset.layout

@@ -160,7 +160,7 @@ def test_threads_that_share_a_dataset_keep_its_limit_of_files(paths, max_files, 
 # Processes
 
 
-def test_a_child_forked_while_all_locks_are_held_is_not_locked_and_the_parent_reads_on(paths):
+def test_a_child_forked_while_all_locks_are_held_is_not_locked_and_the_parent_continues(paths):
     holding, let_go = threading.Event(), threading.Event()
 
     def hold(lock):

@@ -19,7 +19,7 @@ class Child:
         self._receiver, sender = context.Pipe(duplex=False)
         self.process = context.Process(target=_run, args=(sender, function, arguments), daemon=True)
         with warnings.catch_warnings():
-            # Python 3.12 and later warn of forking beside threads: that is what is tested here.
+            # Python 3.12 and later warn of forking with threads: that is what is tested here.
             warnings.simplefilter("ignore", DeprecationWarning)
             self.process.start()
         sender.close()

@@ -59,7 +59,7 @@ def test_a_file_is_unpinned_when_it_is_garbage_collected(server, storage, method
     assert len(server.calls("GET")) == 2
 
 
-def test_a_new_version_is_another_file_and_the_old_one_goes_first(server, storage, tmp_path):
+def test_a_new_version_is_another_file_and_the_old_one_is_evicted_first(server, storage, tmp_path):
     other = server.put("/other", DATA[:1000])
     url = server.put("/a", b"old" * 300)
     for each in (other, url):

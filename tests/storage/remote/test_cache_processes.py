@@ -91,7 +91,7 @@ def test_the_download_of_a_killed_process_is_continued(server, storage, tmp_path
     assert leftovers(tmp_path / "cache") == []
 
 
-def test_the_part_of_a_dead_process_goes_when_another_file_comes(server, storage, tmp_path):
+def test_the_partial_file_of_a_dead_process_is_removed_by_the_next_fetch(server, storage, tmp_path):
     url = server.put("/dead", DATA[:2_000_000])
     server.always["GET", "/dead"] = faults.stall_in_body
     child = Child(fetched, storage(timeout=60.0).options, url)
@@ -103,7 +103,7 @@ def test_the_part_of_a_dead_process_goes_when_another_file_comes(server, storage
     assert leftovers(tmp_path / "cache") == []
 
 
-def test_the_part_of_a_living_process_stays_and_counts(server, storage, tmp_path):
+def test_the_partial_file_of_a_living_process_stays_and_counts(server, storage, tmp_path):
     url = server.put("/slow", DATA[:600_000])
     server.faults["GET", "/slow"] = [faults.stall_in_body]
     options = storage(timeout=60.0, max_cache_bytes=1_000_000).options

@@ -138,7 +138,7 @@ def test_a_copy_is_verified_once_and_not_at_each_opening(storage, url, monkeypat
 
 
 @pytest.mark.parametrize("is_same_start", [True, False])
-def test_after_a_start_of_the_machine_a_copy_is_read_again(storage, url, copy, is_same_start):
+def test_after_a_reboot_a_copy_is_verified_again(storage, url, copy, is_same_start):
     time.sleep(SETTLED)
     storage().fetch(url).close()
     zeros_everywhere(copy)

@@ -182,7 +182,7 @@ def test_the_options_of_s3fs_are_those_of_signed_urls(options, expected, signed_
         ("some.data", "https://s3.eu-west-1.amazonaws.com/some.data/k"),
     ],
 )
-def test_a_bucket_of_aws_is_asked_in_its_region(bucket, expected, options, signed_urls, monkeypatch):
+def test_a_bucket_of_aws_is_requested_in_its_region(bucket, expected, options, signed_urls, monkeypatch):
     monkeypatch.setattr(SignedUrls, "_region_of", lambda self, bucket: "eu-west-1")
     url = signed_urls(region_name="us-west-2", **options).address(f"s3://{bucket}/k").url
     assert url.partition("?")[0] == expected

@@ -56,7 +56,7 @@ def test_an_interrupted_read_leaves_no_thread(server, storage, url):
     assert timer.seconds < 10
 
 
-def test_nothing_grows_with_use(server, storage):
+def test_descriptors_and_threads_do_not_grow_with_use(server, storage):
     def open_now():
         return len(list(Path("/proc/self/fd").iterdir())), threading.active_count()
 

@@ -60,7 +60,7 @@ def outcome(reader, kind, url, data):
 
 @pytest.mark.parametrize("lasts", [False, True], ids=["passes", "stays"])
 @pytest.mark.parametrize(("client", "case", "calls"), RUNS)
-def test_no_lie_returns_a_wrong_byte_or_leaks_a_secret(
+def test_no_fault_of_a_server_returns_a_wrong_byte_or_leaks_a_secret(
     client, case, calls, lasts, server, storage, caplog, tmp_path
 ):
     is_web, is_ours = client == "http", client != "fsspec"
