@@ -10,38 +10,19 @@ import random
 import signal
 import sys
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import samplerkit as sk
 from tests.loading.worker_kinds import RandomSchedule
+from tests.numbers import Damaged
 from tests.waiting import new_threads, wait_until
 
 ENDS = ("break", "error of the loop", "error of the dataset", "signal", "close", "the end")
 
 
 class EndError(Exception):
-    """What a loop, a dataset or a signal handler raises here."""
-
-
-@dataclass
-class Numbers:
-    """Sample i is i; one of them may be an error."""
-
-    size: int
-    broken: int | None = None
-
-    def __len__(self) -> int:
-        return self.size
-
-    def set_epoch(self, epoch: int) -> None:
-        self.epoch = epoch
-
-    def __getitem__(self, index: int) -> int:
-        if index == self.broken:
-            raise EndError
-        return index
+    """Is raised by the loop or a signal handler."""
 
 
 def _raise() -> None:
@@ -66,7 +47,7 @@ def _received(loader: sk.Loader, end: str, at: int, seconds: float) -> list[int]
         finally:
             # The signal may come as late as in here; it comes once.
             signal.setitimer(signal.ITIMER_REAL, 0)
-    except (EndError, sk.StateError):
+    except (EndError, OSError, sk.StateError):
         pass
     finally:
         signal.signal(signal.SIGALRM, before)
@@ -82,7 +63,7 @@ def ended_at_random(seed: int) -> tuple[str, list[str]]:
     dice = random.Random(seed)
     size, batch, end = dice.randint(1, 60), dice.randint(1, 7), dice.choice(ENDS)
     sampler = sk.RandomSampler(seed=seed)
-    broken = dice.randrange(size) if end == "error of the dataset" else None
+    broken = [dice.randrange(size)] if end == "error of the dataset" else []
     options: dict[str, Any] = {
         "persistent_workers": dice.random() < 0.3,
         "run_ahead": dice.random() < 0.3,
@@ -90,11 +71,12 @@ def ended_at_random(seed: int) -> tuple[str, list[str]]:
         "prefetch_factor": dice.randint(1, 3),
     }
 
-    def loader(dataset: Numbers, **more: Any) -> sk.Loader:
-        return sk.Loader(dataset, sampler, batch_size=batch, tail="ragged", **more)
+    def loader(broken: list[int], **more: Any) -> sk.Loader:
+        data = Damaged(sk.Layout(size), broken)
+        return sk.Loader(data, sampler, batch_size=batch, tail="ragged", **more)
 
     threads = {"num_workers": dice.randint(1, 4), "workers": "threads", **options}
-    first, at = loader(Numbers(size, broken), **threads), dice.randint(0, size // batch) * batch
+    first, at = loader(broken, **threads), dice.randint(0, size // batch) * batch
     if dice.random() < 0.5:
         first._workers._schedule = RandomSchedule(threads["num_workers"], 4, seed)
     received = _received(first, end, at, dice.uniform(1e-5, 5e-3))
@@ -106,7 +88,7 @@ def ended_at_random(seed: int) -> tuple[str, list[str]]:
         wrong.append(f"position {state['position']} after {len(received)} samples")
     first.close()
     kind = dice.choice([{}, {"num_workers": 2, "workers": "threads"}])
-    with loader(Numbers(size), **kind) as second:
+    with loader([], **kind) as second:
         second.load_state_dict(state)
         handed_out = order[: len(order) if is_over else state["position"]]
         rest = [] if is_over else [index for ids in second for index in ids.tolist()]
