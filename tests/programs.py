@@ -1,7 +1,7 @@
 """Python programs, each a fork of a process that has imported torch already.
 
-A start of torch takes seconds of processor, and a fork tenths of one. What is about the start itself (what is
-imported, hash seeds, flags of Python) starts Python. Run as a program, this file is the process that forks.
+A start of torch takes seconds of processor time, and a fork tenths of one. Tests of the start itself
+(imports, hash seeds, flags of Python) start Python. Run as a program, this file is the process that forks.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ IMPORTED = (
     *("asyncio", "multiprocessing.pool", "multiprocessing.resource_tracker", "concurrent.futures.thread"),
     *("numpy", "pydantic", "yaml", "torch", "torch.distributed", "torch.multiprocessing", "torch.utils.data"),
 )
-"""What takes long to import; the package is not among it, since a planted bug is in a copy of its own."""
+"""Slow imports; the package is not among them, since a planted bug is in a copy of its own."""
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
 class Program(subprocess.Popen[str]):
-    """A program as `subprocess.Popen` starts it, in a session of its own, which ends with who started it.
+    """A program as `subprocess.Popen` starts it, in a session of its own; it ends with its parent.
 
     Args:
         arguments: of Python: `-c`, a text, and its arguments; or `-m`, a module, and its arguments.
@@ -98,7 +98,7 @@ def _received(connection: socket.socket, count: int) -> bytes:
 
 
 def run(arguments: Sequence[str], seconds: float = 240, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Runs a program to its end, and gives its exit code and what it printed."""
+    """Runs a program to its end; returns its exit code and output."""
     with Program(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options) as program:
         try:
             printed, errors = program.communicate(timeout=seconds)
@@ -117,11 +117,11 @@ sys.path.insert(0, {str(ROOT)!r})
 from tests.programs import run_as_python
 run_as_python(sys.argv[1:])
 """
-"""A `python` that runs scripts and modules as forks; it has imported nothing but what asks for one."""
+"""A `python` that runs scripts and modules as forks; it imports only the client of `start`."""
 
 
 def put_python(folder: Path) -> dict[str, str]:
-    """Makes a `python` and a `torchrun` that fork; gives the variables with which they are found."""
+    """Makes a `python` and a `torchrun` that fork; returns the environment variables that select them."""
     for name in ("python", "torchrun"):
         (folder / name).write_text(PYTHON)
         (folder / name).chmod(0o755)
@@ -130,7 +130,7 @@ def put_python(folder: Path) -> dict[str, str]:
 
 
 def run_as_python(arguments: list[str]) -> None:
-    """Runs what `python` or `torchrun` is given as a fork, and ends as it does, by a signal too."""
+    """Runs the arguments of `python` or `torchrun` in a fork, and ends like it, also by a signal."""
     if Path(sys.argv[0]).name == "torchrun":
         arguments = ["-m", "torch.distributed.run", *arguments]
     elif arguments[0] not in {"-c", "-m"}:
@@ -142,7 +142,7 @@ def run_as_python(arguments: list[str]) -> None:
 
 
 def start() -> str:
-    """Gives the name of the process that forks for this one, with its id; the first call starts it."""
+    """Returns the name of the process that forks for this one; the first call starts it."""
     return _forking_for(os.getpid())
 
 
@@ -157,15 +157,15 @@ def _forking_for(_: int) -> str:
         text=True,
         start_new_session=True,
     )
-    atexit.register(process.communicate)  # which closes its input, and it ends
-    # A fork has a copy of that input, and would wait for the end for ever.
+    atexit.register(process.communicate)  # closes its input, which ends it
+    # A fork has a copy of that input, and would wait for ever.
     os.register_at_fork(after_in_child=lambda: atexit.unregister(process.communicate))
     assert process.stdout is not None
     return process.stdout.readline().strip()
 
 
 class _Forks:
-    """The programs that run: by the descriptor of its end, the socket of who started one, and its id."""
+    """The running programs: by the `pidfd` of each, the socket of its parent, and its id."""
 
     def __init__(self, listener: socket.socket) -> None:
         self._listener = listener
@@ -175,7 +175,7 @@ class _Forks:
         self._programs: dict[int, tuple[socket.socket, int]] = {}
 
     def serve(self) -> list[str] | None:
-        """Forks until the input is closed; in a fork, gives the arguments that its program has."""
+        """Forks until the input is closed; in a fork, returns the arguments of its program."""
         while True:
             for key, _ in self._selector.select():
                 if key.fileobj is sys.stdin:
@@ -207,7 +207,7 @@ class _Forks:
         return None
 
     def _end(self, end: int) -> None:
-        """Tells who started a program how it ended; one that nobody waits for any more is ended."""
+        """Sends the exit status of a program to its parent; kills a program without a parent."""
         if end not in self._programs:  # both of its events came at once
             return
         connection, child = self._programs.pop(end)
@@ -231,7 +231,7 @@ class _Forks:
 
 
 def _become(descriptors: list[int], cwd: str, environment: dict[str, str]) -> None:
-    """Makes a fork what a process is that Python has just started."""
+    """Gives a fork the state of a new Python process."""
     os.setsid()
     os.chdir(cwd)
     for own, descriptor in enumerate(descriptors):
@@ -240,7 +240,7 @@ def _become(descriptors: list[int], cwd: str, environment: dict[str, str]) -> No
     os.environ.clear()
     os.environ.update(environment)
     tempfile.tempdir = None
-    sys.modules["numpy"].random.seed()  # that of `random` is another one in each fork already
+    sys.modules["numpy"].random.seed()  # `random` seeds itself in each fork already
 
 
 def _run(arguments: list[str]) -> None:
@@ -259,7 +259,7 @@ def _run(arguments: list[str]) -> None:
 
 
 def main() -> None:
-    """Imports what takes long, prints its name, and forks; a fork ends as any program of Python does."""
+    """Imports the slow modules, prints its name, and forks; a fork ends like any Python program."""
     for name in IMPORTED:
         importlib.import_module(name)
     gc.freeze()

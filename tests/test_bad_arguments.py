@@ -16,7 +16,7 @@ CALLS = json.loads(WRONG.read_text(encoding="utf-8"))
 
 @pytest.mark.parametrize("call", CALLS)
 def test_a_wrong_argument_is_an_error_of_the_documented_class_that_names_it(call):
-    """Where this fails: `python -m tests.values_in_messages`, and look at what changed."""
+    """Where this fails: `python -m tests.values_in_messages`, and check the changes."""
     with pytest.raises(sk.SamplerkitError) as caught:
         evaluated(call)
     assert [type(caught.value).__name__, *values_in(caught.value)] == CALLS[call]
@@ -54,7 +54,7 @@ REQUIRED = {
     "WeightedRandomSampler": ([[1, 2]], {}),
     "load_config": ([{"sampler": {"kind": "random"}}], {}),
 }
-"""What must be given besides, by public name."""
+"""The other required arguments, by public name."""
 
 
 def switches():

@@ -1,4 +1,4 @@
-"""The files that CI runs on other versions exist: pytest with xdist says nothing of a missing one."""
+"""The files that CI runs on other versions exist: pytest with xdist ignores a missing one."""
 
 from pathlib import Path
 

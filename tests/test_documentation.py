@@ -1,4 +1,4 @@
-"""The Python blocks of README and docs run, and what their comments say comes out."""
+"""The Python blocks of README and docs run, with the results that their comments show."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 BLOCKS = {page.name: BLOCK.findall(page.read_text(encoding="utf-8")) for page in PAGES}
 
 VALUE = r"  # (?:[\[(\d]|array\(|numpy int64$)"
-"""A comment that begins like a value says what its expression gives."""
+"""A comment that begins like a value is the value of its expression."""
 
 LAWS = {"files.md": 8, "samplers.md": 7}
 """The tests of the contracts that pages show."""

@@ -82,13 +82,13 @@ THIRD_PARTY = {
 
 LATE = {
     "names": "the table of the names that are imported at their first use",
-    "loading.steps": "a tenth of a second, for a loop that wants a bar and no other",
-    "compat.huggingface": "an extra: who uses it has a Trainer already",
+    "loading.steps": "takes a tenth of a second, and only a loop with a progress bar needs it",
+    "compat.huggingface": "an extra: its users have a Trainer already",
     "storage.files.packages": "extras: a package of each format, Pillow, orjson",
     "storage.remote.filesystem": "an extra: only URLs other than those of HTTP need it",
     "storage.remote.http": "an extra: only S3 needs it",
 }
-"""Modules that import something by its name when they need it, each with its reason; ruff sees statements."""
+"""Modules with dynamic imports, each with its reason; ruff sees import statements."""
 
 FILES = modules(ROOT.parent)
 GRAPH = imports(FILES)
@@ -128,7 +128,7 @@ def violations(graph: Mapping[str, set[str]]) -> set[tuple[str, str]]:
 
 
 def distributions(module: str) -> set[str]:
-    """What a file imports from others than Python and the package, by statements."""
+    """The third-party distributions that a file imports by statements."""
     names = set()
     for node in ast.walk(ast.parse(FILES[module].read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):

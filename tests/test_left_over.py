@@ -1,4 +1,4 @@
-"""A run of the tests that leaves something in the temporary folder fails, and names it."""
+"""A test run that leaves files in the temporary folder fails, and names them."""
 
 from __future__ import annotations
 

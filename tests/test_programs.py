@@ -1,4 +1,4 @@
-"""Programs that are forked are as programs that Python has started: tests rest on that."""
+"""Forked programs are like programs that Python has started: tests depend on that."""
 
 from __future__ import annotations
 

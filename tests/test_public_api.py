@@ -1,4 +1,4 @@
-"""What is public is written down to the last argument: who changes it sees that, and so does who reads on."""
+"""The public API is recorded with all arguments, so that a change of it is seen."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tests.write_public_api import FILE, public_api
 
 
 def changes(before: str, now: str) -> list[str]:
-    """The lines that are gone, and those that are new."""
+    """The removed and the new lines."""
     lines = difflib.unified_diff(before.splitlines(), now.splitlines(), n=0, lineterm="")
     return [line for line in lines if line[0] in "+-" and line[:3] not in {"+++", "---"}]
 
 
 def test_the_public_api_is_the_recorded_one():
     assert changes(FILE.read_text(encoding="utf-8"), public_api()) == [], (
-        "if it is meant: python -m tests.write_public_api, and CHANGELOG.md"
+        "if it is intended: python -m tests.write_public_api, and CHANGELOG.md"
     )
 
 

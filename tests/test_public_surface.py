@@ -1,4 +1,4 @@
-"""What samplerkit offers: its names, arguments by position, errors, docstrings, and files that are no Python.
+"""The public interface: names, positional arguments, errors, docstrings, and files other than Python.
 
 `tests/data/public_api.txt` has each name; `test_public_api.py` compares it with the source.
 """
@@ -28,7 +28,7 @@ ROW = re.compile(r"^\| `(\w+Sampler)`.* \| `(.*)` \|$", re.MULTILINE)
 SIGNATURES = dict(
     ROW.findall((Path(__file__).parents[1] / "docs" / "samplers.md").read_text(encoding="utf-8"))
 )
-"""The arguments by position, as the page of samplers says them."""
+"""The positional arguments, from the page of samplers."""
 
 
 def test_only_the_public_names_and_the_subpackages_are_attributes():
@@ -40,7 +40,7 @@ def test_only_the_public_names_and_the_subpackages_are_attributes():
 
 
 def test_type_checkers_see_each_public_name_in_the_module_of_the_table():
-    """The imports that a type checker reads, and the table that answers at run time, say the same."""
+    """The imports that a type checker reads agree with the table that is used at run time."""
     door = ast.parse(Path(sk.__file__).read_text())
     block = next(node for node in door.body if isinstance(node, ast.If))
     imports = {
@@ -54,12 +54,12 @@ def test_type_checkers_see_each_public_name_in_the_module_of_the_table():
 
 def test_a_name_that_is_not_public_is_an_attribute_error():
     with pytest.raises(AttributeError, match="module 'samplerkit' has no attribute 'Smapler'"):
-        sk.Smapler  # noqa: B018  # asking for it is what fails
+        sk.Smapler  # noqa: B018  # the access fails
 
 
 @pytest.mark.parametrize("module", ["samplerkit", "samplerkit.order.order", "samplerkit.samplers.shuffled"])
 def test_orders_and_samplers_are_imported_without_torch(module):
-    """In a process of its own: this one has torch since long."""
+    """In another process: this one has imported torch."""
     code = f"import sys, {module}; print('torch' in sys.modules, 'pydantic' in sys.modules)"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.split() == ["False", "False"]

@@ -1,4 +1,4 @@
-"""What docs/reliability.md names exists: its tests, its planted bugs, and all of its rows."""
+"""The tests and planted bugs that docs/reliability.md names exist, and so do all of its rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def has_test(path, name):
 
 
 def missing(text):
-    """What a page names that does not exist."""
+    """The tests and bugs of a page that do not exist."""
     tests = [f"{path}::{name}" for path, name in NAMED_TEST.findall(text) if not has_test(path, name)]
     bugs = {bug.name for bug in EVERY.values()}
     return tests + [name for name in NAMED_BUG.findall(text) if name not in bugs]
@@ -49,7 +49,7 @@ def test_the_page_has_all_its_rows_each_with_a_test_and_a_control():
 
 
 def is_over_threads(path, name):
-    """Whether a test says that it runs over threads, in its decorators or in itself."""
+    """Whether a test mentions threads, in its decorators or in its body."""
     return "threads" in ast.unparse(functions_of(path)[name]).lower()
 
 

@@ -1,4 +1,4 @@
-"""What one rank asks for does not grow with the number of ranks: the counts of docs/scale.md, on a few."""
+"""The requests of one rank do not grow with the number of ranks: the counts of docs/scale.md, on a few."""
 
 from __future__ import annotations
 

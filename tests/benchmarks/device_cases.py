@@ -1,4 +1,4 @@
-"""What the benchmark of the device loader loads and trains with, and the design that was published."""
+"""The loads and training steps of the benchmark of the device loader, and the published design."""
 
 from __future__ import annotations
 

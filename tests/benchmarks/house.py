@@ -1,4 +1,4 @@
-"""What the package is made of: files, lines, floors, names, and what an import costs. A report, and no gate.
+"""Figures of the package: files, lines, floors, names, and the cost of an import. A report, and no gate.
 
 python -m tests.benchmarks.house                  # this tree
 python -m tests.benchmarks.house OTHER [OTHER...] # with other checkouts, in one table

@@ -1,4 +1,4 @@
-"""Running chosen tests over a copy of the package, in a fork of a process that has imported everything else.
+"""Runs chosen tests over a copy of the package, in a fork of a process that has imported everything else.
 
 Importing torch and the other distributions takes longer than most tests, and is the same for every copy. A
 process that has imported the package asks another one: `python -m tests.campaigns.forked` answers by line.

@@ -1,6 +1,6 @@
-"""Planting a bug in the package: its place is found by name, and what is replaced by its syntax.
+"""Plants a bug in the package: its place is found by name, and the replaced code by its syntax.
 
-So a planted bug goes where its definition goes, and quotes, line breaks and comments do not matter.
+So a planted bug moves with its definition, and quotes, line breaks and comments do not matter.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ MAX_SECONDS = 240
 
 
 RECORD = Path(__file__).with_name("noticed_by.json")
-"""Which test has noticed each bug before: it is run first. `python -m tests.campaigns.planting` writes it."""
+"""The test that noticed each bug before: it is run first. `python -m tests.campaigns.planting` writes it."""
 
 _NOTICED: dict[str, str] = {}
 """The same of this process."""
 
 
 class Bug(NamedTuple):
-    """What is planted, where, and the tests that should notice.
+    """A bug, its place, and the tests that should notice it.
 
     Args:
-        name: what is wrong then.
+        name: a description.
         place: the qualified name of the definition that holds it: `Class.method`, `function` or `CONSTANT`.
         right: an expression or statements; in all definitions of that name together they stand once.
         wrong: what is planted in their place.
@@ -113,10 +113,10 @@ def _require_passing(tests: tuple[str, ...], among: str = "") -> None:
 
 
 def planted(bug: Bug, package: Path = PACKAGE) -> tuple[Path, ast.Module]:
-    """Gives the file that a bug changes, as a path inside of the package, and its module with the bug.
+    """Returns the file that a bug changes, as a path inside of the package, and its module with the bug.
 
     Raises:
-        LookupError: what is to be replaced is not there, or is there more than once.
+        LookupError: the code to be replaced does not occur exactly once.
     """
     right, wrong = _nodes(bug.right, bug.wrong)
     files = [file for name, file in _definitions(package) if name == bug.place]
@@ -136,7 +136,7 @@ def planted(bug: Bug, package: Path = PACKAGE) -> tuple[Path, ast.Module]:
 
 
 def _nodes(*texts: str) -> list[list[ast.AST]]:
-    """Gives what texts stand for: all expressions, or all statements."""
+    """The nodes of texts: all expressions, or all statements."""
     every = [ast.parse(text).body for text in texts]
     if all(len(nodes) == 1 and isinstance(nodes[0], ast.Expr) for nodes in every):
         return [[nodes[0].value] for nodes in every]
@@ -145,7 +145,7 @@ def _nodes(*texts: str) -> list[list[ast.AST]]:
 
 @functools.cache
 def _definitions(package: Path) -> list[tuple[str, Path]]:
-    """Gives the qualified names of all definitions of a package, each with its file."""
+    """The qualified names of all definitions of a package, each with its file."""
     return [
         (name, path.relative_to(package))
         for path in sorted(package.rglob("*.py"))

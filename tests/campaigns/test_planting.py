@@ -1,4 +1,4 @@
-"""Planted bugs find their place by name and syntax: wherever it moves, however it is formatted."""
+"""The place of a planted bug is found by name and syntax, wherever it moves and however it is formatted."""
 
 from __future__ import annotations
 

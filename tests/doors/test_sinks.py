@@ -1,4 +1,4 @@
-"""The figures of a loader where they go: the real packages of the extra `log`."""
+"""The metrics of a loader in the real packages of the extra `log`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""torchft: processes leave and join, and each step reads what it would have read without."""
+"""torchft: processes leave and join, and each step reads the same samples as without."""
 
 from __future__ import annotations
 

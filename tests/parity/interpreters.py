@@ -1,4 +1,4 @@
-"""Asks a peer that has an interpreter of its own: cases as JSON lines, answers as `RESULT <JSON>` lines."""
+"""Runs cases in the interpreter of a peer: cases as JSON lines, answers as `RESULT <JSON>` lines."""
 
 from __future__ import annotations
 

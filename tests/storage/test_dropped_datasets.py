@@ -1,4 +1,4 @@
-"""What is dropped without `close` is freed at once: no reference cycle waits for the garbage collector."""
+"""A dataset that is dropped without `close` is freed at once: it is in no reference cycle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every peer is given to do: sizes, limits, changes of the number of ranks. Standard library only."""
+"""The cases for every peer: sizes, limits, changes of the number of ranks. Standard library only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs every cell of every peer, and puts what they measured into one JSON value."""
+"""Runs every cell of every peer, and collects the results in one JSON value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Samples of lengths that recipes may stumble over, and chains that read them."""
+"""Samples of lengths that are difficult for recipes, and chains that read them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def lengths_of(dice: random.Random, size: int) -> list[int]:
 
 
 class Samples:
-    """Sample i is tokens that no other one has, other tokens as its pair has, and its number."""
+    """Sample i has tokens that no other sample has, and its number."""
 
     def __init__(self, lengths: list[int]) -> None:
         self.tokens = lengths
@@ -87,7 +87,7 @@ def sampler_of(dice: random.Random, size: int, *, fixes_a_set: bool) -> sk.Sampl
 
 
 def parts_in(batch: Any) -> list[Part]:
-    """What is in a batch, whichever way it was collated, by its values alone."""
+    """The parts of samples in a batch, collated in any way, found from its values alone."""
     if isinstance(batch, list):
         rows, ids = [one["tokens"] for one in batch], [one["id"] for one in batch]
     elif "tokens" in batch:

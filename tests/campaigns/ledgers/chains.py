@@ -1,4 +1,4 @@
-"""Random datasets and chains of samplers: those that the laws of samplers are asked of."""
+"""Random datasets and chains of samplers: those that the laws of samplers test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Catalogues in parts: any order, any number of times, killed in the middle, they end as the same file."""
+"""Catalogues in parts: in any order, repeated, or killed in the middle, they become the same file."""
 
 from __future__ import annotations
 

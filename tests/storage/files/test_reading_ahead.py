@@ -1,4 +1,4 @@
-"""Files are read in the background before they are needed; what goes wrong there shows where it is needed."""
+"""Files are read in the background before they are needed; an error is raised where the file is needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes that are forked from the one of the test, as a DataLoader's workers are."""
+"""Processes that are forked from the process of the test, like the workers of a DataLoader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is on servers, in local files and in a cache."""
+"""The contents of servers, of local files and of a cache."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def cached_sizes(folder: Path) -> list[int]:
 
 
 def leftovers(folder: Path) -> list[str]:
-    """What is in a cache besides whole files, each with its lock."""
+    """The names in a cache other than complete files, each with its lock."""
     files = {path.stem for path in folder.glob("samplerkit-*.file")}
     names = {path.name for path in folder.iterdir()} - {"samplerkit-remote.lock"}
     return sorted(names - {f"{stem}.{kind}" for stem in files for kind in ("file", "lock")})

@@ -24,7 +24,7 @@ from tests.waiting import wait_until
 
 
 def fetched(options: RemoteOptions, url: str) -> tuple[str, int]:
-    """What a process gets: the digest of a file's content, and how many it downloaded."""
+    """Fetches a file; returns the digest of its content, and the number of downloads."""
     with RemoteStorage(options) as storage:
         return hashlib.sha256(content(storage.fetch(url))).hexdigest(), storage.stats.downloads
 
@@ -43,7 +43,7 @@ def test_a_process_forked_while_a_lock_was_held_does_not_wait_for_it(tmp_path, k
         child = os.fork()
         if child == 0:
             os.read(is_free, 1)
-            signal.alarm(30)  # where it waits for ever, this ends it
+            signal.alarm(30)  # ends a process that would wait for ever
             with lock():
                 os._exit(0)
     os.write(frees, b"x")
@@ -187,7 +187,7 @@ def test_a_file_that_arrives_while_a_folder_is_listed_is_not_deleted(server, sto
     child.result()
     assert evict_excess(entries, -(10**9)) == 2_000_000
     assert cached_sizes(folder) == [2_000_000]
-    # For want of room it goes all the same.
+    # It is evicted all the same where space is needed.
     assert evict_excess(entries, 0) == 0
     assert cached_sizes(folder) == []
 

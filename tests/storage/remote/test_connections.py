@@ -1,4 +1,4 @@
-"""What is sent to which host, certificates, proxies, and waiting between attempts."""
+"""The headers for each host, certificates, proxies, and waits between attempts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copies in the cache that are not what was written, and a cache that somebody empties."""
+"""Copies in the cache that differ from the written data, and a cache that is emptied."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.waiting import wait_until
 
 MACHINE_START = Path("/proc/sys/kernel/random/boot_id")
 SETTLED = 0.15
-"""Seconds after which a file that is as it was when it was read is taken to be the same."""
+"""Seconds after which a file with an unchanged state counts as unchanged."""
 
 
 @pytest.fixture
@@ -172,7 +172,7 @@ def test_a_copy_without_its_lock_file_is_not_trusted(storage, url, copy):
 
 
 def test_an_entry_with_an_empty_lock_file_is_evicted_like_others(server, storage, copy, tmp_path):
-    # So a loss of power may leave it.
+    # A loss of power may leave it so.
     os.truncate(copy.with_suffix(".lock"), 0)
     max_bytes = len(DATA) + 500
     assert content(storage(max_cache_bytes=max_bytes).fetch(server.put("/b", DATA[:900]))) == DATA[:900]

@@ -1,4 +1,4 @@
-"""URLs of all kinds, through fsspec: a filesystem that a user registers, and faults of one."""
+"""URLs of all kinds, through fsspec: a filesystem that a user registers, and its faults."""
 
 from __future__ import annotations
 

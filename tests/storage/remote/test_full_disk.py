@@ -58,7 +58,7 @@ def test_a_disk_that_is_full_of_files_in_use_evicts_none(server, storage, small_
 
 
 def test_a_filesystem_without_fallocate_holds_a_cache(server, storage, tmp_path, monkeypatch):
-    """It reads what is there, to write the same again."""
+    """Such a filesystem reads the existing bytes and writes them again."""
     take = os.posix_fallocate
 
     def as_of_nfs(descriptor, offset, size):

@@ -1,4 +1,4 @@
-"""Parts and versions of files by HTTP, from a server that answers as it should."""
+"""Parts and versions of files by HTTP, from a server without faults."""
 
 from __future__ import annotations
 

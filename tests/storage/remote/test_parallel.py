@@ -1,4 +1,4 @@
-"""Parts that are read through many connections in one thread, however their responses come."""
+"""Parts that are read through many connections in one thread, with responses split in any way."""
 
 import random
 import time

@@ -1,4 +1,4 @@
-"""What is private stays private: in errors, their chains, reprs, logs and the cache's files."""
+"""Secrets stay out of errors, their chains, reprs, logs and the cache's files."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ SECRETS = (
 
 
 def private(url: str) -> str:
-    """Puts all that a URL can hide into one."""
+    """Adds a user, a password, a query and a fragment to a URL."""
     return url.replace("://", "://secret-user:secret-password@") + "?token=secret-query#secret-query"
 
 
 def texts(error: BaseException) -> list[str]:
-    """All that can be written of an error and of whatever it was made from, shown by Python or not."""
+    """All texts of an error and of its causes and contexts, shown by Python or not."""
     shown, waiting = [], [error]
     while waiting:
         each = waiting.pop()

@@ -1,4 +1,4 @@
-"""S3, by servers on loopback that answer as it does: through HTTP by signed URLs, and through s3fs."""
+"""S3, by servers on loopback that behave like it: through HTTP by signed URLs, and through s3fs."""
 
 from __future__ import annotations
 
