@@ -17,7 +17,7 @@ from tests.storage.remote.children import Child
 
 @pytest.fixture(autouse=True)
 def _fork_instead_of_subprocess(monkeypatch):
-    """The contract starts Python to read in another process, which takes seconds: only `tests/testing` does."""
+    """The contract reads in a new Python process, which takes seconds: only `tests/testing` starts one."""
 
     def run(command: list[str], *, input: bytes, **_: Any) -> subprocess.CompletedProcess[bytes]:
         Child(lambda: dataset_contract._require_read(*pickle.loads(input))).result()  # noqa: S301  # its own
