@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.own_seconds import OwnSeconds
+from tests.load_free_timer import LoadFreeTimer
 from tests.programs import Program
 
 ROOT = Path(__file__).parents[1]
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[1]
 def ended(
     *arguments: str,
     seconds: float | None = None,
-    own_seconds: float | None = None,
+    load_free_seconds: float | None = None,
     folder: Path = ROOT,
     **environment: str,
 ) -> tuple[int, str, str]:
@@ -32,7 +32,7 @@ def ended(
     Args:
         arguments: of Python; if flags come first, Python is started, which takes seconds.
         seconds: how long it may take; or else:
-        own_seconds: likewise, without the time that a busy machine adds: for a program that might hang.
+        load_free_seconds: likewise, without the time that a busy machine adds: for a program that might hang.
         folder: where it runs.
         environment: variables, in addition to those of this process.
 
@@ -54,9 +54,10 @@ def ended(
         ) as process,
     ):
         try:
-            printed, errors = (
-                _communicate(process, own_seconds) if own_seconds else process.communicate(timeout=seconds)
-            )
+            if load_free_seconds:
+                printed, errors = _communicate(process, load_free_seconds)
+            else:
+                printed, errors = process.communicate(timeout=seconds)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -67,12 +68,12 @@ def _python(arguments: Sequence[str], **options: Any) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, *arguments], start_new_session=True, **options)
 
 
-def _communicate(process: subprocess.Popen[str], own_seconds: float) -> tuple[str, str]:
-    with OwnSeconds([process.pid]) as own:
-        while own.seconds < own_seconds:
+def _communicate(process: subprocess.Popen[str], load_free_seconds: float) -> tuple[str, str]:
+    with LoadFreeTimer([process.pid]) as own:
+        while own.seconds < load_free_seconds:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 return process.communicate(timeout=1)
-    raise subprocess.TimeoutExpired(process.args, own_seconds)
+    raise subprocess.TimeoutExpired(process.args, load_free_seconds)
 
 
 @contextlib.contextmanager

@@ -23,7 +23,7 @@ from samplerkit.inspect import quality, time_machine
 from samplerkit.loading.world import detect_world
 from samplerkit.storage.tar.indexing import index_shards
 from tests.chains import under
-from tests.docs.raised import MINE
+from tests.docs.raised import CALLS
 
 FILE = Path(__file__).parent / "data" / "values_in_messages.json"
 WRONG = FILE.with_name("wrong_arguments.json")
@@ -36,7 +36,7 @@ _CHANGES_EACH_TIME = ("worker", "ranks: rank")
 RECORDED = json.loads(FILE.read_text(encoding="utf-8"))
 """The recorded place and values of the errors of `OTHERS`."""
 
-OTHERS = {name: call for name, call in MINE.items() if not name.startswith(_CHANGES_EACH_TIME)}
+OTHERS = {name: call for name, call in CALLS.items() if not name.startswith(_CHANGES_EACH_TIME)}
 """Wrong calls that take more than a line, by the beginning of the message that they lead to."""
 
 
@@ -55,7 +55,7 @@ class Unnamed(list[int]):
     column_names = None
 
 
-class Given(sk.Sampler):
+class FixedIds(sk.Sampler):
     """Draws fixed ids."""
 
     def __init__(self, ids: Any) -> None:
@@ -82,7 +82,7 @@ _NAMES = {"sk": sk, "np": np, "math": math, "torch": torch, "nested": under} | {
     each.__name__.rpartition(".")[2]: each
     for each in (
         *(distributed, quality, time_machine, detect_world, index_shards),
-        *(Columns, Unnamed, Given, bridge, cycle),
+        *(Columns, Unnamed, FixedIds, bridge, cycle),
     )
 }
 """What wrong calls may name."""

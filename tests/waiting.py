@@ -16,7 +16,7 @@ def wait_until(condition: Callable[[], object], seconds: float = 60.0) -> None:
         time.sleep(0.002)
 
 
-def started_since(before: set[threading.Thread]) -> list[threading.Thread]:
+def new_threads(before: set[threading.Thread]) -> list[threading.Thread]:
     """Returns the threads of the package that did not exist before."""
     now = set(threading.enumerate()) - before
     return [thread for thread in now if thread.name.startswith("samplerkit")]

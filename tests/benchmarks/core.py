@@ -1,7 +1,7 @@
-"""Benchmark of the core beside torch, in one run: speed, DataLoader, first index and seek by n.
+"""Benchmark of the core against torch, in one run: speed, DataLoader, first index and seek by n.
 
 Run it with `python -m tests.benchmarks.core`; `--quick` takes a tenth of torch's sizes. It prints Markdown,
-as it stands in docs/performance.md. Ratios are what counts: machines are shared, and times do not carry over.
+as in docs/performance.md. Only ratios count: machines are shared, and times cannot be compared between them.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ def our_order(size: int) -> sk.Order:
 
 
 def orders() -> dict[str, sk.Order]:
-    """The orders whose speed is told, by name: sizes, shuffle modes, and what draws otherwise."""
+    """The measured orders by name: sizes, shuffle modes, and other samplers."""
     sizes = {"10^9": 10**9, "2^29 + 1": 2**29 + 1, "2^30 + 1": 2**30 + 1, "2^40": 2**40}
-    found = {f"GLOBAL, n = {name}": sk.RandomSampler(seed=7).order(size) for name, size in sizes.items()}
+    by_mode = {f"GLOBAL, n = {name}": sk.RandomSampler(seed=7).order(size) for name, size in sizes.items()}
     layout = sk.Layout([100_000] * 10_000)
     for mode in sk.Shuffle:
         order = sk.DistributedSampler(SHARDS, SHARD, shuffle=mode).order(layout)
-        found[f"{mode.value.upper()}, shard {SHARD} of {SHARDS}, n = 10^9 in 10,000 files"] = order
+        by_mode[f"{mode.value.upper()}, shard {SHARD} of {SHARDS}, n = 10^9 in 10,000 files"] = order
     draws = np.random.default_rng(7)
     weights, labels = draws.random(1_000_000), draws.integers(0, 1000, 1_000_000)
     parts = {"web": 7, "code": 2, "books": 1}
@@ -63,7 +63,7 @@ def orders() -> dict[str, sk.Order]:
     folds = under(sk.RandomSampler(seed=1), sk.FoldSampler(10, 0))
     mixture = sk.MixtureSampler({name: sk.RandomSampler(seed=3) for name in parts}, weights=parts)
     return {
-        **found,
+        **by_mode,
         "with replacement, n = 10^9": sk.RandomSampler(replacement=True).order(10**9),
         "weighted, 10^6 weights": sk.WeightedRandomSampler(weights, READ).order(1_000_000),
         "weighted without replacement, 10^6 weights": sk.WeightedRandomSampler(
@@ -77,25 +77,25 @@ def orders() -> dict[str, sk.Order]:
 
 
 def report_speed(torch_size: int) -> None:
-    """Prints ids a second, beside torch's and beside what numpy needs for numbers without an order."""
-    found = orders()
+    """Prints ids a second, next to those of torch and of numpy without an order."""
+    by_name = orders()
     table = np.random.default_rng(7).permutation(READ)
 
     def read(order: sk.Order) -> Callable[[], Any]:
-        asked = min(len(order), READ)
-        start = min(len(order) // 3, len(order) - asked)
+        count = min(len(order), READ)
+        start = min(len(order) // 3, len(order) - count)
         return lambda: [
-            order[p : min(p + SLICE, start + asked)].size for p in range(start, start + asked, SLICE)
+            order[p : min(p + SLICE, start + count)].size for p in range(start, start + count, SLICE)
         ]
 
     def per_id(name: str) -> int:
-        return torch_size if name == "torch" else min(len(found[name]), READ) if name in found else READ
+        return torch_size if name == "torch" else min(len(by_name[name]), READ) if name in by_name else READ
 
     works: dict[str, Callable[[], Any]] = {
         "torch": lambda: torch.randperm(torch_size),
         "an arange": lambda: [np.arange(p, p + SLICE).size for p in range(0, READ, SLICE)],
         "a gather": lambda: [table[table[p : p + SLICE]].size for p in range(0, READ, SLICE)],
-    } | {name: read(order) for name, order in found.items()}
+    } | {name: read(order) for name, order in by_name.items()}
     rates = {name: per_id(name) / taken for name, taken in alternated(works, 5).items()}
     names = {
         "torch": f"`torch.randperm({torch_size:,})`, whole",
@@ -149,20 +149,20 @@ def report_curve() -> None:
     for size in (10**4, 10**5, 10**6, 10**7, 10**8, 10**9, 2**32, 10**10, 10**11, 2**40):
         order = our_order(size)
         middle = len(order) // 2
-        asked = min(len(order) - middle, 1 << 21)
+        count = min(len(order) - middle, 1 << 21)
         taken = alternated(
             {
                 "first": lambda size=size: our_order(size)[0],  # type: ignore[misc]
                 "seek": lambda order=order, middle=middle: order[middle],  # type: ignore[misc]
                 "batch": lambda order=order, middle=middle: order[middle : middle + BATCH],  # type: ignore[misc]
-                "read": lambda order=order, middle=middle, asked=asked: [  # type: ignore[misc]
-                    order[p : p + 262_144].size for p in range(middle, middle + asked, 262_144)
+                "read": lambda order=order, middle=middle, count=count: [  # type: ignore[misc]
+                    order[p : p + 262_144].size for p in range(middle, middle + count, 262_144)
                 ],
             },
             9,
         )
         times = (f"{taken[name] * 1e6:.0f} us" for name in ("first", "seek", "batch"))
-        print_row(f"{size:,}", *times, f"{asked / taken['read'] / 1e6:.1f}")
+        print_row(f"{size:,}", *times, f"{count / taken['read'] / 1e6:.1f}")
 
 
 def main() -> None:

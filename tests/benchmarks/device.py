@@ -29,8 +29,8 @@ from tests.benchmarks.device_cases import (
     Loads,
     PublishedDesign,
     amounts_per_second,
-    beside_the_longer,
     epoch_seconds,
+    overlap_ratios,
     published_cases,
 )
 from tests.benchmarks.report import print_header, print_row, versions
@@ -90,7 +90,7 @@ def ratios(case: Case, rates: dict[str, float], repeats: int) -> dict[str, float
     both = {name: partial(total, *how) for name, how in LOADERS.items()}
     both[FLOOR] = partial(floor_seconds, dataset, step)
     load, alone = partial(epoch_seconds, DataLoader(dataset, 1)), partial(epoch_seconds, range(STEPS), step)
-    return beside_the_longer(load, alone, both, repeats)[2]
+    return overlap_ratios(load, alone, both, repeats)[2]
 
 
 def print_ratios(title: str, cases: list[Case], rates: dict[str, float], repeats: int) -> None:
@@ -116,10 +116,10 @@ class Uneven(torch.utils.data.Dataset):
         batch = torch.full((64,), index)
         self.alive += 1
         self.peak = max(self.peak, self.alive)
-        weakref.finalize(batch, self._gone)
+        weakref.finalize(batch, self._released)
         return batch
 
-    def _gone(self) -> None:
+    def _released(self) -> None:
         self.alive -= 1
 
 
@@ -158,10 +158,10 @@ def print_borders(repeats: int) -> None:
         loader = batches if run_ahead is None else DeviceLoader(batches, "cpu", run_ahead=run_ahead)
         waits = []
         for _ in range(3 * repeats + 1):
-            asked = time.perf_counter()
+            start = time.perf_counter()
             for number, _ in enumerate(loader):
                 if number == 0:
-                    waits.append(time.perf_counter() - asked)
+                    waits.append(time.perf_counter() - start)
                 time.sleep(0.01)
         print_row(name, f"{statistics.median(waits[1:]) * 1e3:.1f} ms")
         if isinstance(loader, DeviceLoader):

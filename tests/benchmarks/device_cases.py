@@ -1,4 +1,4 @@
-"""What the benchmark of the device loader loads and trains with, and the design that was published."""
+"""The loads and training steps of the benchmark of the device loader, and the published design."""
 
 from __future__ import annotations
 
@@ -83,11 +83,11 @@ WORK = {"sleep": _sleep, "torch": _torch, "Python": _python, "dispatches": _disp
 
 def amounts_per_second() -> dict[str, float]:
     """How much of each kind of work one thread does in a second on this machine, now."""
-    found = {"sleep": 1.0}
+    amounts = {"sleep": 1.0}
     for kind, amount in (("torch", 40), ("Python", 100_000), ("dispatches", 3000)):
         taken = (seconds(lambda: WORK[kind](amount)) for _ in range(9))  # noqa: B023  # called at once
-        found[kind] = amount / statistics.median(taken)
-    return found
+        amounts[kind] = amount / statistics.median(taken)
+    return amounts
 
 
 class Loads(torch.utils.data.Dataset):
@@ -111,7 +111,7 @@ class Loads(torch.utils.data.Dataset):
 
 
 class PublishedDesign:
-    """The design that was published, written anew from its description; on the cpu, without streams.
+    """The published design, implemented from its description; on the cpu, without streams.
 
     A daemon thread reads the loader over and over, moves each batch and puts it into a bounded queue.
     """
@@ -122,7 +122,7 @@ class PublishedDesign:
         if self.device.type == "cuda":
             self.side = torch.cuda.Stream(self.device)
         self.queue: queue.Queue = queue.Queue(queue_size)
-        self.left = 0
+        self.remaining = 0
         threading.Thread(target=self._load, daemon=True).start()
 
     def _load(self) -> None:
@@ -132,13 +132,13 @@ class PublishedDesign:
                     self.queue.put(batch.to(self.device, non_blocking=True))
 
     def __iter__(self) -> PublishedDesign:
-        self.left = len(self.loader)
+        self.remaining = len(self.loader)
         return self
 
     def __next__(self) -> torch.Tensor:
-        if self.left == 0:
+        if self.remaining == 0:
             raise StopIteration
-        self.left -= 1
+        self.remaining -= 1
         return self.queue.get()
 
 
@@ -158,7 +158,7 @@ Epoch = Callable[[], float]
 """Gives the seconds of an epoch."""
 
 
-def beside_the_longer(
+def overlap_ratios(
     load: Epoch, step: Epoch, both: Mapping[str, Epoch], repeats: int
 ) -> tuple[float, float, dict[str, float]]:
     """Measures epochs in turns.

@@ -1,4 +1,4 @@
-"""Benchmark of the device loader on a cuda device: seconds a step, beside the longer of load and step.
+"""Benchmark of the device loader on a cuda device: seconds a step, relative to the longer of load and step.
 
 Run it with `python -m tests.benchmarks.device_gpu`. It trains a convolutional network in bfloat16 on batches
 whose loading takes a given share of a step; then come the ids and batches of `device_orders` there. Without a
@@ -18,7 +18,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from samplerkit.loading.device.loader import DeviceLoader
-from tests.benchmarks.device_cases import PublishedDesign, beside_the_longer, epoch_seconds
+from tests.benchmarks.device_cases import PublishedDesign, epoch_seconds, overlap_ratios
 from tests.benchmarks.device_orders import print_all
 from tests.benchmarks.report import print_header, print_row, versions
 
@@ -28,7 +28,7 @@ IMAGES = (64, 3, 224, 224)
 
 
 class Images(torch.utils.data.Dataset):
-    """Whole batches of images; loading one takes as long as is asked for."""
+    """Whole batches of images; loading one takes a given time."""
 
     def __init__(self, load: float) -> None:
         self.load = load
@@ -85,8 +85,8 @@ def loaders(images: Images, device: torch.device) -> dict[str, Callable[[], Iter
 def print_table(device: torch.device, repeats: int) -> None:
     """Measures all ratios, every row in turns."""
     training = Training(device)
-    there = torch.randint(0, 256, IMAGES, dtype=torch.uint8, device=device).to(torch.bfloat16)
-    step = partial(epoch_seconds, [there] * STEPS, training.step)
+    batch_on_device = torch.randint(0, 256, IMAGES, dtype=torch.uint8, device=device).to(torch.bfloat16)
+    step = partial(epoch_seconds, [batch_on_device] * STEPS, training.step)
     step_seconds = [step() / STEPS for _ in range(3)][-1]
 
     def total(make: Callable[[], Iterable[torch.Tensor]]) -> float:
@@ -99,9 +99,9 @@ def print_table(device: torch.device, repeats: int) -> None:
         images = Images(ratio * step_seconds)
         load = partial(epoch_seconds, DataLoader(images, batch_size=None))
         both = {name: partial(total, make) for name, make in loaders(images, device).items()}
-        *alone, ratios = beside_the_longer(load, step, both, repeats)
+        *alone, ratios = overlap_ratios(load, step, both, repeats)
         parts = (f"{taken / STEPS * 1e3:.1f} ms" for taken in alone)
-        print_row(ratio, *parts, *(f"{found:.3f}" for found in ratios.values()))
+        print_row(ratio, *parts, *(f"{value:.3f}" for value in ratios.values()))
 
 
 def main() -> None:
@@ -113,9 +113,9 @@ def main() -> None:
         print("There is no GPU here: nothing was measured.")
         return
     device = torch.device("cuda", torch.cuda.current_device())
-    what = f"{STEPS} steps, medians of {options.repeats}; total / max(T_load, T_train)"
+    summary = f"{STEPS} steps, medians of {options.repeats}; total / max(T_load, T_train)"
     name = torch.cuda.get_device_name(device)
-    print(f"{datetime.now(UTC):%Y-%m-%d}, {name}, {versions('torch', 'samplerkit')}; {what}")
+    print(f"{datetime.now(UTC):%Y-%m-%d}, {name}, {versions('torch', 'samplerkit')}; {summary}")
     print_table(device, options.repeats)
     print_all(device)
 

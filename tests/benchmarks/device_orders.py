@@ -1,4 +1,4 @@
-"""Benchmark of orders on a device: ids a second beside `torch.randperm`, and batches of rows that lie there.
+"""Benchmark of orders on a device: ids a second against `torch.randperm`, and batches of rows on the device.
 
 Run it with `python -m tests.benchmarks.device_orders`; it takes the accelerator of this process, or the cpu.
 """
@@ -18,7 +18,7 @@ from samplerkit.loading.device.streams import current_device
 from tests.benchmarks import timing
 from tests.benchmarks.report import print_header, print_row, versions
 
-ASKED = 1 << 22
+READ = 1 << 22
 REPEATS = 5
 ROWS, WIDTH, BATCH = 1_000_000, 64, 4096
 FEWER = 100_000
@@ -42,24 +42,24 @@ def print_ids(device: torch.device, randperm_sizes: tuple[int, ...]) -> None:
     print()
     print_header(f"ids on {device.type}", "M ids/s", "first 4,096 of an epoch")
     for size in randperm_sizes:
-        whole = seconds(device, lambda size=size: torch.randperm(size, device=device))  # type: ignore[misc]
-        shown = f"{size / whole / 1e6:,.1f}", f"{whole * 1e3:,.2f} ms"
+        every = seconds(device, lambda size=size: torch.randperm(size, device=device))  # type: ignore[misc]
+        shown = f"{size / every / 1e6:,.1f}", f"{every * 1e3:,.2f} ms"
         print_row(f"`torch.randperm({size:,})`, whole", *shown)
     for name, size in (("10^6", 10**6), ("10^9", 10**9), ("2^40", 2**40)):
         order = sk.RandomSampler(seed=7).order(size)
-        ways = {"torch operations": of_device(order, device), "numpy and a copy": of_host(order, device)}
-        for how, ids in ways.items():
-            asked = min(size, ASKED)
-            taken = seconds(device, lambda ids=ids, asked=asked: ids(asked))  # type: ignore[misc]
+        kinds = {"torch operations": of_device(order, device), "numpy and a copy": of_host(order, device)}
+        for how, ids in kinds.items():
+            count = min(size, READ)
+            taken = seconds(device, lambda ids=ids, count=count: ids(count))  # type: ignore[misc]
             first = seconds(device, lambda ids=ids: ids(4096))  # type: ignore[misc]
-            shown = f"{asked / taken / 1e6:,.1f}", f"{first * 1e3:,.2f} ms"
+            shown = f"{count / taken / 1e6:,.1f}", f"{first * 1e3:,.2f} ms"
             print_row(f"GLOBAL, n = {name}, {how}", *shown)
 
 
 def of_device(order: sk.Order, device: torch.device) -> Callable[[int], torch.Tensor]:
     """The first ids of an order, computed on the device."""
-    there = sk.order_on(order, device)
-    return lambda count: there[:count]
+    on_device = sk.order_on(order, device)
+    return lambda count: on_device[:count]
 
 
 def of_host(order: sk.Order, device: torch.device) -> Callable[[int], torch.Tensor]:
@@ -81,13 +81,13 @@ def print_batches(device: torch.device) -> None:
             yield batch
 
     sampler = sk.RandomSampler(seed=7)
-    there = sk.TensorLoader(data, sampler, batch_size=BATCH, evaluate_on="device")
-    here = sk.TensorLoader(data, sampler, batch_size=BATCH, evaluate_on="host")
+    by_device = sk.TensorLoader(data, sampler, batch_size=BATCH, evaluate_on="device")
+    by_host = sk.TensorLoader(data, sampler, batch_size=BATCH, evaluate_on="host")
     works: dict[str, Callable[[], Iterator[torch.Tensor]]] = {
         f"torch's `TensorDataset` and `DataLoader`, {FEWER:,} of the rows": by_torch,
         "`torch.randperm` and `index_select`, no state": by_hand,
-        "`TensorLoader`, ids by torch operations": lambda: iter(there),
-        "`TensorLoader`, ids by numpy": lambda: iter(here),
+        "`TensorLoader`, ids by torch operations": lambda: iter(by_device),
+        "`TensorLoader`, ids by numpy": lambda: iter(by_host),
     }
     print()
     print_header(f"{ROWS:,} rows of {WIDTH} float32 on {device.type}, batches of {BATCH:,}", "M rows/s")

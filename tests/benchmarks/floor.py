@@ -1,7 +1,7 @@
-"""Every kind of reading beside its floor: the least code that does the same work without samplerkit.
+"""Every kind of reading against its floor: the least code that does the same work without samplerkit.
 
 Run it with `python -m tests.benchmarks.floor [--rounds 5] [--only TEXT]` (five minutes). It prints Markdown,
-as in docs/performance.md, the worst ratio first. The contestants of a row take turns; told are medians over
+as in docs/performance.md, the worst ratio first. The contestants of a row take turns; shown are medians over
 the rounds, and the median of the ratios of a round. Memory is what a process that was forked for it has more
 at its peak, after a quarter of a second of reading.
 """
@@ -56,16 +56,16 @@ class Measured:
 
 
 def turn(read: Reader) -> Used:
-    """Reads for a turn; gives the microseconds of an item."""
-    begun, spent, items = time.perf_counter(), time.process_time(), 0
-    while (clock := time.perf_counter() - begun) < TURN:
+    """Reads for a turn; returns the microseconds per item."""
+    start, start_of_processor, items = time.perf_counter(), time.process_time(), 0
+    while (clock := time.perf_counter() - start) < TURN:
         items += next(read)
-    return Used(1e6 * clock / items, 1e6 * (time.process_time() - spent) / items)
+    return Used(1e6 * clock / items, 1e6 * (time.process_time() - start_of_processor) / items)
 
 
-def medians(found: Sequence[Used]) -> Used:
+def medians(times: Sequence[Used]) -> Used:
     """The median of each figure."""
-    return Used(*(statistics.median(getattr(one, name) for one in found) for name in ("clock", "processor")))
+    return Used(*(statistics.median(getattr(one, name) for one in times) for name in ("clock", "processor")))
 
 
 def memory_of(make: Make) -> float:
@@ -87,12 +87,12 @@ def measured(row: Row, rounds: int) -> Measured:
     readers = [make() for make in makes]
     for read in readers:
         next(read)
-    found = [[turn(read) for read in readers] for _ in range(rounds)]
-    ours, floor, *peer = (medians(column) for column in zip(*found, strict=True))
-    # On a busy machine the clock says who else was running; but a worker's time is not this process's.
+    rows = [[turn(read) for read in readers] for _ in range(rounds)]
+    ours, floor, *peer = (medians(column) for column in zip(*rows, strict=True))
+    # On a busy machine the clock includes other processes; but a worker's time is not this process's.
     is_alone = not any(word in row.name for word in ("thread", "device", "worker"))
     kind = "processor" if is_alone else "clock"
-    ratio = statistics.median(getattr(one[0], kind) / getattr(one[1], kind) for one in found)
+    ratio = statistics.median(getattr(one[0], kind) / getattr(one[1], kind) for one in rows)
     del readers
     # What has threads, workers or an environment of LMDB open is not forked.
     is_forked = is_alone and "LMDB" not in row.name
@@ -105,20 +105,20 @@ def shown(value: float) -> str:
     return "-" if np.isnan(value) else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def table(found: Iterable[Measured]) -> str:
+def table(measurements: Iterable[Measured]) -> str:
     """The table, the worst ratio first."""
     lines = []
-    for one in sorted(found, key=lambda each: -each.ratio):
-        row = one.row
+    for result in sorted(measurements, key=lambda each: -each.ratio):
+        row = result.row
         peer = ["", ""]
-        if one.peer is not None:
-            times = getattr(one.ours, one.kind) / getattr(one.peer, one.kind)
-            peer = [f"{row.who}: {shown(getattr(one.peer, one.kind))}", f"{times:.2f}"]
-        why = row.reason if one.ratio > row.target else ""
-        floor = f"{row.least}: {shown(getattr(one.floor, one.kind))}"
-        ours = [f"{row.name}, {row.unit}", shown(one.ours.clock), shown(one.ours.processor)]
-        memory = f"{shown(one.memory[0])}, {shown(one.memory[1])}"
-        lines.append([*ours, floor, f"{one.ratio:.2f}", str(row.target), *peer, memory, why])
+        if result.peer is not None:
+            times = getattr(result.ours, result.kind) / getattr(result.peer, result.kind)
+            peer = [f"{row.who}: {shown(getattr(result.peer, result.kind))}", f"{times:.2f}"]
+        why = row.reason if result.ratio > row.target else ""
+        floor = f"{row.least}: {shown(getattr(result.floor, result.kind))}"
+        ours = [f"{row.name}, {row.unit}", shown(result.ours.clock), shown(result.ours.processor)]
+        memory = f"{shown(result.memory[0])}, {shown(result.memory[1])}"
+        lines.append([*ours, floor, f"{result.ratio:.2f}", str(row.target), *peer, memory, why])
     titles = ["", "us", "processor", "floor", "times that", "wanted", "peer", "times that"]
     return page.table([*titles, "MiB, floor's", "why"], lines)
 
@@ -128,19 +128,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default="", help="rows whose name has this text")
-    given = parser.parse_args()
+    options = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    found = []
+    measurements = []
     with TemporaryDirectory() as folder:
         for row in rows(folder):
-            if given.only in row.name:
-                found.append(measured(row, given.rounds))
-                print(f"{row.name}: {found[-1].ratio:.2f}", file=sys.stderr, flush=True)
+            if options.only in row.name:
+                measurements.append(measured(row, options.rounds))
+                print(f"{row.name}: {measurements[-1].ratio:.2f}", file=sys.stderr, flush=True)
     load = ", ".join(f"{one:.1f}" for one in os.getloadavg())
     print(
         f"Python {platform.python_version()}, torch {torch.__version__}, numpy {np.__version__}, "
-        f"{os.cpu_count()} cores, load {load}; {given.rounds} rounds\n\n{table(found)}"
+        f"{os.cpu_count()} cores, load {load}; {options.rounds} rounds\n\n{table(measurements)}"
     )
 
 

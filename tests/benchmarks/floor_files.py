@@ -119,7 +119,7 @@ def of_formats(folder: Path) -> Iterator[Row]:
         lines = (json.dumps({"id": at, "text": f"row {at}"}) for at in range(each))
         (folder / f"{number}.jsonl").write_text("\n".join(lines) + "\n")
 
-    def whole(read: Callable[[str], list[Any]], suffix: str) -> Make:
+    def files_of(read: Callable[[str], list[Any]], suffix: str) -> Make:
         """Reads whole files, and their samples in a random order."""
         order = np.random.default_rng(1).permutation(each).tolist()
 
@@ -130,15 +130,15 @@ def of_formats(folder: Path) -> Iterator[Row]:
         return calls_of(work, count, each)
 
     def npz(path: str) -> list[Any]:
-        with np.load(path) as found:
-            return [{"x": row} for row in found["x"]]
+        with np.load(path) as arrays:
+            return [{"x": row} for row in arrays["x"]]
 
     ahead = {"max_files": 4, "read_ahead": 1}
     yield Row(
         "npz, PARTIAL",
         "sample",
         by_blocks(sk.FileDataset(f"{folder}/*.npz", "npz", **ahead)),
-        whole(npz, "npz"),
+        files_of(npz, "npz"),
         "np.load, and its rows",
         reason="rows are copied, and one thread reads ahead",
     )
@@ -147,7 +147,7 @@ def of_formats(folder: Path) -> Iterator[Row]:
         "Parquet, PARTIAL",
         "sample",
         by_blocks(parquet),
-        whole(lambda path: pq.read_table(path).to_pylist(), "parquet"),
+        files_of(lambda path: pq.read_table(path).to_pylist(), "parquet"),
         "pyarrow, and its rows",
         reason="batches of few rows of many files: a take of pyarrow for each column and file",
     )
@@ -156,7 +156,7 @@ def of_formats(folder: Path) -> Iterator[Row]:
         "JSONL, PARTIAL",
         "sample",
         by_blocks(lines),
-        whole(lambda path: [json.loads(line) for line in Path(path).read_bytes().splitlines()], "jsonl"),
+        files_of(lambda path: [json.loads(line) for line in Path(path).read_bytes().splitlines()], "jsonl"),
         "json.loads of each line",
         reason="a quarter preads each line, a third parses and checks it, the rest is the loader",
     )

@@ -70,8 +70,8 @@ def calls_of(work: Callable[[Any], Any], arguments: Callable[[], Iterator[Any]],
     """Calls a function with one argument after another."""
 
     def reader() -> Reader:
-        for given in arguments():
-            work(given)
+        for argument in arguments():
+            work(argument)
             yield size
 
     return reader
@@ -182,9 +182,9 @@ def of_orders() -> Iterator[Row]:
         return table[np.arange(begin, begin + at_once) & ((1 << 20) - 1)]
 
     counted = calls_of(lambda begin: np.arange(begin, begin + at_once), begins, at_once)
-    looked_up = calls_of(gathered, begins, at_once)
+    gather = calls_of(gathered, begins, at_once)
     reason = "ids are rounds of arithmetic, and a range is none"
-    for size, told in (
+    for size, size_name in (
         (10**6, "10^6"),
         (2**31 - 1000, "2^31"),
         (2**31 + 10**6, "above 2^31"),
@@ -193,10 +193,10 @@ def of_orders() -> Iterator[Row]:
         files = sk.Layout(np.full(1000, size // 1000))
         for mode in ("false", "global", "files", "infile", "partial"):
             yield Row(
-                f"ids, {mode.upper()}, n = {told}",
+                f"ids, {mode.upper()}, n = {size_name}",
                 "id",
                 ids_of(in_mode(mode).order(files)),
-                counted if mode == "false" else looked_up,
+                counted if mode == "false" else gather,
                 "an arange" if mode == "false" else "a gather of a table that is there",
                 target=1.5,
                 reason=reason,
@@ -209,7 +209,7 @@ def of_orders() -> Iterator[Row]:
             f"ids, a mixture of {sources} sources",
             "id",
             ids_of(mixture.order(tree)),
-            looked_up,
+            gather,
             "a gather of a table that is there",
             target=1.5,
             reason=reason,
@@ -236,7 +236,7 @@ def of_orders() -> Iterator[Row]:
 
 def of_starts() -> Iterator[Row]:
     """Resuming, and the first batch."""
-    for size, told in ((10_000, "10^4"), (10**9, "10^9")):
+    for size, size_name in ((10_000, "10^4"), (10**9, "10^9")):
         data = Sized(size)
         make = partial(
             sk.Loader, data, sk.RandomSampler(seed=7), batch_size=256, world=sk.World(8, 3), collate_fn=len
@@ -261,7 +261,7 @@ def of_starts() -> Iterator[Row]:
         reason = "a loader and an order are made"
         for name, work in (("first batch", first), ("resume", resumed)):
             yield Row(
-                f"{name}, n = {told}",
+                f"{name}, n = {size_name}",
                 "batch",
                 calls_of(work, count, 1),
                 calls_of(least, count, 1),

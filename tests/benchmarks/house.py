@@ -1,7 +1,7 @@
-"""What the package is made of: files, lines, floors, names, and what an import costs. A report, and no gate.
+"""Figures of the package: files, lines, floors, names, and the cost of an import. A report, and no gate.
 
 python -m tests.benchmarks.house                  # this tree
-python -m tests.benchmarks.house OTHER [OTHER...] # beside other checkouts, in one table
+python -m tests.benchmarks.house OTHER [OTHER...] # with other checkouts, in one table
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ RUNS = 5
 
 def modules(root: Path) -> dict[str, Path]:
     """The files of a package by their dotted names."""
-    found = {}
+    files = {}
     for path in sorted((root / "samplerkit").rglob("*.py")):
         parts = path.relative_to(root).with_suffix("").parts
-        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
+        files[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return files
 
 
 def imports(files: dict[str, Path]) -> dict[str, set[str]]:
@@ -106,15 +106,15 @@ def measured(root: Path, code: str) -> str:
     return result.stdout.strip()
 
 
-def seconds_beyond(root: Path, module: str, base: str) -> str:
+def extra_seconds(root: Path, module: str, base: str) -> str:
     """The median of how long an import takes after another one, and how long that one takes."""
     program = (
         f"import time; a = time.perf_counter(); import {base}; b = time.perf_counter(); import {module}; "
         "print(time.perf_counter() - b, b - a)"
     )
     runs = [[float(word) for word in measured(root, program).split()] for _ in range(RUNS)]
-    beyond, before = (statistics.median(column) for column in zip(*runs, strict=True))
-    return f"{beyond:.3f} s ({base}: {before:.3f} s)"
+    extra, before = (statistics.median(column) for column in zip(*runs, strict=True))
+    return f"{extra:.3f} s ({base}: {before:.3f} s)"
 
 
 def rows(root: Path) -> Iterator[tuple[str, str]]:
@@ -144,19 +144,19 @@ def rows(root: Path) -> Iterator[tuple[str, str]]:
     for module in ("samplerkit", "samplerkit.order.order"):
         code = f"import sys, {module}; print(sum(name.startswith('samplerkit') for name in sys.modules))"
         yield f"modules of ours loaded by import {module}", measured(root, code)
-    yield "import samplerkit beyond torch", seconds_beyond(root, "samplerkit", "torch")
+    yield "import samplerkit beyond torch", extra_seconds(root, "samplerkit", "torch")
     yield (
         "import samplerkit.order.order beyond numpy",
-        seconds_beyond(root, "samplerkit.order.order", "numpy"),
+        extra_seconds(root, "samplerkit.order.order", "numpy"),
     )
     yield (
         "import samplerkit.samplers.shuffled beyond numpy",
-        seconds_beyond(root, "samplerkit.samplers.shuffled", "numpy"),
+        extra_seconds(root, "samplerkit.samplers.shuffled", "numpy"),
     )
 
 
 def main() -> None:
-    """Prints the report on this tree, beside those on others."""
+    """Prints the report on this tree, next to those on others."""
     trees = [HERE, *(Path(argument).resolve() for argument in sys.argv[1:])]
     columns = [dict(rows(tree)) for tree in trees]
     print(f"| | {' | '.join(tree.name for tree in trees)} |")

@@ -76,9 +76,9 @@ def _draw_tokens(axes: Any, batches: list[Ids], title: str, *, is_left: bool) ->
 
 def _draw_lengths(axes: Any, batches: list[Ids], *, is_left: bool) -> None:
     for rank in range(RANKS):
-        mine = range(rank, len(batches), RANKS)
-        places = np.concatenate([np.full(batches[number].size, _places()[number]) for number in mine])
-        values = np.concatenate([batches[number] for number in mine])
+        numbers = range(rank, len(batches), RANKS)
+        places = np.concatenate([np.full(batches[number].size, _places()[number]) for number in numbers])
+        values = np.concatenate([batches[number] for number in numbers])
         axes.scatter(places, values, s=1.5, color=f"C{rank}", linewidths=0, label=str(rank))
     axes.set_yscale("log")
     axes.set(xlabel="step", ylabel="length of a sample" if is_left else "")
@@ -168,10 +168,10 @@ def runs_of_documents(folder: Path) -> dict[str, sk.Loader]:
         write_tokens(folder / name, (np.zeros(size, dtype=np.uint16) for size in sizes))
     files = {"web": [folder / "web-0", folder / "web-1"], "code": folder / "code"}
     data = sk.TokenDataset(files, 128, documents="idx", seed=1)
-    alike = sk.MixtureSampler({"web": None, "code": None}, weights={"web": 1, "code": 1}, seed=7)
+    by_tokens = sk.MixtureSampler({"web": None, "code": None}, weights={"web": 1, "code": 1}, seed=7)
     samplers = {
         'RandomSampler(shuffle="infile")': sk.RandomSampler(shuffle="infile", seed=7),
-        "MixtureSampler, as much code as web": alike,
+        "MixtureSampler, as much code as web": by_tokens,
     }
     return {
         title: sk.Loader(data, sampler, batch_size=4, world=sk.World(2, 0))

@@ -42,7 +42,7 @@ class Orders:
         title: of the panel.
         sampler: the recipe.
         layout: what it reads.
-        shows: how far below the root the sampler stands that the panel is about.
+        shows: how far below the root the sampler of the panel is.
         ranks: of the job.
         batch_size: samples a rank and step.
     """
@@ -227,8 +227,8 @@ def _palette() -> Image.Image:
 def _draw(axes: Any, orders: Orders, across: str, up: str) -> None:
     steps, ids, ranks = orders.shown.points
     for rank in range(orders.ranks):
-        mine = ranks == rank
-        axes.scatter(steps[mine], ids[mine], s=3, color=f"C{rank}", linewidths=0, label=str(rank))
+        is_rank = ranks == rank
+        axes.scatter(steps[is_rank], ids[is_rank], s=3, color=f"C{rank}", linewidths=0, label=str(rank))
     for border in orders.layout.starts[1:-1].tolist():
         axes.axhline(border, color=FAINT, linewidth=0.6, zorder=0)
     axes.set(title=orders.title, xlabel=across, ylabel=up)

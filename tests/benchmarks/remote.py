@@ -1,4 +1,4 @@
-"""Benchmark of remote reading: clients side by side, and loaders beside webdataset, from nginx on loopback.
+"""Benchmark of remote reading: clients compared, and loaders against webdataset, from nginx on loopback.
 
 Run it with `python -m tests.benchmarks.remote`, with nginx (`apt install nginx-light`) and obstore (`pip
 install obstore`) installed; `--quick` takes a tenth of the requests, once. It prints Markdown. Each run is a
@@ -72,10 +72,10 @@ def measured(module: str, runs: dict[str, list[str]], repeats: int) -> dict[str,
     }
 
 
-def report(title: str, what: str, bases: list[str], rates: dict[str, tuple[float, float]]) -> None:
+def report(title: str, subtitle: str, bases: list[str], rates: dict[str, tuple[float, float]]) -> None:
     """Prints a table, with ratios to some of its rows."""
     print(f"\n### {title}\n")
-    print_header("who", f"{what}/s", "CPU", *(f"times {base}" for base in bases))
+    print_header("who", f"{subtitle}/s", "CPU", *(f"times {base}" for base in bases))
     for name, (rate, own) in rates.items():
         ratios = (f"{rate / rates[base][0]:.2f}" for base in bases)
         print_row(name, f"{rate:,.0f}", f"{own:,.0f} us", *ratios)

@@ -27,7 +27,7 @@ from tests.benchmarks.timing import timed
 
 OBJECTS, OBJECT = 32, 4 << 20
 BATCH = 64
-"""Parts that a batch has: whoever reads by the batch waits for all of one before the next."""
+"""The parts of a batch: a client that reads batches waits for all parts of one before the next."""
 
 Part = tuple[int, int]
 
@@ -43,9 +43,9 @@ def head(part: Part, size: int) -> dict[str, str]:
     return {"Range": f"bytes={part[1]}-{part[1] + size - 1}"}
 
 
-def dealt(wanted: list[Part], threads: int, work: Callable[[Iterator[Part]], None]) -> None:
-    """Lets threads take parts from one list."""
-    rest = iter(wanted)
+def dealt(ranges: list[Part], threads: int, work: Callable[[Iterator[Part]], None]) -> None:
+    """Reads ranges in threads that take them from one list."""
+    rest = iter(ranges)
     with ThreadPoolExecutor(threads) as pool:
         running = [pool.submit(work, rest) for _ in range(threads)]
         for each in running:
@@ -64,7 +64,7 @@ def by_http_client(url: str, size: int, threads: int) -> Callable[[list[Part]], 
             assert len(answer.read()) == size
             assert answer.getheader("ETag")
 
-    return lambda wanted: dealt(wanted, threads, work)
+    return lambda ranges: dealt(ranges, threads, work)
 
 
 def by_urllib3(url: str, size: int, threads: int) -> Callable[[list[Part]], None]:
@@ -79,17 +79,17 @@ def by_urllib3(url: str, size: int, threads: int) -> Callable[[list[Part]], None
             assert len(answer.data) == size
             assert answer.headers["ETag"]
 
-    return lambda wanted: dealt(wanted, threads, work)
+    return lambda ranges: dealt(ranges, threads, work)
 
 
 def by_s3fs(url: str, size: int, threads: int) -> Callable[[list[Part]], None]:
     """`cat_ranges`, so many at a time."""
     store = s3fs.S3FileSystem(anon=True, endpoint_url=url)
 
-    def read(wanted: list[Part]) -> None:
-        paths, begins = [f"bucket/{number}.bin" for number, _ in wanted], [begin for _, begin in wanted]
-        found = store.cat_ranges(paths, begins, [begin + size for begin in begins], batch_size=threads)
-        assert all(len(data) == size for data in found)
+    def read(ranges: list[Part]) -> None:
+        paths, begins = [f"bucket/{number}.bin" for number, _ in ranges], [begin for _, begin in ranges]
+        results = store.cat_ranges(paths, begins, [begin + size for begin in begins], batch_size=threads)
+        assert all(len(data) == size for data in results)
 
     return read
 
@@ -108,7 +108,7 @@ def by_obstore(url: str, size: int, threads: int) -> Callable[[list[Part]], None
             options = {"range": (begin, begin + size), "if_match": tags[number]}
             assert len(bytes(obstore.get(store, f"{number}.bin", options=options).bytes())) == size
 
-    return lambda wanted: dealt(wanted, threads, work)
+    return lambda ranges: dealt(ranges, threads, work)
 
 
 def by_samplerkit(url: str, size: int, threads: int, *, scheme: str) -> Callable[[list[Part]], None]:
@@ -117,9 +117,9 @@ def by_samplerkit(url: str, size: int, threads: int, *, scheme: str) -> Callable
     store = {"anon": True, "endpoint_url": url} if scheme == "s3" else {}
     storage = RemoteStorage(RemoteOptions(cache=tempfile.mkdtemp(), threads=threads, storage_options=store))
 
-    def read(wanted: list[Part]) -> None:
-        for first in range(0, len(wanted), BATCH):
-            batch = [Span(f"{base}/{n}.bin", begin, size) for n, begin in wanted[first : first + BATCH]]
+    def read(ranges: list[Part]) -> None:
+        for first in range(0, len(ranges), BATCH):
+            batch = [Span(f"{base}/{n}.bin", begin, size) for n, begin in ranges[first : first + BATCH]]
             assert all(len(data) == size for data in storage.read(batch))
 
     return read
@@ -139,9 +139,9 @@ def main() -> None:
     """Reads the parts once they have been warmed up: what a client does only once is not measured."""
     name, url, size, threads, count = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:6])
     read = CLIENTS[name](url, size, threads)
-    wanted = parts(size, count)
+    ranges = parts(size, count)
     read(parts(size, 400))
-    _, used = timed(lambda: read(wanted))
+    _, used = timed(lambda: read(ranges))
     print(json.dumps([count / used.clock, 1e6 * used.processor / count]))
 
 

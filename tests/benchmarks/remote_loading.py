@@ -214,9 +214,9 @@ def main() -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     import_all()
-    begun = time.process_time()  # of this process alone
+    start = time.process_time()  # of this process alone
     count, used = timed(lambda: sum(CASES[sys.argv[1]](sys.argv[2], int(sys.argv[3]))))
-    print(json.dumps([count / used.clock, 1e6 * (time.process_time() - begun) / count]))
+    print(json.dumps([count / used.clock, 1e6 * (time.process_time() - start) / count]))
 
 
 if __name__ == "__main__":

@@ -9,9 +9,9 @@ from importlib.metadata import version
 
 def versions(*packages: str) -> str:
     """The versions of Python and of some packages, and the kind of machine."""
-    # A checkout need not be installed, but what is imported says its version.
-    found = {name: getattr(sys.modules.get(name), "__version__", None) or version(name) for name in packages}
-    named = ", ".join(f"{name} {said}" for name, said in found.items())
+    # A checkout need not be installed, but an imported package has its version.
+    numbers = (getattr(sys.modules.get(name), "__version__", None) or version(name) for name in packages)
+    named = ", ".join(f"{name} {number}" for name, number in zip(packages, numbers, strict=True))
     return f"Python {platform.python_version()}, {named}, {platform.machine()}"
 
 

@@ -1,8 +1,8 @@
-"""What a job of many ranks asks of its store, of the object store and of a rank's memory, counted.
+"""The requests of a job of many ranks to its store and to the object store, and the memory of a rank.
 
 Run it with `python -m tests.benchmarks.scale` (a minute; `--quick` without a million files). It prints
 Markdown, as in docs/scale.md. The code of rank 0, of one in the middle and of the last is the real one; the
-store and the object store are stand-ins that count. Beside each figure stands the one by arithmetic.
+store and the object store are stand-ins that count. Next to each figure is the one by arithmetic.
 """
 
 from __future__ import annotations
@@ -115,12 +115,12 @@ def object_store(files: int) -> Iterator[Server]:
 
 
 @dataclass
-class Asked:
-    """What one rank asked of the object store up to a moment: requests, and bytes that came.
+class RequestCounts:
+    """The requests of one rank to the object store, and the bytes received, up to a moment.
 
     Args:
-        requests: to open all, for the first batch, in the other steps, and at a resume on other ranks.
-        bytes: likewise.
+        requests: at opening, for the first batch, in the other steps, and at a resume on other ranks.
+        bytes: at the same four.
         on_disk: bytes in the cache of the machine before the resume.
     """
 
@@ -129,15 +129,15 @@ class Asked:
     on_disk: int = 0
 
 
-def object_requests(server: Server, files: int, ranks: int, rank: int) -> Asked:
-    """Counts what a rank with an empty cache asks: it opens all, reads some steps, and a new job resumes."""
+def object_requests(server: Server, files: int, ranks: int, rank: int) -> RequestCounts:
+    """Counts the requests of a rank with an empty cache: to open all, to read steps, and to resume."""
     server.requests.clear()
     server.sent = 0  # type: ignore[attr-defined]
-    asked = Asked([], [])
+    counts = RequestCounts([], [])
 
     def note() -> None:
-        asked.requests.append(len(server.requests) - sum(asked.requests))
-        asked.bytes.append(server.sent - sum(asked.bytes))  # type: ignore[attr-defined]
+        counts.requests.append(len(server.requests) - sum(counts.requests))
+        counts.bytes.append(server.sent - sum(counts.bytes))  # type: ignore[attr-defined]
 
     with tempfile.TemporaryDirectory() as cache:
         dataset = opened(server, cache)
@@ -154,7 +154,7 @@ def object_requests(server: Server, files: int, ranks: int, rank: int) -> Asked:
         state = loader.state_dict(step=min(2, loader.steps_left))
         loader.close()
         dataset.close()
-        asked.on_disk = sum(file.stat().st_size for file in Path(cache).rglob("*") if file.is_file())
+        counts.on_disk = sum(file.stat().st_size for file in Path(cache).rglob("*") if file.is_file())
     with tempfile.TemporaryDirectory() as cache, opened(server, cache) as dataset:
         others = max(1, ranks * 3 // 4)
         resumed = sk.Loader(
@@ -164,7 +164,7 @@ def object_requests(server: Server, files: int, ranks: int, rank: int) -> Asked:
         next(iter(resumed), None)
         resumed.close()
         note()
-    return asked
+    return counts
 
 
 def opened(server: Server, cache: str) -> sk.FileDataset:
@@ -214,34 +214,34 @@ def memory(layout: sk.Layout, name: str, ranks: int, rank: int) -> tuple[float, 
 
 
 def report_store() -> None:
-    """Prints what is asked of the store."""
+    """Prints the requests to the store."""
     of_ranks = "rank 0", "middle", "last"
     print_header("requests of one rank to the store", "ranks", *of_ranks, "by arithmetic", "bytes")
     for title, (late, dead) in SITUATIONS.items():
         for ranks in RANKS:
             outcomes = store_requests(ranks, late, dead)
-            found = [outcomes[rank] for rank in three(ranks)]
+            counts = [outcomes[rank] for rank in three(ranks)]
             expected = {*expected_requests(ranks, SECONDS if dead else late)} | ({5} - {5 * bool(dead)})
-            told = ", ".join(map(str, sorted(expected)))
-            most = max(one.store.bytes for one in found)
-            print_row(title, f"{ranks:,}", *(one.requests for one in found), told, f"{most:,}")
+            expected_text = ", ".join(map(str, sorted(expected)))
+            most = max(one.store.bytes for one in counts)
+            print_row(title, f"{ranks:,}", *(one.requests for one in counts), expected_text, f"{most:,}")
 
 
 def report_objects(files: int) -> None:
-    """Prints what is asked of the object store."""
+    """Prints the requests to the object store."""
     with object_store(files) as server:
         size = len(server.resources["/all.skcat"].data)
         print(f"\n{files:,} files of {EACH} samples, a catalogue of {size:,} bytes:\n")
-        asked_when = "opened", "first batch", "others", "a resume"
-        print_header("ranks", "rank", *asked_when, "bytes", "on disk", "by arithmetic")
+        moments = "opened", "first batch", "others", "a resume"
+        print_header("ranks", "rank", *moments, "bytes", "on disk", "by arithmetic")
         for ranks in RANKS:
             for rank in three(ranks):
-                asked = object_requests(server, files, ranks, rank)
+                counts = object_requests(server, files, ranks, rank)
                 steps = min(STEPS, -(-files * EACH // (ranks * BATCH)))
                 most = -(-steps * BATCH // EACH) + 1
-                told = f"2; up to {most} files in {steps} steps; 2 and up to 2 files"
-                sizes = f"{sum(asked.bytes):,}", f"{asked.on_disk:,}"
-                print_row(f"{ranks:,}", f"{rank:,}", *asked.requests, *sizes, told)
+                expected_text = f"2; up to {most} files in {steps} steps; 2 and up to 2 files"
+                sizes = f"{sum(counts.bytes):,}", f"{counts.on_disk:,}"
+                print_row(f"{ranks:,}", f"{rank:,}", *counts.requests, *sizes, expected_text)
 
 
 def report_memory(files: int) -> None:
@@ -253,8 +253,8 @@ def report_memory(files: int) -> None:
         memory(layout, name, 8, 0)
         cells = []
         for ranks in RANKS:
-            found = np.max([memory(layout, name, ranks, rank) for rank in three(ranks)], axis=0)
-            cells.append(", ".join(f"{one:.2f}" for one in found))
+            of_ranks = np.max([memory(layout, name, ranks, rank) for rank in three(ranks)], axis=0)
+            cells.append(", ".join(f"{one:.2f}" for one in of_ranks))
         print_row(name, *cells)
 
 

@@ -1,4 +1,4 @@
-"""Benchmark of tar shards beside webdataset and tarfile, in one run: indexing and reading.
+"""Benchmark of tar shards against webdataset and tarfile, in one run: indexing and reading.
 
 Run it with `python -m tests.benchmarks.tar`; `--quick` takes a tenth of the samples. It prints Markdown.
 Ratios are what counts: machines are shared, and times do not carry over. All reading is from the page cache.
@@ -39,13 +39,13 @@ def rate(work: Callable[[], int]) -> float:
 
 
 def report(title: str, unit: str, works: dict[str, Callable[[], int]]) -> None:
-    """Prints the median of things a second of each work, beside the first one."""
+    """Prints the median items a second of each work, and the ratio to the first one."""
     rates = medians(in_turns({name: partial(rate, work) for name, work in works.items()}, REPEATS))
     base, least = next(iter(rates.items()))
     print(f"\n### {title}\n")
     print_header("who", unit, f"times {base}")
-    for name, found in rates.items():
-        print_row(name, f"{found:,.0f}" if found >= 100 else f"{found:.2f}", f"{found / least:.2f}")
+    for name, value in rates.items():
+        print_row(name, f"{value:,.0f}" if value >= 100 else f"{value:.2f}", f"{value / least:.2f}")
 
 
 def count(samples: Iterable[Any]) -> int:
@@ -83,11 +83,11 @@ def report_indexing(paths: list[str], folder: Path) -> None:
         Path(writer.paths[0]).rename(other)
 
     def walk(names: list[str]) -> int:
-        found = 0
+        total = 0
         for name in names:
             with tarfile.open(name) as archive:
-                found += sum(1 for _ in archive)
-        return found
+                total += sum(1 for _ in archive)
+        return total
 
     def index(names: list[str]) -> int:
         cache = Cache.of(folder / "cache")

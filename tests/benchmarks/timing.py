@@ -28,17 +28,17 @@ class Used(NamedTuple):
 
 
 def now() -> Used:
-    """Those so far: a difference of two says what was used between them."""
+    """The seconds so far: the difference of two is what was used between them."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return Used(time.perf_counter(), time.process_time() + children.ru_utime + children.ru_stime)
 
 
 def timed(work: Callable[[], T]) -> tuple[T, Used]:
-    """What some work gives, and what one call of it takes."""
-    begun = now()
-    given = work()
+    """Calls a function; returns its result, and the seconds that it took."""
+    start = now()
+    result = work()
     ended = now()
-    return given, Used(ended.clock - begun.clock, ended.processor - begun.processor)
+    return result, Used(ended.clock - start.clock, ended.processor - start.processor)
 
 
 def seconds(work: Callable[[], Any]) -> float:
@@ -47,39 +47,39 @@ def seconds(work: Callable[[], Any]) -> float:
 
 
 def in_turns(works: Mapping[K, Callable[[], T]], rounds: int) -> dict[K, list[T]]:
-    """What each work gives in each round; they take turns, so that all meet the same noise."""
-    found: dict[K, list[T]] = {name: [] for name in works}
+    """The result of each function in each round; they take turns, so that all meet the same noise."""
+    results: dict[K, list[T]] = {name: [] for name in works}
     for _, (name, work) in product(range(rounds), works.items()):
-        found[name].append(work())
-    return found
+        results[name].append(work())
+    return results
 
 
-def medians(found: Mapping[str, list[float]]) -> dict[str, float]:
+def medians(times: Mapping[str, list[float]]) -> dict[str, float]:
     """The median of each row."""
-    return {name: statistics.median(values) for name, values in found.items()}
+    return {name: statistics.median(values) for name, values in times.items()}
 
 
 def forked(work: Callable[[], T]) -> T:
-    """What some work gives in a fork of this process, of which all else is left behind."""
+    """The result of a function that is called in a fork of this process."""
     context = multiprocessing.get_context("fork")
     answer = context.SimpleQueue()
     process = context.Process(target=lambda: answer.put(work()))
     process.start()
-    given: T = answer.get()
+    result: T = answer.get()
     process.join()
-    return given
+    return result
 
 
 def side_by_side(other: Callable[[], Any], work: Callable[[], Any]) -> float:
-    """Seconds by the clock of both, the other one in a fork: what two processes take that nothing joins."""
+    """Seconds by the clock of both, the other one in a fork: two processes that never communicate."""
     context = multiprocessing.get_context("fork")
     both = context.Barrier(2)
 
-    def begun() -> None:
+    def start() -> None:
         both.wait()
         other()
 
-    process = context.Process(target=begun)
+    process = context.Process(target=start)
     process.start()
 
     def both_done() -> None:

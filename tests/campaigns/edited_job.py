@@ -75,9 +75,9 @@ def main():
     parser.add_argument("folder", type=Path)
     parser.add_argument("run")
     parser.add_argument("--kill", type=int)
-    given = parser.parse_args()
+    options = parser.parse_args()
     distributed.init_process_group("gloo")
-    run(given.folder, given.run, given.kill)
+    run(options.folder, options.run, options.kill)
     distributed.destroy_process_group()
 
 

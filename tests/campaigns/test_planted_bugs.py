@@ -15,7 +15,7 @@ pytestmark = pytest.mark.campaign
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _what_notices_bugs_passes_without_them():
+def _tests_pass_without_bugs():
     yield
     require_passing()
 

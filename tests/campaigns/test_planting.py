@@ -1,4 +1,4 @@
-"""Planted bugs find their place by name and syntax: wherever it moves, however it is formatted."""
+"""The place of a planted bug is found by name and syntax, wherever it moves and however it is formatted."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ def test_a_bug_is_planted_wherever_and_however_its_place_is_written(tmp_path, fi
 
 def test_statements_are_replaced_by_any_number_of_them(tmp_path):
     folder = of_files(tmp_path, deck="print('a')\n        print(\"b\")\n        return 1")
-    for right, wrong, left in [
+    for right, wrong, statements in [
         ('print("a")\nprint("b")', "pass", "pass"),
         ('print("b")', "print('c')\nprint('d')", "print('a') print('c') print('d')"),
     ]:
         _, module = planted(BUG._replace(right=right, wrong=wrong), folder)
-        assert f"def cards(self): {left} return 1" in " ".join(ast.unparse(module).split())
+        assert f"def cards(self): {statements} return 1" in " ".join(ast.unparse(module).split())
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_statements_are_replaced_by_any_number_of_them(tmp_path):
         ({"a": f"return {BUG.right}", "b": f"return {BUG.right}"}, "2 times in a.py, b.py"),
     ],
 )
-def test_a_place_that_is_not_there_once_is_said_with_what_to_look_for(tmp_path, statements, times):
+def test_a_place_that_does_not_occur_once_is_an_error_with_the_text_to_look_for(tmp_path, statements, times):
     with pytest.raises(LookupError) as caught:
         planted(BUG, of_files(tmp_path, **statements))
     assert str(caught.value) == (

@@ -31,7 +31,7 @@ def fixture_web(folder):
     """A server of these files; no command may download any."""
     with served(folder / "data") as web:
         yield web
-        assert len(web.asked("GET")) == 0
+        assert len(web.calls("GET")) == 0
 
 
 def npz(web, **more):
@@ -62,7 +62,7 @@ def test_a_plan_reports_the_downloads_and_bytes_of_an_epoch_and_downloads_nothin
     path = config(tmp_path, dataset=npz(web, lengths=SIZES), shuffle="partial", partial_size=60)
     code, output, errors = command("plan", path, "--world", 4)
     assert (code, errors) == (0, "")
-    assert len(web.asked("VERSION")) == 16
+    assert len(web.calls("VERSION")) == 16
     size = sum(file.stat().st_size for file in (folder / "data").glob("*.npz"))
     facts = facts_of(output)
     assert ("storage", f"16 remote files, {size_of(size)}") in facts

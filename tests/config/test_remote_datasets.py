@@ -68,7 +68,7 @@ def test_a_config_reads_files_from_a_web_server_into_its_own_cache(remote_run, t
     assert again.to_dict()["dataset"]["remote"] == remote
     assert len(again.dataset) == 12
     again.dataset.close()
-    assert len(remote_run.asked("GET")) == 3
+    assert len(remote_run.calls("GET")) == 3
 
 
 def test_remote_false_passes_the_url_itself_to_the_reader():

@@ -199,7 +199,7 @@ class Growing(sk.Sampler):
         return range(5 + context.epoch)
 
 
-MINE = {
+CALLS = {
     "state: dataset": lambda _: loader(41).load_state_dict(saved()),
     "state: sampler": lambda _: loader(sampler=sk.SequentialSampler()).load_state_dict(
         saved(sampler=sk.SequentialSampler(start_index=2))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.raised import LOGGED, MINE
+from tests.docs.raised import CALLS, LOGGED
 from tests.values_in_messages import OTHERS, RECORDED, raised, values_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "error-messages.md").read_text(encoding="utf-8")
@@ -23,7 +23,7 @@ RAISED = [message for message in MESSAGES if not message.startswith(tuple(LOGGED
 
 
 def test_the_page_has_the_messages_that_are_raised_here_and_those_of_the_log():
-    assert len(RAISED) == len(MINE) == len(MESSAGES) - len(LOGGED)
+    assert len(RAISED) == len(CALLS) == len(MESSAGES) - len(LOGGED)
 
 
 def test_the_values_of_all_messages_are_written_down():
@@ -33,8 +33,8 @@ def test_the_values_of_all_messages_are_written_down():
 
 @pytest.mark.parametrize("message", RAISED, ids=lambda message: re.sub(r"\W+", "-", message)[:60].strip("-"))
 def test_a_message_is_word_for_word_what_is_raised_with_its_place_and_values(message):
-    (name,) = [beginning for beginning in MINE if message.startswith(beginning)]
-    error, folder = raised(MINE[name])
+    (name,) = [beginning for beginning in CALLS if message.startswith(beginning)]
+    error, folder = raised(CALLS[name])
     assert re.fullmatch(pattern(message), str(error), re.DOTALL), str(error)
     if name in OTHERS:
         assert values_of(error, folder) == RECORDED[name]

@@ -1,4 +1,4 @@
-"""All tests of this folder are marked `doors`; where a package is not installed, its tests say so."""
+"""All tests of this folder are marked `doors`; a missing package is reported by its tests."""
 
 from __future__ import annotations
 

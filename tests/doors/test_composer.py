@@ -1,4 +1,4 @@
-"""What `check` says of Composer's Trainer, which skips by itself unless it is told not to."""
+"""What `check` says of Composer's Trainer, which skips samples by itself unless an option forbids it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import samplerkit as sk
 from samplerkit.inspect import check
 
 NEEDS = ("mosaicml", "torchvision")
-pytestmark = pytest.mark.filterwarnings("ignore")  # of Composer's own, beside a torch that is newer than it
+pytestmark = pytest.mark.filterwarnings("ignore")  # of Composer, with a torch that is newer
 
 
-@pytest.mark.parametrize(("options", "found"), [({}, ["skipped-twice"]), ({"spin_dataloaders": False}, [])])
-def test_a_trainer_that_would_skip_what_the_state_has_behind_it_is_found(options, found):
+@pytest.mark.parametrize(("options", "codes"), [({}, ["skipped-twice"]), ({"spin_dataloaders": False}, [])])
+def test_a_trainer_that_would_skip_samples_before_the_state_is_found(options, codes):
     composer = import_module("composer")
 
     class Model(composer.ComposerModel):
@@ -33,4 +33,4 @@ def test_a_trainer_that_would_skip_what_the_state_has_behind_it_is_found(options
     trainer = composer.Trainer(
         model=Model(), train_dataloader=loader, max_duration="1ep", device="cpu", **options
     )
-    assert [finding.code for finding in check(trainer)] == found
+    assert [finding.code for finding in check(trainer)] == codes

@@ -1,4 +1,4 @@
-"""The loaders of other packages, by our orders: each example is killed in mid-epoch, and goes on once."""
+"""The loaders of other packages, by our orders: each example is killed in mid-epoch and resumed."""
 
 from __future__ import annotations
 

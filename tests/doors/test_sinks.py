@@ -1,4 +1,4 @@
-"""The figures of a loader where they go: the real packages of the extra `log`."""
+"""The metrics of a loader in the real packages of the extra `log`."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def test_weights_and_biases_keeps_them_offline(figures, tmp_path):
     sinks.wandb(run)(figures, 9)
     run.finish()
     wandb.teardown()  # its service may write the file after `finish`
-    (kept,) = tmp_path.rglob("*.wandb")
-    assert b"data/share/code" in kept.read_bytes()
+    (file,) = tmp_path.rglob("*.wandb")
+    assert b"data/share/code" in file.read_bytes()
 
 
 def test_prometheus_shows_them_with_a_rank_and_a_source(figures):
@@ -63,7 +63,7 @@ def test_opentelemetry_collects_them(figures):
     provider = metrics.MeterProvider([reader])
     sinks.opentelemetry(provider.get_meter("training"), rank=3)(figures, 9)
     (resource,) = reader.get_metrics_data().resource_metrics
-    found = {metric.name: metric.data.data_points for metric in resource.scope_metrics[0].metrics}
-    assert {point.attributes["source"] for point in found["samplerkit.share"]} == {"web", "code"}
-    assert found["samplerkit.position"][0].value == 72
+    points = {metric.name: metric.data.data_points for metric in resource.scope_metrics[0].metrics}
+    assert {point.attributes["source"] for point in points["samplerkit.share"]} == {"web", "code"}
+    assert points["samplerkit.position"][0].value == 72
     provider.shutdown()

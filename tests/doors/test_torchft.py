@@ -1,4 +1,4 @@
-"""torchft: processes leave and join, and each step reads what it would have read without."""
+"""torchft: processes leave and join, and each step reads the same samples as without."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def test_each_step_has_its_samples_while_replicas_leave_and_join(tmp_path):
     lighthouse = torchft.LighthouseServer(
         bind="[::]:0", min_replicas=2, join_timeout_ms=1000, heartbeat_timeout_ms=2000
     )
-    told = {"TORCHFT_LIGHTHOUSE": lighthouse.address(), "DIGITS_KILL": "2:8,1:20,0:45"}
+    variables = {"TORCHFT_LIGHTHOUSE": lighthouse.address(), "DIGITS_KILL": "2:8,1:20,0:45"}
     try:
-        with Job(tmp_path, **told) as job:
+        with Job(tmp_path, **variables) as job:
             started = [
                 job.start(EXAMPLES / "train_torchft.py", tmp_path / "run", str(number)) for number in range(3)
             ]
-            # Fewer than two do not go on, so whoever comes back has joined before the next one is killed.
+            # Fewer than two do not continue, so a replica that returns joins before the next one is killed.
             assert job.end(started[2], PATIENCE)[0] == -9
             assert job.end(started[1], PATIENCE)[0] == -9
             back = job.start(EXAMPLES / "train_torchft.py", tmp_path / "run", "1")

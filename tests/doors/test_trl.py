@@ -1,4 +1,4 @@
-"""TRL: packs of documents in an SFTTrainer that dies and goes on from its own checkpoint."""
+"""TRL: packs of documents in an SFTTrainer that dies and resumes from its own checkpoint."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.trainers.jobs import run
 NEEDS = ("trl", "transformers", "datasets")
 
 
-def test_an_sft_trainer_resumes_with_the_packs_that_are_left(tmp_path):
+def test_an_sft_trainer_resumes_with_the_remaining_packs(tmp_path):
     command = ["-m", "tests.doors.sft_job", tmp_path / "run"]
     code, printed = run(tmp_path, *command)
     assert code == 9, printed

@@ -86,7 +86,7 @@ def test_without_the_wait_values_are_wrong():
     assert wrong_reads(DeviceStage(filled(40), DEVICE, streams=streams), sleeps=False) > 0
 
 
-def test_with_the_wait_alone_values_are_wrong():
+def test_with_only_the_wait_values_are_wrong():
     streams = Wrong(waits=True, records=False)
     assert wrong_reads(DeviceStage(filled(40), DEVICE, streams=streams), sleeps=True) > 0
 
@@ -131,11 +131,11 @@ def test_copies_run_under_kernels():
             torch.cuda._sleep(CYCLES)
             batch.view(-1)[0].add_(1)
         torch.cuda.synchronize()
-    found = [event for event in profile.events() if event.device_type == torch.autograd.DeviceType.CUDA]
+    events = [event for event in profile.events() if event.device_type == torch.autograd.DeviceType.CUDA]
     times = {
         is_copy: [
             (event.time_range.start, event.time_range.end)
-            for event in found
+            for event in events
             if event.name.startswith("Memcpy HtoD") == is_copy
         ]
         for is_copy in (True, False)
@@ -143,7 +143,7 @@ def test_copies_run_under_kernels():
     first = min(start for start, _ in times[False])
     copies = [copy for copy in times[True] if copy[0] >= first]
     share = covered(copies, times[False])
-    print(f"{share:.1%} of the time of {len(copies)} copies lies under kernels")
+    print(f"{share:.1%} of the time of {len(copies)} copies is under kernels")
     assert len(copies) >= 30
     assert share >= 0.95
 
@@ -157,13 +157,13 @@ def test_without_a_device_batches_go_to_this_processs_accelerator():
     assert (batch["x"].device, batch["x"].tolist(), batch["name"]) == (DEVICE, [0, 1, 2], "cat")
 
 
-def test_packed_sequences_and_tensors_that_are_there_already_arrive():
+def test_packed_sequences_and_tensors_already_on_the_device_arrive():
     packed = pack_sequence([torch.arange(3.0), torch.arange(2.0)])
-    there = torch.arange(4, device=DEVICE)
-    moved, same = next(DeviceStage(iter([(packed, there)]), DEVICE))
+    on_device = torch.arange(4, device=DEVICE)
+    moved, same = next(DeviceStage(iter([(packed, on_device)]), DEVICE))
     assert moved.data.device == DEVICE
     assert moved.data.tolist() == packed.data.tolist()
-    assert same is there
+    assert same is on_device
 
 
 @pytest.mark.parametrize("pin_memory", ["auto", True, False])

@@ -17,12 +17,12 @@ DEVICE = torch.device("cuda", torch.cuda.current_device())
 @pytest.mark.parametrize("size", [1, 4096, 4097, 10**6, 2**29 + 1, 2**31 - 1, 2**31, 2**40, 2**62])
 def test_ids_are_bit_for_bit_those_of_numpy(size):
     order = sk.DistributedSampler(3, 1, seed=7).order(size)
-    there = sk.order_on(order, DEVICE)
+    on_device = sk.order_on(order, DEVICE)
     for begin in {0, len(order) // 2, max(0, len(order) - 100_000)}:
         part = slice(begin, begin + 100_000)
-        assert np.array_equal(there[part].cpu().numpy(), order[part])
+        assert np.array_equal(on_device[part].cpu().numpy(), order[part])
     positions = np.random.default_rng(0).integers(0, len(order), 10_000)
-    assert np.array_equal(there[torch.from_numpy(positions).to(DEVICE)].cpu().numpy(), order[positions])
+    assert np.array_equal(on_device[torch.from_numpy(positions).to(DEVICE)].cpu().numpy(), order[positions])
 
 
 @pytest.mark.parametrize("mode", ["global", "files", "false"])
@@ -31,7 +31,7 @@ def test_modes_lanes_and_shards_are_those_of_numpy(mode):
     assert np.array_equal(sk.order_on(order, DEVICE)[:].cpu().numpy(), order[:])
 
 
-def test_batches_are_the_rows_of_the_order_and_lie_on_the_device():
+def test_batches_are_the_rows_of_the_order_and_are_on_the_device():
     data = {"x": torch.arange(100_003, device=DEVICE), "y": torch.rand(100_003, 4, device=DEVICE)}
     loader = sk.TensorLoader(data, sk.RandomSampler(seed=1), batch_size=1000)
     assert loader.evaluates_on == "device"

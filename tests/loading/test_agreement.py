@@ -13,8 +13,8 @@ import torch.distributed
 import samplerkit as sk
 from samplerkit.loading import agreement
 from samplerkit.loading.agreement import Agreement
+from tests.load_free_timer import LoadFreeTimer
 from tests.loading.simulated_ranks import ORDER, simulate
-from tests.own_seconds import OwnSeconds
 from tests.storage.crowd import run_in_threads
 
 EVALUATION = {"dataset": "4 samples", "sampler": "SequentialSampler()", "seed": [], "epoch": 0, "position": 0}
@@ -46,9 +46,9 @@ def run_ranks(*orders, seconds=0.3):
         except sk.DisagreementError as error:
             outcomes[number] = error
 
-    with OwnSeconds() as own:
+    with LoadFreeTimer() as timer:
         run_in_threads(*(partial(rank, number) for number in range(len(orders))))
-    return outcomes, own.seconds
+    return outcomes, timer.seconds
 
 
 @pytest.mark.usefixtures("short_pauses")

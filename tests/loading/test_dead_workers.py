@@ -17,8 +17,8 @@ import torch
 
 import samplerkit as sk
 from samplerkit.loading.workers.worker_side import SMALL
+from tests.load_free_timer import LoadFreeTimer
 from tests.numbers import Made
-from tests.own_seconds import OwnSeconds
 
 pytestmark = pytest.mark.usefixtures("no_hang")
 
@@ -49,14 +49,14 @@ def test_a_worker_that_is_killed_while_it_writes_a_batch_is_a_typed_error(worker
         Made(40, large), sk.SequentialSampler(), batch_size=1, num_workers=workers, collate_fn=list, **options
     )
     received = []
-    with OwnSeconds() as own, loader, pytest.raises(sk.WorkerError, match="-9"):
+    with LoadFreeTimer() as timer, loader, pytest.raises(sk.WorkerError, match="-9"):
         for (sample,) in loader:
             received.append(int.from_bytes(sample[:2], "little"))
             if len(received) == 1:
                 time.sleep(0.3)
                 os.kill(loader.worker_pids[victim], signal.SIGKILL)
-                own.begin()
-    assert own.seconds < SECONDS
+                timer.restart()
+    assert timer.seconds < SECONDS
     assert received == list(range(len(received)))
     assert loader.state_dict()["position"] == len(received) < len(loader)
 
@@ -112,9 +112,9 @@ def dies_meanwhile(index):
 
 def test_a_worker_that_dies_out_of_turn_is_an_error_though_the_others_never_end():
     loader = sk.Loader(Made(8, dies_meanwhile), sk.SequentialSampler(), batch_size=4, num_workers=2)
-    with OwnSeconds() as own, loader, pytest.raises(sk.WorkerError, match="-9"):
+    with LoadFreeTimer() as timer, loader, pytest.raises(sk.WorkerError, match="-9"):
         next(iter(loader))
-    assert own.seconds < SECONDS
+    assert timer.seconds < SECONDS
 
 
 def without_descriptors(index):

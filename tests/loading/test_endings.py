@@ -13,9 +13,9 @@ import pytest
 
 import samplerkit as sk
 from tests.jobs import ended
+from tests.load_free_timer import LoadFreeTimer
 from tests.loading.ending_job import BATCH_SIZE, SIZE
 from tests.loading.worker_kinds import THREADS
-from tests.own_seconds import OwnSeconds
 from tests.programs import Program
 from tests.waiting import alive
 
@@ -51,9 +51,9 @@ def shared_memory_of(pids):
 
 
 def test_own_seconds_include_sleep():
-    with OwnSeconds() as own:
+    with LoadFreeTimer() as timer:
         time.sleep(0.3)
-    assert own.seconds > 0.2
+    assert timer.seconds > 0.2
 
 
 @pytest.mark.parametrize(("end", "options", "send"), CASES, ids=str)
@@ -76,17 +76,15 @@ def test_workers_are_gone_in_two_seconds_and_the_state_is_what_was_received(
             assert len(workers) == (0 if "workers" in options else 2)
             assert process.stdout.readline() == "read\n"
             start = time.monotonic()
-            with OwnSeconds([process.pid, *workers]) as own:
+            with LoadFreeTimer([process.pid, *workers]) as timer:
                 if send is not None:
                     send(process.pid, SIGNALS[end])
                 printed = "" if workers else process.stdout.readline()
                 while alive(workers) and time.monotonic() < start + PATIENCE:
                     time.sleep(0.01)
-            print(
-                f"{end}: workers gone after {own.seconds:.2f} s, {time.monotonic() - start:.2f} of the clock"
-            )
+            print(f"{end}: gone after {timer.seconds:.2f} s, {time.monotonic() - start:.2f} of the clock")
             assert not alive(workers)
-            assert own.seconds < SECONDS
+            assert timer.seconds < SECONDS
             process.wait(PATIENCE)  # the interpreter itself may take seconds to end
             printed += process.stdout.read()
         finally:
@@ -121,5 +119,5 @@ kept.itself = kept  # garbage that is found when the interpreter ends
 
 
 def test_a_loader_may_be_closed_by_an_object_that_is_freed_at_interpreter_exit():
-    code, printed, errors = ended("-c", CLOSED_BY_GARBAGE, own_seconds=20)
+    code, printed, errors = ended("-c", CLOSED_BY_GARBAGE, load_free_seconds=20)
     assert (code, printed, errors) == (0, "closed\n", "")

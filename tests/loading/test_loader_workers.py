@@ -14,11 +14,11 @@ import pytest
 import torch
 
 import samplerkit as sk
+from tests.load_free_timer import LoadFreeTimer
 from tests.loading.numbers import Numbers, epoch_ids, ids_of, numbers_loader
 from tests.loading.worker_kinds import THREADS, with_workers
 from tests.numbers import Made
 from tests.numbers import Numbers as InFiles
-from tests.own_seconds import OwnSeconds
 from tests.waiting import alive, threads_of_loaders, wait_until
 
 
@@ -107,10 +107,10 @@ def test_a_break_waits_no_longer_than_two_seconds_for_a_sample_that_hangs(option
     loader = stuck_loader(**options)
     for _ in loader:
         pids = loader.worker_pids
-        with OwnSeconds() as own:
+        with LoadFreeTimer() as timer:
             loader.close()
         break
-    assert own.seconds < 2
+    assert timer.seconds < 2
     assert alive(pids) == []
     loader.dataset.released.set()
     wait_until(lambda: not threads_of_loaders())

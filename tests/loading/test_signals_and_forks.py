@@ -18,7 +18,7 @@ from tests.numbers import Made
 from tests.programs import Program
 from tests.waiting import alive
 
-OWN_SECONDS = 30
+LOAD_FREE_SECONDS = 30
 """Five times what these jobs take; one that takes longer hangs."""
 
 
@@ -37,13 +37,13 @@ ANY_CALL = {"call", "c_return"}
     ids=["a loader", "threads", "a device loader"],
 )
 def test_an_interrupt_at_any_call_loses_no_batch(make, interrupted, stride):
-    wrong, own = [], sys._getframe().f_code
+    wrong, own_code = [], sys._getframe().f_code
     for number in range(1, 100_000, stride):
         loader, received, calls = make(), [], 0
 
         def interrupt(frame, event, _, at=number):
             nonlocal calls
-            is_counted = event in interrupted and frame.f_code is not own
+            is_counted = event in interrupted and frame.f_code is not own_code
             # An interrupt within the start of a thread leaves it in Python's list of threads for ever.
             calls += is_counted and frame.f_globals["__name__"] != "threading"
             if calls == at:
@@ -121,7 +121,7 @@ print(received == list(range(200)), set(workers).isdisjoint(loader.worker_pids))
 
 @pytest.mark.parametrize(("when", "position"), [(IN_A_STEP, 12), (AT_THE_START, 0)], ids=["step", "start"])
 def test_a_signal_handler_that_raises_in_the_middle_of_a_request_hangs_nothing(when, position):
-    code, printed, errors = ended("-c", INTERRUPTED + when + CONTINUED, own_seconds=OWN_SECONDS)
+    code, printed, errors = ended("-c", INTERRUPTED + when + CONTINUED, load_free_seconds=LOAD_FREE_SECONDS)
     assert (code, printed) == (0, f"True {position}\nTrue True\n"), errors
 
 
@@ -180,7 +180,7 @@ time.sleep(0.2)
 
 def test_a_job_ends_though_its_workers_are_in_the_middle_of_a_call_to_c():
     """They do not react to the request to end before the call returns."""
-    code, printed, errors = ended("-c", BLOCKED, own_seconds=OWN_SECONDS)
+    code, printed, errors = ended("-c", BLOCKED, load_free_seconds=LOAD_FREE_SECONDS)
     assert code == 0, errors
     pids = printed.split()
     assert len(set(pids)) == 2
@@ -231,5 +231,5 @@ print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 
 
 def test_a_process_that_is_forked_while_a_thread_makes_a_request_reads_all():
-    _, printed, errors = ended("-c", HELD, own_seconds=OWN_SECONDS)
+    _, printed, errors = ended("-c", HELD, load_free_seconds=LOAD_FREE_SECONDS)
     assert printed == "20\n", errors

@@ -12,10 +12,10 @@ import samplerkit as sk
 from samplerkit.loading.background import start_thread
 from samplerkit.loading.workers import loader_workers
 from tests.jobs import ended
+from tests.load_free_timer import LoadFreeTimer
 from tests.loading.numbers import Numbers, ids_of, numbers_loader
 from tests.loading.test_loader_workers import stuck_loader
 from tests.loading.worker_kinds import THREADS, LoopSchedule
-from tests.own_seconds import OwnSeconds
 from tests.waiting import threads_of_loaders, wait_until
 
 
@@ -115,12 +115,12 @@ next(kept)
     ("options", "end"), [({}, ""), ({"device": "cpu", "run_ahead": True}, "raise ValueError")], ids=str
 )
 def test_a_script_ends_though_its_threads_are_in_the_middle_of_a_sample(end, options):
-    with OwnSeconds() as own:
+    with LoadFreeTimer() as timer:
         code, _, errors = ended("-c", AT_THE_END.format(options=options, end=end), seconds=120)
     assert code == ("ValueError" in end), errors
     assert "Fatal" not in errors
     assert "ignored" not in errors
-    assert own.seconds < 20  # a sample alone takes sixty
+    assert timer.seconds < 20  # a sample alone takes sixty
 
 
 START = "_start_joinable_thread" if hasattr(threading, "_start_joinable_thread") else "_start_new_thread"

@@ -17,7 +17,7 @@ from tests.loading.numbers import Numbers, numbers_loader
 from tests.loading.worker_kinds import THREADS, with_workers
 from tests.numbers import Made
 from tests.storage.crowd import run_in_threads
-from tests.waiting import started_since, wait_until
+from tests.waiting import new_threads, wait_until
 
 
 class Meeting(Numbers):
@@ -153,7 +153,7 @@ def test_threads_that_request_different_epochs_at_once_each_get_their_own_order(
 def _no_thread_remains():
     before = set(threading.enumerate())
     yield
-    wait_until(lambda: not started_since(before))
+    wait_until(lambda: not new_threads(before))
 
 
 def test_an_epoch_that_the_dataset_refused_once_is_set_again():

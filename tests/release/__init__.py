@@ -1,1 +1,1 @@
-"""What is published, built and tried as who installs it gets it."""
+"""The distributions, built and tested as users install them."""

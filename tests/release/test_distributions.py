@@ -1,6 +1,6 @@
 """The wheel and the sdist: what is in them, and that both work where nothing else is.
 
-They are built from the tracked files with what a working folder has beside them, which must not come along.
+They are built from the tracked files with other files of a working folder, which must not be included.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.release
 
 ROOT = Path(__file__).parents[2]
 GENERATED = {"PKG-INFO", "setup.cfg"}
-LEFT_OUT = {".gitignore"}
+EXCLUDED = {".gitignore"}
 LYING_ABOUT = (
     "samplerkit/order/__pycache__/order.cpython-311.pyc",
     "build/lib/samplerkit/an_old_module.py",
@@ -84,7 +84,7 @@ def test_the_sdist_is_the_repository_and_nothing_else(built, tracked):
     with tarfile.open(built[0]) as sdist:
         names = {member.name.split("/", 1)[1] for member in sdist if member.isfile()}
     about = {name for name in names if name in GENERATED or name.startswith("samplerkit.egg-info/")}
-    assert names - about == tracked - LEFT_OUT
+    assert names - about == tracked - EXCLUDED
 
 
 def test_the_wheel_is_the_package_and_nothing_else(built, tracked):
@@ -114,8 +114,8 @@ def test_an_editable_install_is_found_from_the_folder_above_the_checkout(built, 
     python = tmp_path / "editable" / "bin" / "python"
     install = [python, "-I", "-m", "pip", "install", "-q", "--no-deps", "-e", tmp_path / "samplerkit"]
     subprocess.run(install, check=True)
-    asked = [python, "-c", "import samplerkit as sk; print(sk.__version__)"]
-    printed = subprocess.run(asked, cwd=tmp_path, env={}, check=True, capture_output=True, text=True).stdout
+    command = [python, "-c", "import samplerkit as sk; print(sk.__version__)"]
+    printed = subprocess.run(command, cwd=tmp_path, env={}, check=True, capture_output=True, text=True).stdout
     assert printed.strip() == sk.__version__
 
 

@@ -1,4 +1,4 @@
-"""What tests of all datasets check: that one cannot be read, and that samples are the same."""
+"""Checks of all datasets: that one cannot be read, and that samples are equal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A folder that looks like a cluster's filesystem: what a user registers with fsspec for HDFS."""
+"""A folder that behaves like a cluster's filesystem, as a user registers one with fsspec for HDFS."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cache of each test's own, and a bucket."""
+"""A cache for each test, and a bucket."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.storage.remote.children import Child
 
 @pytest.fixture(autouse=True)
 def _fork_instead_of_subprocess(monkeypatch):
-    """The contract starts Python to read in another process, which takes seconds: `tests/testing` does."""
+    """The contract reads in a new Python process, which takes seconds: only `tests/testing` starts one."""
 
     def run(command: list[str], *, input: bytes, **_: Any) -> subprocess.CompletedProcess[bytes]:
         Child(lambda: dataset_contract._require_read(*pickle.loads(input))).result()  # noqa: S301  # its own
@@ -36,7 +36,7 @@ def cache_home(tmp_path, monkeypatch) -> Path:
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
-    """A server on loopback that answers as S3 does."""
+    """A server on loopback that behaves like S3."""
     moto = pytest.importorskip("moto.server", reason="moto is not installed")
     server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()

@@ -1,4 +1,4 @@
-"""Functions that run in threads at the same time, none of which may hang."""
+"""Runs functions in threads at the same time, none of which may hang."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import threading
 from collections.abc import Callable
 
 PATIENCE_SECONDS = 60
-"""A thread that still runs by then hangs: what these tests do takes a moment."""
+"""A thread that still runs after this time hangs: these tests take a moment."""
 
 
 def run_in_threads(*functions: Callable[[], object]) -> None:
-    """Runs each function in a thread of its own; what one raises is raised."""
+    """Runs each function in its own thread; raises the first error of one."""
     failed: list[BaseException] = []
 
     def run(function: Callable[[], object]) -> None:

@@ -1,4 +1,4 @@
-"""What is dropped without `close` is freed at once: no reference cycle waits for the garbage collector."""
+"""A dataset that is dropped without `close` is freed at once: it is in no reference cycle."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.storage.files.folders import write_npz
 from tests.storage.remote import faults
 from tests.storage.remote.server import served
 from tests.storage.tar.remote_shards import LENGTHS, PATTERN, write_shards
-from tests.waiting import started_since, wait_until
+from tests.waiting import new_threads, wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +44,7 @@ def shards(tmp_path_factory):
 
 def require_freed(reference, before):
     """Waits until an object is freed and its threads end: without the collector a cycle stays for ever."""
-    wait_until(lambda: reference() is None and not started_since(before))
+    wait_until(lambda: reference() is None and not new_threads(before))
 
 
 READS = {
@@ -61,7 +61,7 @@ READS = {
 }
 
 
-@pytest.mark.parametrize("fault", [None, faults.status(500), faults.resets])
+@pytest.mark.parametrize("fault", [None, faults.status(500), faults.reset_connection])
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
 def test_a_dropped_storage_is_freed_with_its_threads(options, read, fault):
     with served() as server:

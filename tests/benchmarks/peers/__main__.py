@@ -1,4 +1,4 @@
-"""samplerkit beside its peers: python -m tests.benchmarks.peers environments FOLDER, then run FOLDER.
+"""samplerkit against its peers: python -m tests.benchmarks.peers environments FOLDER, then run FOLDER.
 
 `environments` makes the peers' environments with pip, each once. `run` measures every peer, each cell in a
 process with a limit of time and memory, writes docs/performance.json, and from it the generated parts of
@@ -26,24 +26,24 @@ def write_page(results: Path) -> None:
     # matplotlib is only needed here.
     from tests.benchmarks.peers.picture import draw  # noqa: PLC0415
 
-    found = json.loads(results.read_text(encoding="utf-8"))
+    loaded = json.loads(results.read_text(encoding="utf-8"))
     for path in PAGES:
-        path.write_text(page.filled(path.read_text(encoding="utf-8"), found), encoding="utf-8")
-    draw(found, ROOT / "docs" / "images" / "performance.png")
+        path.write_text(page.filled(path.read_text(encoding="utf-8"), loaded), encoding="utf-8")
+    draw(loaded, ROOT / "docs" / "images" / "performance.png")
 
 
 def measure(options: argparse.Namespace) -> None:
-    """Measures what was asked for, and writes the results after each part of it."""
+    """Measures the requested parts, and writes the results after each of them."""
     path: Path = options.results
-    is_whole = set(options.only) == set(environments.PEERS) and set(options.texts) == set(TEXTS)
-    before = json.loads(path.read_text(encoding="utf-8")) if path.is_file() and not is_whole else {}
+    is_complete = set(options.only) == set(environments.PEERS) and set(options.texts) == set(TEXTS)
+    before = json.loads(path.read_text(encoding="utf-8")) if path.is_file() and not is_complete else {}
     path.parent.mkdir(parents=True, exist_ok=True)
-    made = environments.load(options.folder.absolute())
-    for done, results in collect(made, quick=options.quick, only=options.only, texts=options.texts):
+    envs = environments.load(options.folder.absolute())
+    for done, results in collect(envs, quick=options.quick, only=options.only, texts=options.texts):
         joined = {part: {**before.get(part, {}), **results[part]} for part in ("peers", "texts")}
         # What is measured again joins a run whose date and commit stay, and the page says so.
-        found = {**results, **before, **joined, "in_one_run": is_whole}
-        path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        merged = {**results, **before, **joined, "in_one_run": is_complete}
+        path.write_text(json.dumps(merged, indent=1) + "\n", encoding="utf-8")
         print(f"{results['seconds']:5} s: {done}", flush=True)
     if not options.no_page:
         write_page(path)

@@ -1,11 +1,11 @@
-"""What every peer is given to do: sizes, limits, changes of the number of ranks. Standard library only."""
+"""The cases for every peer: sizes, limits, changes of the number of ranks. Standard library only."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 SHARDS, SHARD, BATCH, SEED = 8, 3, 256, 7
-"""Whose ids are asked for: batches of 256 of shard 3 of 8, shuffled with seed 7."""
+"""The measured ids: batches of 256 of shard 3 of 8, shuffled with seed 7."""
 
 SIZES = tuple(10**power for power in range(4, 10))
 QUICK_SIZES = (10**4, 10**5, 10**6)
@@ -43,7 +43,7 @@ class Resize:
     new_batch: int
 
     @property
-    def seen(self) -> int:
+    def num_read(self) -> int:
         """How many samples were handed out before."""
         return self.ranks * self.batch * self.steps
 

@@ -1,4 +1,4 @@
-"""Runs every cell of every peer, and puts what they measured into one JSON value."""
+"""Runs every cell of every peer, and collects the results in one JSON value."""
 
 from __future__ import annotations
 
@@ -57,19 +57,19 @@ class Measured:
 
     def measure_size(self, size: int) -> None:
         """Measures the cells of a curve; one over a limit or not offered is not tried at a larger size."""
-        left = [cell for cell in CURVE_CELLS if cell not in self.settled]
+        remaining = [cell for cell in CURVE_CELLS if cell not in self.settled]
         self.curve += [{"cell": cell, "size": size, **answer} for cell, answer in self.settled.items()]
-        while left:
-            run = once(self.python, self.name, "curve", size, ",".join(left))
+        while remaining:
+            run = once(self.python, self.name, "curve", size, ",".join(remaining))
             if not run:
                 run = [{ENDED: "it printed nothing"}]
             for cell in run:
                 if ENDED in cell:
                     # The cell that was under way; those after it are tried in a process of their own.
-                    self.settled[left[0]] = cell
-                    self.curve.append({"cell": left.pop(0), "size": size, **cell})
+                    self.settled[remaining[0]] = cell
+                    self.curve.append({"cell": remaining.pop(0), "size": size, **cell})
                 else:
-                    left.remove(cell["cell"])
+                    remaining.remove(cell["cell"])
                     if "none" in cell:
                         self.settled[cell["cell"]] = {"none": cell["none"]}
                     self.curve.append(cell)
@@ -98,13 +98,13 @@ def measure_peers(
     Yields:
         What was measured last, and all results so far.
     """
-    begun = {name: started(environments, name) for name in names}
-    peers = [peer for peer in begun.values() if isinstance(peer, Measured)]
+    started_peers = {name: started(environments, name) for name in names}
+    peers = [peer for peer in started_peers.values() if isinstance(peer, Measured)]
 
     def results() -> dict[str, Any]:
         return {
             name: peer.results() if isinstance(peer, Measured) else {"not_run": peer}
-            for name, peer in begun.items()
+            for name, peer in started_peers.items()
         }
 
     for size in QUICK_SIZES if quick else SIZES:
@@ -164,13 +164,13 @@ def collect(
     Yields:
         What was measured last, and all results so far: a run that is stopped keeps what it has.
     """
-    begun = time.monotonic()
+    start = time.monotonic()
     results: dict[str, Any] = {"machine": machine(), "quick": quick, "peers": {}, "texts": {}}
     for done, peers in measure_peers(environments, only, quick=quick):
-        results |= {"peers": peers, "seconds": round(time.monotonic() - begun)}
+        results |= {"peers": peers, "seconds": round(time.monotonic() - start)}
         yield done, results
     python = environments["torch"].python or sys.executable
     for name in texts:
         results["texts"][name] = text_of(python, TEXTS[name])
-        results["seconds"] = round(time.monotonic() - begun)
+        results["seconds"] = round(time.monotonic() - start)
         yield name, results

@@ -80,10 +80,10 @@ class Environment:
 def load(folder: Path) -> dict[str, Environment]:
     """Gives the environments of a folder; those that were not made say so."""
     record = folder / RECORD
-    made = json.loads(record.read_text(encoding="utf-8")) if record.is_file() else {}
+    records = json.loads(record.read_text(encoding="utf-8")) if record.is_file() else {}
     return {
-        name: Environment(**{**made[name], "requirements": tuple(made[name]["requirements"])})
-        if name in made
+        name: Environment(**{**records[name], "requirements": tuple(records[name]["requirements"])})
+        if name in records
         else Environment("", (), "its environment was not made")
         for name in REQUIREMENTS
     }
@@ -97,24 +97,24 @@ def make(folder: Path, use: dict[str, str]) -> dict[str, Environment]:
         use: interpreters to use in place of new environments, by name.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    found = load(folder)
+    environments = load(folder)
     for name in REQUIREMENTS:
         if name in use:
-            found[name] = Environment(use[name], ("given",), _start_problem(use[name], name))
-        elif found[name].requirements != _wanted(name) or found[name].reason is not None:
-            print(f"{name}: pip install {' '.join(_wanted(name))}", flush=True)
-            found[name] = _made(folder / name, name)
-        print(f"{name}: {found[name].reason or 'ready'}", flush=True)
-        made = {key: asdict(value) for key, value in found.items() if value.requirements}
-        (folder / RECORD).write_text(json.dumps(made, indent=1), encoding="utf-8")
-    return found
+            environments[name] = Environment(use[name], ("given",), _start_problem(use[name], name))
+        elif environments[name].requirements != _requirements(name) or environments[name].reason is not None:
+            print(f"{name}: pip install {' '.join(_requirements(name))}", flush=True)
+            environments[name] = _installed(folder / name, name)
+        print(f"{name}: {environments[name].reason or 'ready'}", flush=True)
+        records = {key: asdict(value) for key, value in environments.items() if value.requirements}
+        (folder / RECORD).write_text(json.dumps(records, indent=1), encoding="utf-8")
+    return environments
 
 
-def _wanted(name: str) -> tuple[str, ...]:
+def _requirements(name: str) -> tuple[str, ...]:
     return REQUIREMENTS[name] + WITHOUT_DEPENDENCIES.get(name, ())
 
 
-def _made(place: Path, name: str) -> Environment:
+def _installed(place: Path, name: str) -> Environment:
     venv.create(place, with_pip=True, clear=True)
     python = str(place / "bin" / "python")
     installs = [REQUIREMENTS[name], ("--no-deps", *WITHOUT_DEPENDENCIES.get(name, ()))]
@@ -123,8 +123,8 @@ def _made(place: Path, name: str) -> Environment:
             continue
         problem = _problem([python, "-m", "pip", "install", "--quiet", *arguments], PIP_SECONDS)
         if problem is not None:
-            return Environment("", _wanted(name), f"pip could not install it: {problem}")
-    return Environment(python, _wanted(name), _start_problem(python, name))
+            return Environment("", _requirements(name), f"pip could not install it: {problem}")
+    return Environment(python, _requirements(name), _start_problem(python, name))
 
 
 def _start_problem(python: str, name: str) -> str | None:
@@ -148,10 +148,10 @@ def _problem(command: list[str], seconds: float) -> str | None:
     return errors[-1][:200] if errors else f"exit code {run.returncode}"
 
 
-def parsed(given: list[str]) -> dict[str, str]:
+def parsed(arguments: list[str]) -> dict[str, str]:
     """Reads NAME=PYTHON arguments."""
-    use = dict(one.split("=", 1) for one in given if "=" in one)
-    strangers = [one for one in given if one.split("=", 1)[0] not in REQUIREMENTS or "=" not in one]
+    use = dict(one.split("=", 1) for one in arguments if "=" in one)
+    strangers = [one for one in arguments if one.split("=", 1)[0] not in REQUIREMENTS or "=" not in one]
     if strangers:
         sys.exit(f"--use takes NAME=PYTHON with NAME of {', '.join(REQUIREMENTS)}: {strangers[0]}")
     return use

@@ -12,7 +12,7 @@ logging.getLogger("absl").setLevel(logging.ERROR)
 import grain  # noqa: E402  # it logs at import that there is no jax
 
 from tests.benchmarks.peers.cases import BATCH, SEED, SHARD, SHARDS  # noqa: E402
-from tests.benchmarks.peers.measuring import Begun, Peer, main  # noqa: E402
+from tests.benchmarks.peers.measuring import Iteration, Peer, main  # noqa: E402
 from tests.benchmarks.peers.numpy_rows import Rows  # noqa: E402
 
 SLICED, ELASTIC = "slices of a `MapDataset`", "`ElasticIterator`"
@@ -69,7 +69,7 @@ class Grain(Peer):
             dataset = dataset.mp_prefetch(grain.multiprocessing.MultiprocessingOptions(num_workers=workers))
         return lambda: dataset
 
-    def begun(self, rule: str, size: int, ranks: int, rank: int, batch: int, state: Any) -> Begun:
+    def iterate(self, rule: str, size: int, ranks: int, rank: int, batch: int, state: Any) -> Iteration:
         batches = iterator_of(rule, size, ranks, rank, batch)
         if state is not None:
             batches.set_state(json.loads(state))

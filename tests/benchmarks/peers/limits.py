@@ -57,13 +57,13 @@ def cells_of(
         assert process.stdout is not None
         selector.register(process.stdout, selectors.EVENT_READ)
         os.set_blocking(process.stdout.fileno(), False)
-        begun, problem = time.monotonic(), None
+        printed_at, problem = time.monotonic(), None
         try:
             for cells in _printed(process.stdout, selector):
                 if cells:
-                    begun = time.monotonic()
+                    printed_at = time.monotonic()
                     yield from cells
-                problem = _over(process.pid, time.monotonic() - begun, seconds, gib)
+                problem = _over(process.pid, time.monotonic() - printed_at, seconds, gib)
                 if problem is not None:
                     break
             else:

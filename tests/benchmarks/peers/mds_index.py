@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 
-def shard_of(name: str, size: int, samples: int, **given: Any) -> dict[str, Any]:
+def shard_of(name: str, size: int, samples: int, **others: Any) -> dict[str, Any]:
     """A file of so many bytes in an index, with its columns and what else is given."""
     raw = {"basename": name, "bytes": size, "hashes": {}}
     nothing = dict.fromkeys(("compression", "size_limit", "zip_data"))
-    known = {"format": "mds", "version": 2, "hashes": [], "raw_data": raw, "samples": samples}
-    return {**nothing, **known, **given}
+    fields = {"format": "mds", "version": 2, "hashes": [], "raw_data": raw, "samples": samples}
+    return {**nothing, **fields, **others}
 
 
 def write_index(folder: Path, shards: list[dict[str, Any]]) -> None:

@@ -24,7 +24,7 @@ RATE_SECONDS = 1.0
 REPEAT_SECONDS, REPEATS = 4.0, 5
 ROWS_RUNS = 3
 
-Begun = tuple[Iterable[list[int]], Callable[[], Any] | None]
+Iteration = tuple[Iterable[list[int]], Callable[[], Any] | None]
 """The ids of the batches of a rank, and what gives its state; the state is the steps read if nothing does."""
 
 
@@ -32,7 +32,7 @@ class Peer:
     """What a peer's script offers.
 
     Attributes:
-        packages: whose versions are told.
+        packages: whose versions are reported.
         variants: the ways in which the rows in memory can be read.
         rules: the ways in which an epoch can be taken up.
         lacks: by cell, why the peer has nothing that does what it asks for, or what there is in its place.
@@ -59,8 +59,8 @@ class Peer:
         """Prepares rows; the work is one epoch of batches of them."""
         raise NotImplementedError
 
-    def begun(self, rule: str, size: int, ranks: int, rank: int, batch: int, state: Any) -> Begun:
-        """Begins an epoch on one rank, from a state if there is one."""
+    def iterate(self, rule: str, size: int, ranks: int, rank: int, batch: int, state: Any) -> Iteration:
+        """Starts an epoch on one rank, from a state if there is one; returns batches and a state function."""
         raise NotImplementedError
 
     def read(
@@ -70,7 +70,7 @@ class Peer:
         received: list[int] = []
         after = []
         for rank in range(ranks):
-            batches, saved = self.begun(rule, size, ranks, rank, batch, states and states[rank])
+            batches, saved = self.iterate(rule, size, ranks, rank, batch, states and states[rank])
             for ids in islice(batches, steps):
                 received += ids
             after.append(steps if saved is None else json.dumps(saved()))
@@ -105,12 +105,12 @@ def timed(work: Callable[[], Any]) -> tuple[float, int]:
 
 
 def epoch_of(begin: Callable[[], Iterator[Any]], total: int, count: Callable[[Any], int]) -> dict[str, float]:
-    """Begins an epoch from nothing, and goes on to its end, or for a second after its first batch.
+    """Reads an epoch from its start to its end, or for a second after its first batch.
 
     Args:
         begin: makes the batches.
         total: how many ids or rows an epoch has.
-        count: tells how many there are in a batch.
+        count: returns their number in a batch.
 
     Returns:
         The seconds to the first batch, and ids or rows a second over the whole epoch, its start included;
@@ -118,7 +118,7 @@ def epoch_of(begin: Callable[[], Iterator[Any]], total: int, count: Callable[[An
     """
     start = time.perf_counter()
     batches = begin()
-    left = max(0, total - count(next(batches)))
+    remaining = max(0, total - count(next(batches)))
     first = time.perf_counter() - start
     rest = 0
     start = time.perf_counter()
@@ -127,7 +127,7 @@ def epoch_of(begin: Callable[[], Iterator[Any]], total: int, count: Callable[[An
         if time.perf_counter() - start > RATE_SECONDS:
             break
     seconds = time.perf_counter() - start
-    return {"seconds": first, "per_second": total / (first + (seconds * left / rest if rest else 0))}
+    return {"seconds": first, "per_second": total / (first + (seconds * remaining / rest if rest else 0))}
 
 
 def measure_epoch(peer: Peer, size: int) -> dict[str, float]:
@@ -165,8 +165,8 @@ def curve(peer: Peer, size: str, cells: str) -> None:
     """Measures cells at one size."""
     for cell in cells.split(","):
         lacks = peer.lacks.get(cell)
-        found = {"none": lacks} if lacks else CELLS[cell](peer, int(size))
-        emit(cell=cell, size=int(size), **found)
+        result = {"none": lacks} if lacks else CELLS[cell](peer, int(size))
+        emit(cell=cell, size=int(size), **result)
 
 
 def end_to_end(peer: Peer, count: str, workers: str) -> None:
@@ -187,15 +187,15 @@ def ranks(peer: Peer) -> None:
     for rule in peer.rules:
         for case in RESIZES:
             received, states = peer.read(rule, case.size, case.ranks, case.batch, None, case.steps)
-            if len(received) != case.seen:
-                raise ValueError(f"{len(received)} samples came before, {case.seen} should have")
+            if len(received) != case.num_read:
+                raise ValueError(f"{len(received)} samples came before, {case.num_read} should have")
             rest, _ = peer.read(rule, case.size, case.new_ranks, case.new_batch, states, None)
             lost, repeated = lost_and_repeated(case.size, received + rest)
             emit(cell="ranks", rule=rule, case=case.name, lost=lost, repeated=repeated)
 
 
 def main(peer: Peer) -> None:
-    """Measures what the command line asks for."""
+    """Measures the part that the command line names."""
     work, *arguments = sys.argv[1:]
     if work == "versions":
         emit(cell="versions", versions={name: import_module(name).__version__ for name in peer.packages})

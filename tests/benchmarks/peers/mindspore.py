@@ -9,7 +9,7 @@ import mindspore.dataset as ds
 import numpy as np
 
 from tests.benchmarks.peers.cases import BATCH, SEED, SHARD, SHARDS
-from tests.benchmarks.peers.measuring import Begun, Peer, main
+from tests.benchmarks.peers.measuring import Iteration, Peer, main
 from tests.benchmarks.peers.numpy_rows import Rows
 
 AGAIN, AT_STEP = "no state: the epoch again", "`set_init_step`"
@@ -82,7 +82,7 @@ class Mindspore(Peer):
         batches = rows.batch(BATCH)
         return lambda: batches.create_tuple_iterator(num_epochs=1, output_numpy=True)
 
-    def begun(self, rule: str, size: int, ranks: int, rank: int, batch: int, state: Any) -> Begun:
+    def iterate(self, rule: str, size: int, ranks: int, rank: int, batch: int, state: Any) -> Iteration:
         batches = pipeline(size, ranks, rank, batch)
         if state is not None and rule == AT_STEP:
             batches.set_init_step(state)

@@ -91,11 +91,11 @@ def curve_table(results: Results, name: str, key: str, shown: Callable[[float], 
 
 
 def machine_text(results: Results) -> str:
-    """Says where, when and of what the figures are."""
+    """Where, when and from what the figures are."""
     machine = results["machine"]
-    what = f"{machine['cores']} shared cores without a GPU, {machine['machine']}, Python {machine['python']}"
+    host = f"{machine['cores']} shared cores without a GPU, {machine['machine']}, Python {machine['python']}"
     took = f"{round(results['seconds'] / 60)} minutes"
-    lines = [f"Last run on {machine['date']}, at commit {machine['commit']}: {what}; {took}."]
+    lines = [f"Last run on {machine['date']}, at commit {machine['commit']}: {host}; {took}."]
     if machine.get("in_front"):
         lines.append("Other work was on the machine, and this in front of it (`chrt -f`).")
     if results.get("quick"):
@@ -106,23 +106,23 @@ def machine_text(results: Results) -> str:
 
 
 def versions_table(results: Results) -> str:
-    """Gives who was measured, and who was not and why."""
+    """The measured libraries, and those that were not measured, with the reason."""
     rows = []
     for peer, name in NAMES.items():
-        found = results["peers"].get(peer, {"not_run": "it was not asked for"})
-        versions = ", ".join(f"{key} {value}" for key, value in found.get("versions", {}).items())
-        rows.append([name, versions or f"not run: {found['not_run']}"])
+        result = results["peers"].get(peer, {"not_run": "it was not asked for"})
+        versions = ", ".join(f"{key} {value}" for key, value in result.get("versions", {}).items())
+        rows.append([name, versions or f"not run: {result['not_run']}"])
     return table(["who", "versions"], rows)
 
 
 def rows_table(results: Results) -> str:
     """Gives the samples a second end to end."""
     rows = []
-    found = {peer: results["peers"][peer]["rows"] for peer in peers_of(results)}
+    tables = {peer: results["peers"][peer]["rows"] for peer in peers_of(results)}
     base = {
-        cell["workers"]: cell for cell in found.get("torch", []) if cell.get("variant") == "`__getitem__`"
+        cell["workers"]: cell for cell in tables.get("torch", []) if cell.get("variant") == "`__getitem__`"
     }
-    for peer, cells in found.items():
+    for peer, cells in tables.items():
         for variant in dict.fromkeys(cell["variant"] for cell in cells if "variant" in cell):
             row = [NAMES[peer], variant]
             for workers in (0, 2):
@@ -191,8 +191,8 @@ def ahead_table(results: Results) -> str:
         for cell in results["peers"][peer]["rows"]:
             ours = best.get(cell.get("workers"))
             if "per_second" in cell and ours is not None and cell["per_second"] > ours:
-                what = f"end to end, {cell['workers']} workers, {cell['variant']}"
-                rows.append([what, NAMES[peer], rate(cell["per_second"]), rate(ours)])
+                measured = f"end to end, {cell['workers']} workers, {cell['variant']}"
+                rows.append([measured, NAMES[peer], rate(cell["per_second"]), rate(ours)])
     if not rows:
         return "None in this run."
     for row in rows:
@@ -258,19 +258,19 @@ def filled(text: str, results: Results) -> str:
     """Fills the generated parts of a page.
 
     Args:
-        text: of the page; what stands between the markers is replaced.
+        text: of the page; the text between the markers is replaced.
         results: from `collect`.
 
     Raises:
         KeyError: a marker names no part.
     """
 
-    def part(found: re.Match[str]) -> str:
-        name = found[2]
+    def part(match: re.Match[str]) -> str:
+        name = match[2]
         if name.startswith("text "):
             body = results["texts"].get(name.removeprefix("text "), "Not run.")
         else:
             body = BLOCKS[name](results)
-        return f"{found[1]}\n{body}\n\n{found[3]}"
+        return f"{match[1]}\n{body}\n\n{match[3]}"
 
     return PART.sub(part, text)

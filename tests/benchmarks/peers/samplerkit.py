@@ -8,7 +8,7 @@ from typing import Any
 
 import samplerkit as sk
 from tests.benchmarks.peers.cases import BATCH, SEED, SHARD, SHARDS
-from tests.benchmarks.peers.measuring import Begun, Peer, loaded, main
+from tests.benchmarks.peers.measuring import Iteration, Peer, loaded, main
 from tests.benchmarks.peers.torch_rows import VARIANTS, Sized
 
 TAILS: dict[str, Any] = {"`Loader`": "pad", '`Loader`, `tail="ragged"`': "ragged"}
@@ -46,7 +46,7 @@ class Samplerkit(Peer):
         loader = sk.Loader(kind(count), sampler, batch_size=BATCH, num_workers=workers, collate_fn=collate)
         return lambda: loader
 
-    def begun(self, rule: str, size: int, ranks: int, rank: int, batch: int, state: Any) -> Begun:
+    def iterate(self, rule: str, size: int, ranks: int, rank: int, batch: int, state: Any) -> Iteration:
         loader = sk.Loader(
             Sized(size),
             sk.RandomSampler(seed=SEED),

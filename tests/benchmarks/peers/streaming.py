@@ -33,10 +33,10 @@ MAX_FILES = 1000
 def index_of(folder: Path, size: int) -> str:
     """Writes the index of a dataset without its files: no sample of it is read."""
     files = min(MAX_FILES, -(-size // BATCH))
-    whole, rest = divmod(size, files)
-    given = {"column_encodings": ["int"], "column_names": ["id"], "column_sizes": [8], "size_limit": 1 << 30}
+    per_file, rest = divmod(size, files)
+    meta = {"column_encodings": ["int"], "column_names": ["id"], "column_sizes": [8], "size_limit": 1 << 30}
     shards = [
-        shard_of(f"{number}.mds", 12 * (whole + 1), whole + (number < rest), **given)
+        shard_of(f"{number}.mds", 12 * (per_file + 1), per_file + (number < rest), **meta)
         for number in range(files)
     ]
     write_index(folder, shards)

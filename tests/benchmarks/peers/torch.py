@@ -9,7 +9,7 @@ from typing import Any
 from torch.utils.data import BatchSampler, DataLoader, DistributedSampler
 
 from tests.benchmarks.peers.cases import BATCH, SEED, SHARD, SHARDS
-from tests.benchmarks.peers.measuring import Begun, Peer, main
+from tests.benchmarks.peers.measuring import Iteration, Peer, main
 from tests.benchmarks.peers.torch_rows import VARIANTS, Sized, rows_by
 
 AGAIN, SKIPPED = "no state: the epoch again", "batches skipped by hand"
@@ -35,7 +35,7 @@ class Torch(Peer):
     def rows(self, count: int, workers: int, variant: str) -> Callable[[], Iterable[Any]]:
         return rows_by(DataLoader, count, workers, variant)
 
-    def begun(self, rule: str, size: int, ranks: int, rank: int, batch: int, state: Any) -> Begun:
+    def iterate(self, rule: str, size: int, ranks: int, rank: int, batch: int, state: Any) -> Iteration:
         sampler: Any = DistributedSampler(Sized(size), ranks, rank, seed=SEED)  # type: ignore[arg-type]
         loader: Any = DataLoader(Sized(size), batch, sampler=sampler, collate_fn=list)  # type: ignore[arg-type]
         return islice(loader, state if rule.endswith(SKIPPED) else 0, None), None

@@ -11,7 +11,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 from torchdata.stateful_dataloader.sampler import BatchSampler, StatefulDistributedSampler
 
 from tests.benchmarks.peers.cases import BATCH, SEED, SHARD, SHARDS
-from tests.benchmarks.peers.measuring import Begun, Peer, loaded, main
+from tests.benchmarks.peers.measuring import Iteration, Peer, loaded, main
 from tests.benchmarks.peers.torch_rows import VARIANTS, Sized, rows_by
 
 
@@ -55,7 +55,7 @@ class Torchdata(Peer):
     def rows(self, count: int, workers: int, variant: str) -> Callable[[], Iterable[Any]]:
         return rows_by(StatefulDataLoader, count, workers, variant)
 
-    def begun(self, rule: str, size: int, ranks: int, rank: int, batch: int, state: Any) -> Begun:
+    def iterate(self, rule: str, size: int, ranks: int, rank: int, batch: int, state: Any) -> Iteration:
         loader = loader_of(size, ranks, rank, batch)
         if state is not None:
             loader.load_state_dict(json.loads(state))

@@ -12,7 +12,7 @@ import torch
 def declare() -> Any:
     """Declares operators of torchvision, which streaming imports for datasets of images.
 
-    torchvision is built for the CUDA build of torch: beside a CPU build its operators are missing, and it
+    torchvision is built for the CUDA build of torch: with a CPU build its operators are missing, and it
     only asks for the names of two. Nothing here calls them.
     """
     library = torch.library.Library("torchvision", "DEF")

@@ -14,7 +14,7 @@ import webdataset
 from torch.utils.data import DataLoader
 
 from tests.benchmarks.peers.cases import BATCH, WIDTH
-from tests.benchmarks.peers.measuring import Begun, Peer, main
+from tests.benchmarks.peers.measuring import Iteration, Peer, main
 
 SHARDS = 12
 """Tar files; a number that 2, 3 and 4 ranks divide."""
@@ -55,7 +55,7 @@ class Webdataset(Peer):
         loader = DataLoader(dataset, BATCH, num_workers=workers)
         return lambda: loader
 
-    def begun(self, rule: str, size: int, ranks: int, rank: int, batch: int, state: Any) -> Begun:
+    def iterate(self, rule: str, size: int, ranks: int, rank: int, batch: int, state: Any) -> Iteration:
         os.environ.update(RANK=str(rank), WORLD_SIZE=str(ranks))
         dataset = webdataset.WebDataset(
             write(self.folder, size, b""), shardshuffle=SHARDS, nodesplitter=webdataset.split_by_node, seed=7

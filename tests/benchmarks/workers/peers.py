@@ -1,4 +1,4 @@
-"""Who reads the data, by what, beside how many workers: each a function that begins an epoch.
+"""The readers of the data, by kind and number of workers: functions that start an epoch.
 
 A peer is imported when it is measured, in an environment that has it.
 """
@@ -83,7 +83,7 @@ def nodes(data: str, folder: Path, workers: int) -> Begin:
 
 
 def spdl(data: str, folder: Path, workers: int) -> Begin:
-    """SPDL's pipeline: batches in threads, in the order in which they were asked for."""
+    """SPDL's pipeline: batches in threads, in the order of the requests."""
     builder: Any = import_module("spdl.pipeline").PipelineBuilder
     dataset = dataset_of(data, folder)
 
@@ -106,8 +106,8 @@ def webdataset(data: str, folder: Path, workers: int) -> Begin:
     """webdataset's own reading of the shards, in a buffer of 1,000."""
     kinds: Any = import_module("webdataset")
     urls = sorted(map(str, folder.glob("small-*.tar" if data == "tar" else "jpeg-*.tar")))
-    names, made = (("bin", "cls"), small) if data == "tar" else (("jpg", "cls"), decoded)
-    dataset = kinds.WebDataset(urls, shardshuffle=len(urls), seed=7).shuffle(1000).to_tuple(*names).map(made)
+    names, make = (("bin", "cls"), small) if data == "tar" else (("jpg", "cls"), decoded)
+    dataset = kinds.WebDataset(urls, shardshuffle=len(urls), seed=7).shuffle(1000).to_tuple(*names).map(make)
     loader = kinds.WebLoader(dataset.batched(BATCHES[data]), batch_size=None, num_workers=workers)
     return lambda: iter(loader)
 

@@ -241,7 +241,7 @@ BUGS = [
         "entry_of",
         "f\"{version.size} {version.tag} {digest or ''}\"",
         "f\"{version.size} {digest or ''}\"",
-        f"{CACHE}.py::test_a_new_version_is_another_file_and_the_old_one_goes_first",
+        f"{CACHE}.py::test_a_new_version_is_another_file_and_the_old_one_is_evicted_first",
     ),
     Bug(
         "a part of another version passes",

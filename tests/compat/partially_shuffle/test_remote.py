@@ -36,7 +36,7 @@ def test_urls_are_fetched_once_for_all_ranks_and_epochs(local, remote, tmp_path)
         for epoch in range(2):
             read = all_ranks(dataset, 2, epoch, reader="npz", remote=remote)
             assert read == all_ranks(local, 2, epoch)
-        assert len(web.asked("GET")) == len(SIZES)
+        assert len(web.calls("GET")) == len(SIZES)
         with make_sampler(dataset, reader="npz", remote=remote) as sampler:
             first = next(iter(sampler))
             assert set(first[2]) <= set(dataset.files)

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from tests.jobs import ended
-from tests.own_seconds import OwnSeconds
+from tests.load_free_timer import LoadFreeTimer
 from tests.programs import Program
 
 PREPARED = """
@@ -151,10 +151,10 @@ for number, batch in enumerate(DeviceLoader(batches, "cpu")):
     assert process.stdout.readline() == "0\n"
     assert process.stdout.readline() == "1\n"
     time.sleep(0.2)
-    with OwnSeconds([process.pid]) as own:
+    with LoadFreeTimer([process.pid]) as timer:
         process.send_signal(number)
         _, errors = process.communicate(timeout=SECONDS)
-    assert own.seconds < 10
+    assert timer.seconds < 10
     # A thread that is in torch's C++ when Python ends may abort the process, which ends all the same.
     aborted = {-signal.SIGABRT} if ABORTED in errors else set()
     assert process.returncode in {-number, 128 + number, 1, *aborted}, errors

@@ -15,8 +15,8 @@ import samplerkit as sk
 from samplerkit.loading import background
 from samplerkit.loading.device.stage import EPOCH_END, DeviceStage
 from samplerkit.loading.stats import StageCounts
+from tests.load_free_timer import LoadFreeTimer
 from tests.loading.device.kinds import loading_threads
-from tests.own_seconds import OwnSeconds
 from tests.waiting import wait_until
 
 
@@ -133,9 +133,9 @@ def test_a_stage_that_becomes_garbage_ends_its_thread(in_cycle):
 def test_the_exit_of_python_ends_a_thread_that_waits_for_the_loop_at_once():
     stage = staged(Source(100))
     next(stage)
-    with OwnSeconds() as own:
+    with LoadFreeTimer() as timer:
         background._end_all()
-    assert own.seconds < background.LAST_BATCH_SECONDS
+    assert timer.seconds < background.LAST_BATCH_SECONDS
     assert loading_threads() == []
 
 

@@ -26,7 +26,7 @@ class Some:
     Args:
         name: of the kind.
         suffix: of the files.
-        reader: that a catalogue needs to be told.
+        reader: that a catalogue needs.
         write: writes a file of so many samples, the first of a given number.
         open: makes the dataset.
     """
@@ -71,7 +71,7 @@ FILES = Some("files", ".npz", "npz", _npz, lambda files, **options: sk.FileDatas
 KINDS = (TAR, PARQUET, FILES)
 
 
-def told(dataset: Any) -> list[str]:
-    """All samples of a dataset, in words, wherever it lies."""
+def samples_of(dataset: Any) -> list[str]:
+    """The `repr` of all samples of a dataset, without their addresses."""
     samples = dataset.__getitems__(list(range(len(dataset))))
     return [repr({name: value for name, value in sample.items() if name != "__url__"}) for sample in samples]

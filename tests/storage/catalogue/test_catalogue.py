@@ -1,4 +1,4 @@
-"""A dataset of a catalogue is that of its files, with nothing asked of them; and each lie is an error."""
+"""A dataset of a catalogue is that of its files, which are not read; wrong catalogues are errors."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ from samplerkit.storage.catalogue import making
 from samplerkit.storage.catalogue.catalogue_file import read_catalogue, write_catalogue
 from samplerkit.storage.catalogue.file_catalogue import FileCatalogue, joined
 from samplerkit.storage.catalogue.making import look, make_catalogue
-from tests.storage.catalogue.kinds import PARQUET, SAMPLES, TAR, told
+from tests.storage.catalogue.kinds import PARQUET, SAMPLES, TAR, samples_of
 from tests.storage.forging import forge
 from tests.storage.remote.server import served
 
 
-def made(kind, folder):
+def make_all(kind, folder):
     out = f"{folder}/all.skcat"
     make_catalogue(kind.written(folder), out, kind.reader)
     return out
 
 
 def test_a_dataset_of_a_catalogue_is_the_dataset_of_its_files(kind, tmp_path):
-    out = made(kind, tmp_path / "data")
-    plain, known = kind.open(f"{tmp_path}/data/*{kind.suffix}"), kind.open(out)
-    assert known.is_layout_known
-    assert known.layout == plain.layout
-    assert told(known) == told(plain)
+    out = make_all(kind, tmp_path / "data")
+    plain, listed = kind.open(f"{tmp_path}/data/*{kind.suffix}"), kind.open(out)
+    assert listed.is_layout_known
+    assert listed.layout == plain.layout
+    assert samples_of(listed) == samples_of(plain)
     if kind is not PARQUET:
-        assert known.shard_bytes().tolist() == plain.shard_bytes().tolist()
-    assert told(pickle.loads(pickle.dumps(known))) == told(plain)  # noqa: S301
+        assert listed.shard_bytes().tolist() == plain.shard_bytes().tolist()
+    assert samples_of(pickle.loads(pickle.dumps(listed))) == samples_of(plain)  # noqa: S301
 
 
 def test_a_state_moves_from_parquet_files_to_their_catalogue_and_from_given_shards_to_theirs(tmp_path):
-    out = made(PARQUET, tmp_path)
+    out = make_all(PARQUET, tmp_path)
     assert sk.ParquetDataset(out).fingerprint == sk.ParquetDataset(f"{tmp_path}/*.parquet").fingerprint
-    out, shards = made(TAR, tmp_path / "tar"), f"{tmp_path}/tar/*.tar"
+    out, shards = make_all(TAR, tmp_path / "tar"), f"{tmp_path}/tar/*.tar"
     assert sk.TarDataset(out).fingerprint == sk.TarDataset(shards, lengths=list(SAMPLES)).fingerprint
 
 
@@ -68,14 +68,14 @@ def test_a_machine_requests_a_catalogue_once_and_then_only_data(kind, tmp_path):
             assert len(kind.open(f"{server.url}/all.skcat", remote=remote)) == sum(SAMPLES)
             assert [(one.method, one.name) for one in server.requests] == [("VERSION", "all.skcat")]
             server.requests.clear()
-            samples = told(dataset)
+            samples = samples_of(dataset)
         assert {one.name for one in server.requests if "skidx" not in one.name} <= {
             "all.skcat",
             *(f"{number}{kind.suffix}" for number in range(len(SAMPLES))),
         }
         assert not [one for one in server.requests if one.method == "VERSION"]
         with kind.open(urls, remote=remote) as plain:
-            assert samples == told(plain)
+            assert samples == samples_of(plain)
 
 
 def test_a_remote_file_that_changed_is_an_error_that_names_it(kind, tmp_path):
@@ -88,24 +88,24 @@ def test_a_remote_file_that_changed_is_an_error_that_names_it(kind, tmp_path):
             kind.open(f"{tmp_path}/all.skcat", remote=remote) as dataset,
             pytest.raises(DatasetError, match=f"/0\\{kind.suffix}.*changed"),
         ):
-            told(dataset)
+            samples_of(dataset)
 
 
 def test_a_file_written_to_in_the_meantime_is_an_error_that_names_it(kind, tmp_path):
     """Though it holds the same; those that hold something else at the same time are in the contract."""
-    dataset = kind.open(made(kind, tmp_path))
+    dataset = kind.open(make_all(kind, tmp_path))
     path = tmp_path / f"1{kind.suffix}"
     os.utime(path, ns=(0, path.stat().st_mtime_ns + 1))
-    assert told(kind.open([f"{tmp_path}/0{kind.suffix}"]))
+    assert samples_of(kind.open([f"{tmp_path}/0{kind.suffix}"]))
     with pytest.raises(DatasetError, match=f"1\\{kind.suffix}"):
-        told(dataset)
+        samples_of(dataset)
 
 
 def test_a_folder_is_moved_with_its_catalogue(kind, tmp_path):
-    made(kind, tmp_path / "before")
-    expected = told(kind.open(f"{tmp_path}/before/all.skcat"))
+    make_all(kind, tmp_path / "before")
+    expected = samples_of(kind.open(f"{tmp_path}/before/all.skcat"))
     shutil.move(tmp_path / "before", tmp_path / "after")
-    assert told(kind.open(tmp_path / "after" / "all.skcat")) == expected
+    assert samples_of(kind.open(tmp_path / "after" / "all.skcat")) == expected
     with served(tmp_path / "after") as web:
         refused = pytest.raises(DatasetError, match="was made of files on a disk, and is remote itself")
         with refused, kind.open(f"{web.url}/all.skcat") as dataset:
@@ -113,10 +113,10 @@ def test_a_folder_is_moved_with_its_catalogue(kind, tmp_path):
 
 
 def test_row_filters_use_the_footers_in_the_catalogue(tmp_path):
-    out = made(PARQUET, tmp_path)
+    out = make_all(PARQUET, tmp_path)
     filters = [("id", ">=", 4)]
-    plain, known = (sk.ParquetDataset(files, filters=filters) for files in (f"{tmp_path}/*.parquet", out))
-    assert (told(known), known.fingerprint) == (told(plain), plain.fingerprint)
+    plain, listed = (sk.ParquetDataset(files, filters=filters) for files in (f"{tmp_path}/*.parquet", out))
+    assert (samples_of(listed), listed.fingerprint) == (samples_of(plain), plain.fingerprint)
     assert sk.ParquetDataset(out, ["id"]).column("id").tolist() == list(range(sum(SAMPLES)))
     with pytest.raises(DatasetError, match="no column 'other'"):
         len(sk.ParquetDataset(out, ["other"]))
@@ -126,18 +126,18 @@ def test_a_catalogue_that_is_cut_or_changed_by_a_bit_is_an_error(tmp_path):
     path = tmp_path / "all.skcat"
     rows = [FileCatalogue.of_file("tar", f"/data/{n}.tar", 10240, str(n), [n]) for n in range(50)]
     write_catalogue(joined(rows), str(path))
-    whole, dice = path.read_bytes(), random.Random(7)
+    data, dice = path.read_bytes(), random.Random(7)
     for _ in range(120):
-        place = dice.randrange(len(whole))
-        damaged = bytearray(whole[:place] if dice.random() < 1 / 3 else whole)
-        if len(damaged) == len(whole):
+        place = dice.randrange(len(data))
+        damaged = bytearray(data[:place] if dice.random() < 1 / 3 else data)
+        if len(damaged) == len(data):
             damaged[place] ^= 1 << dice.randrange(8)
         path.write_bytes(damaged)
         with pytest.raises(DatasetError, match=r"all\.skcat.*samplerkit catalogue"):
             read_catalogue(str(path))
 
 
-LIES = {
+IMPOSSIBLE = {
     "no catalogue": lambda meta, arrays: meta.pop("catalogue"),
     "of a newer version": lambda meta, arrays: meta.update(catalogue=2),
     "of a kind that is not known": lambda meta, arrays: meta.update(kind="mds"),
@@ -159,32 +159,32 @@ LIES = {
 }
 
 
-@pytest.mark.parametrize("lie", LIES.values(), ids=LIES.keys())
-def test_an_impossible_value_in_a_catalogue_is_an_error_that_names_it(tmp_path, lie):
-    out = made(PARQUET, tmp_path)
-    forge(tmp_path / "all.skcat", lie)
+@pytest.mark.parametrize("change", IMPOSSIBLE.values(), ids=IMPOSSIBLE.keys())
+def test_an_impossible_value_in_a_catalogue_is_an_error_that_names_it(tmp_path, change):
+    out = make_all(PARQUET, tmp_path)
+    forge(tmp_path / "all.skcat", change)
     with pytest.raises(DatasetError, match=r"all\.skcat"):
         sk.ParquetDataset(out)
 
 
 @pytest.mark.parametrize("name", ["samples", "digest"])
 def test_a_catalogue_with_wrong_facts_of_a_file_is_an_error_when_the_file_is_read(kind, tmp_path, name):
-    out = made(kind, tmp_path)
+    out = make_all(kind, tmp_path)
     if name == "digest" and kind is not PARQUET:
         name = "samples"
 
     forge(tmp_path / "all.skcat", lambda _, arrays: arrays[name].__setitem__(0, arrays[name][0] + 1))
     with pytest.raises(DatasetError, match=f"0\\{kind.suffix}"):
-        told(kind.open(out))
+        samples_of(kind.open(out))
 
 
 def test_a_catalogue_of_other_files_or_of_none_is_refused(tmp_path):
-    out = made(PARQUET, tmp_path)
+    out = make_all(PARQUET, tmp_path)
     with pytest.raises(DatasetError, match="catalogue of Parquet files, for a ParquetDataset"):
         sk.TarDataset(out)
     with pytest.raises(DatasetError, match="there is no such catalogue"):
         sk.FileDataset(f"{tmp_path}/other.skcat", "npz")
-    tar = made(TAR, tmp_path / "tar")
+    tar = make_all(TAR, tmp_path / "tar")
     with pytest.raises(ArgumentValueError, match="a catalogue has them"):
         sk.TarDataset(tar, lengths=list(SAMPLES))
     with pytest.raises(ArgumentValueError, match="partitioning: is not kept in a catalogue"):
@@ -212,13 +212,13 @@ def test_files_that_cannot_be_catalogued_are_refused(other, problem):
 
 
 def test_parquet_files_with_other_columns_are_refused(tmp_path, monkeypatch):
-    """By the columns of the first file, though the last one is looked at first."""
+    """By the columns of the first file, even if the last one is read first."""
 
-    def looked_at(path, *arguments, **named):
+    def look_at_the_last_first(path, *arguments, **named):
         time.sleep(0.3 * ("9" not in Path(path).name))
         return look(path, *arguments, **named)
 
-    monkeypatch.setattr(making, "look", looked_at)
+    monkeypatch.setattr(making, "look", look_at_the_last_first)
     PARQUET.written(tmp_path)
     pq.write_table(pa.table({"id": [1.5]}), tmp_path / "9.parquet")
     with pytest.raises(DatasetError, match=r"9\.parquet.*has other columns"):

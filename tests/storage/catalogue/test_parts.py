@@ -1,4 +1,4 @@
-"""Catalogues in parts: any order, any number of times, killed in the middle, they end as the same file."""
+"""Catalogues in parts: in any order, repeated, or killed in the middle, they become the same file."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from tests.storage.remote.children import Child
 SIZES = (5, 3, 0, 4, 1, 2, 6)
 
 
-def counted(seen, most):
-    """A reader that writes down what it counts, and is killed when it has counted so many files."""
+def counted(ledger, most):
+    """A reader that records the files that it counts, and is killed after `most` files."""
 
     class Counting:
         def __call__(self, path):
             return {"id": np.load(path)["id"]}
 
         def count(self, path):
-            lines = seen.read_text().split() if seen.exists() else []
+            lines = ledger.read_text().split() if ledger.exists() else []
             if len(lines) == most:
                 os.kill(os.getpid(), signal.SIGKILL)
-            seen.write_text("\n".join([*lines, path]))
+            ledger.write_text("\n".join([*lines, path]))
             return len(np.load(path)["id"])
 
     return Counting()
@@ -42,9 +42,9 @@ def counted(seen, most):
 
 def test_parts_joined_in_any_order_are_the_catalogue_of_one_machine(kind, tmp_path):
     pattern = kind.written(tmp_path / "data", SIZES)
-    whole, told = f"{tmp_path}/whole.skcat", []
-    make_catalogue(pattern, whole, kind.reader, part_files=3, progress=lambda _, *done: told.append(done))
-    assert sorted(set(told)) == [(done, len(SIZES)) for done in range(len(SIZES) + 1)]
+    whole, steps = f"{tmp_path}/whole.skcat", []
+    make_catalogue(pattern, whole, kind.reader, part_files=3, progress=lambda _, *done: steps.append(done))
+    assert sorted(set(steps)) == [(done, len(SIZES)) for done in range(len(SIZES) + 1)]
     parts = [make_part(files, f"{tmp_path}/parts", kind.reader) for files in reversed(parts_of(pattern, 3))]
     assert len(parts) == 3
     join_parts(parts, f"{tmp_path}/joined.skcat")
@@ -53,50 +53,50 @@ def test_parts_joined_in_any_order_are_the_catalogue_of_one_machine(kind, tmp_pa
 
 
 def test_a_killed_process_resumes_and_reads_no_file_of_a_finished_part_again(tmp_path):
-    pattern, seen, out = FILES.written(tmp_path / "data", SIZES), tmp_path / "seen", f"{tmp_path}/all.skcat"
+    pattern, ledger, out = FILES.written(tmp_path / "data", SIZES), tmp_path / "seen", f"{tmp_path}/all.skcat"
 
     def make(most):
-        return make_catalogue(pattern, out, counted(seen, most), part_files=2, threads=1).num_files
+        return make_catalogue(pattern, out, counted(ledger, most), part_files=2, threads=1).num_files
 
     child = Child(make, 5)  # two parts of two files are done, and a file of the third
     child.process.join(60)
     assert child.process.exitcode == -signal.SIGKILL
     assert not Path(out).exists()
-    before = seen.read_text().split()
+    before = ledger.read_text().split()
     assert len(before) == 5
     assert Child(make, -1).result() == len(SIZES)
-    again = seen.read_text().split()[5:]
+    again = ledger.read_text().split()[5:]
     assert [Path(path).name for path in again] == ["4.npz", "5.npz", "6.npz"]
     assert len(sk.FileDataset(out, "npz")) == sum(SIZES)
 
 
 def test_an_existing_part_is_reused_and_a_damaged_one_is_made_again(tmp_path):
     (files,) = parts_of(FILES.written(tmp_path / "data"))
-    seen = tmp_path / "seen"
-    path = make_part(files, f"{tmp_path}/parts", counted(seen, -1), threads=1)
+    ledger = tmp_path / "seen"
+    path = make_part(files, f"{tmp_path}/parts", counted(ledger, -1), threads=1)
     whole = Path(path).read_bytes()
-    assert make_part(files, f"{tmp_path}/parts", counted(seen, -1), threads=1) == path
-    assert len(seen.read_text().split()) == len(files)
+    assert make_part(files, f"{tmp_path}/parts", counted(ledger, -1), threads=1) == path
+    assert len(ledger.read_text().split()) == len(files)
     Path(path).write_bytes(whole[:-7])
-    make_part(files, f"{tmp_path}/parts", counted(seen, -1), threads=1)
+    make_part(files, f"{tmp_path}/parts", counted(ledger, -1), threads=1)
     assert Path(path).read_bytes() == whole
 
 
 def test_parts_of_different_catalogues_are_refused(tmp_path):
-    made = {
+    parts = {
         kind.name: make_part(parts_of(kind.written(tmp_path / kind.name))[0], f"{tmp_path}", kind.reader)
         for kind in (TAR, PARQUET)
     }
     with pytest.raises(ArgumentValueError, match="are of several kinds, got 'tar and parquet'"):
-        join_parts(made.values(), f"{tmp_path}/all.skcat")
+        join_parts(parts.values(), f"{tmp_path}/all.skcat")
     with pytest.raises(ArgumentValueError, match="name a file twice"):
-        join_parts([made["tar"], made["tar"]], f"{tmp_path}/all.skcat")
+        join_parts([parts["tar"], parts["tar"]], f"{tmp_path}/all.skcat")
     with pytest.raises(DatasetError, match="no such catalogue"):
         join_parts([f"{tmp_path}/none.skcat"], f"{tmp_path}/all.skcat")
     with pytest.raises(ArgumentValueError, match=r"must end in \.skcat"):
-        join_parts(made.values(), f"{tmp_path}/all.bin")
+        join_parts(parts.values(), f"{tmp_path}/all.bin")
     with pytest.raises(ArgumentTypeError, match="out: must be"):
-        join_parts(made.values(), tmp_path / "all.skcat")
+        join_parts(parts.values(), tmp_path / "all.skcat")
     with pytest.raises(ArgumentValueError, match="neither tar shards nor Parquet"):
         make_catalogue(FILES.written(tmp_path / "npz"), f"{tmp_path}/all.skcat")
     with pytest.raises(DatasetError, match=r"^files: no file matches"):
@@ -105,7 +105,7 @@ def test_parts_of_different_catalogues_are_refused(tmp_path):
 
 @pytest.mark.parametrize("wrong", ["threads", "part_files"])
 def test_no_threads_and_no_files_of_a_part_are_refused(tmp_path, wrong):
-    """Without threads whoever waits for them would wait without end."""
+    """Without threads, a call that waits for them would never end."""
     pattern = FILES.written(tmp_path / "data")
     with pytest.raises(sk.ArgumentRangeError, match=f"{wrong}: must be positive, got 0"):
         make_catalogue(pattern, f"{tmp_path}/all.skcat", "npz", **{wrong: 0})

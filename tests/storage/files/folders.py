@@ -1,4 +1,4 @@
-"""Folders of npz files for tests, and readers that tell what they do."""
+"""Folders of npz files for tests, and readers that record their calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A dataset of files gives the samples that lie in them, however they are asked for."""
+"""A dataset of files returns their samples, by any kind of access."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_columns_of_texts_are_as_wide_as_the_longest():
         assert dataset.__getitems__([1, 0])["text"].tolist() == ["ü", "ü"]
 
 
-UNLIKE = {
+MISMATCHES = {
     "other columns": ({"x": [1]}, {"y": [1]}),
     "another shape": ({"x": [[1, 2]]}, {"x": [[1, 2, 3]]}),
     "another type": ({"x": [1]}, {"x": ["1"]}),
@@ -108,9 +108,9 @@ UNLIKE = {
 }
 
 
-@pytest.mark.parametrize("case", UNLIKE)
+@pytest.mark.parametrize("case", MISMATCHES)
 def test_files_with_different_columns_are_an_error_that_names_the_file(case):
-    contents = dict(zip(("a", "b"), UNLIKE[case], strict=True))
+    contents = dict(zip(("a", "b"), MISMATCHES[case], strict=True))
     with (
         FileDataset(["a", "b"], contents.__getitem__, as_columns=True, read_ahead=0) as dataset,
         pytest.raises(sk.DatasetError, match=r"^(a|b)\b"),
@@ -119,7 +119,7 @@ def test_files_with_different_columns_are_an_error_that_names_the_file(case):
 
 
 def test_a_pickled_dataset_leaves_out_its_cache(folder):
-    with FileDataset(str(folder / "*.npz"), "npz", progress=lambda *told: None) as dataset:
+    with FileDataset(str(folder / "*.npz"), "npz", progress=lambda *_: None) as dataset:
         assert len(dataset) == 27
         before = len(pickle.dumps(dataset))
         assert plain(dataset[5]) == SAMPLES[5]
@@ -136,22 +136,22 @@ def test_patterns_in_a_list_are_replaced_by_their_files_in_place(tmp_path):
         np.savez(tmp_path / f"{name}.npz", x=np.zeros(1))
     braces = FileDataset(f"{tmp_path}/{{z,a{{1,2}},b?}}.npz", "npz")
     assert braces.layout.names == ("z.npz", "a1.npz", "a2.npz", "b1.npz")
-    given = [tmp_path / "z.npz", f"{tmp_path}/a?.npz", tmp_path / "[b]1.npz"]
-    assert FileDataset(given, "npz").layout.names == ("z.npz", "a1.npz", "a2.npz", "[b]1.npz")
+    paths = [tmp_path / "z.npz", f"{tmp_path}/a?.npz", tmp_path / "[b]1.npz"]
+    assert FileDataset(paths, "npz").layout.names == ("z.npz", "a1.npz", "a2.npz", "[b]1.npz")
     with pytest.raises(sk.DatasetError, match=r"files: no file matches, got '.*/c\*\.npz'"):
-        FileDataset([*given, f"{tmp_path}/c*.npz"], "npz")
+        FileDataset([*paths, f"{tmp_path}/c*.npz"], "npz")
     with pytest.raises(sk.ArgumentValueError, match=r"must not name a file twice, got 'z.npz'"):
-        FileDataset([*given, f"{tmp_path}/z*.npz"], "npz")
+        FileDataset([*paths, f"{tmp_path}/z*.npz"], "npz")
 
 
 def test_urls_in_a_list_are_patterns_by_stars_and_braces_alone():
     fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed: no other URLs here")
     fsspec.filesystem("memory").pipe({f"/lists/{name}.npz": b"" for name in ("a1", "a2", "b[1]")})
-    given = ["memory://lists/b[1].npz", "memory://lists/a*.npz", "https://host/{0..1}.npz?key=*"]
+    urls = ["memory://lists/b[1].npz", "memory://lists/a*.npz", "https://host/{0..1}.npz?key=*"]
     names = ["b[1].npz", "a1.npz", "a2.npz"]
     web = [f"https://host/{number}.npz?key=*" for number in range(2)]
-    assert FileDataset(given, "npz").files == (*(f"memory://lists/{name}" for name in names), *web)
-    assert FileDataset(given, "npz", remote=False).files == tuple(given)
+    assert FileDataset(urls, "npz").files == (*(f"memory://lists/{name}" for name in names), *web)
+    assert FileDataset(urls, "npz", remote=False).files == tuple(urls)
 
 
 @pytest.mark.parametrize("scheme", ["file", "FILE", "local"])

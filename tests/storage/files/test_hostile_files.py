@@ -1,4 +1,4 @@
-"""Files that are not what they say: an error that names the file, never a wait or a lack of memory."""
+"""Invalid files: an error that names the file, never a wait or a lack of memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many samples are in which file: told, counted at first need, or loaded from where they were saved."""
+"""The number of samples of each file: given, counted at first need, or loaded from a file."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Counting(Watching):
             return len(arrays["id"])
 
 
-TOLD = {
+GIVEN = {
     "a list": lambda paths: SIZES,
     "an array": lambda paths: np.array(SIZES),
     "a dict of path objects": lambda paths: {
@@ -50,10 +50,10 @@ TOLD = {
 }
 
 
-@pytest.mark.parametrize("told", TOLD)
-def test_given_lengths_open_no_file_at_the_start(paths, told):
+@pytest.mark.parametrize("form", GIVEN)
+def test_given_lengths_open_no_file_at_the_start(paths, form):
     reader = Counting()
-    with FileDataset(paths, reader, TOLD[told](paths)) as dataset:
+    with FileDataset(paths, reader, GIVEN[form](paths)) as dataset:
         assert len(dataset) == 12
         assert dataset.layout == sk.Layout(SIZES, NAMES)
         assert reader.counted == reader.read == []
@@ -76,10 +76,10 @@ def test_lengths_are_counted_at_first_need_and_once(paths):
 
 def test_several_threads_that_need_lengths_count_once(paths):
     reader = Counting(seconds=0.05)
-    found = []
+    lengths = []
     with FileDataset(paths, reader) as dataset:
-        run_in_threads(*[lambda: found.append(len(dataset))] * 5)
-    assert found == [12] * 5
+        run_in_threads(*[lambda: lengths.append(len(dataset))] * 5)
+    assert lengths == [12] * 5
     assert len(reader.counted) == 4
 
 

@@ -1,4 +1,4 @@
-"""Readers: those that come along, on real files, and each form that a user may write."""
+"""The readers of the package, on real files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def all_of(dataset):
 # npz and npy
 
 
-def test_npz_of_some_keys_reads_only_these(tmp_path):
+def test_npz_reads_only_the_given_keys(tmp_path):
     np.savez(tmp_path / "a.npz", x=np.arange(3), other=np.arange(9))
     dataset = FileDataset([tmp_path / "a.npz"], NpzReader(keys=("x",)))
     assert [sample["x"] for sample in all_of(dataset)] == [0, 1, 2]
@@ -71,7 +71,7 @@ def test_an_npz_file_that_unpacks_beyond_the_limit_is_an_error_that_names_the_li
             header = {"descr": "|u1", "fortran_order": False, "shape": (FLOOR + 1,)}
             np.lib.format.write_array_header_1_0(member, header)
             member.write(b"x" * 1000)
-        archive.infolist()[0].file_size = FLOOR + 129  # so says its entry
+        archive.infolist()[0].file_size = FLOOR + 129  # as its entry claims
         archive.infolist()[0].compress_size = 2_000_000
     with pytest.raises(DatasetError, match=rf"unpacks to more than {FLOOR} bytes \(max_unpacked_bytes\)"):
         FileDataset([path], "npz", [1])[0]
@@ -81,10 +81,10 @@ def test_the_limit_of_unpacked_bytes_of_npz_is_an_option(tmp_path):
     np.savez_compressed(tmp_path / "a.npz", x=np.zeros(100_000), y=np.arange(100_000))
     path = str(tmp_path / "a.npz")
     with zipfile.ZipFile(path) as archive:
-        whole = sum(member.file_size for member in archive.infolist())
-    assert set(NpzReader(max_unpacked_bytes=whole)(path)) == {"x", "y"}
-    with pytest.raises(DatasetError, match=f"more than {whole - 1} bytes"):
-        NpzReader(max_unpacked_bytes=whole - 1)(path)
+        size = sum(member.file_size for member in archive.infolist())
+    assert set(NpzReader(max_unpacked_bytes=size)(path)) == {"x", "y"}
+    with pytest.raises(DatasetError, match=f"more than {size - 1} bytes"):
+        NpzReader(max_unpacked_bytes=size - 1)(path)
     with pytest.raises(DatasetError, match=r"more than 1500000 bytes .*use NpzReader\(max_unpacked_bytes"):
         NpzReader(max_unpacked_bytes=1_500_000)(path)
     assert set(NpzReader(("y",), max_unpacked_bytes=1_500_000)(path)) == {"y"}
@@ -116,7 +116,7 @@ NO_ARRAYS = {
     "other.npz": (lambda path: path.write_bytes(saved(np.save)), "", "read it with 'npy'"),
     "other.npy": (lambda path: path.write_bytes(saved(np.savez)), "", "read it with 'npz'"),
 }
-"""What writes a file of which no samples are made, and what is wrong when it is counted, and read."""
+"""Writers of files without samples, and the error when they are counted, and when they are read."""
 
 
 @pytest.mark.parametrize("name", NO_ARRAYS)
@@ -147,9 +147,9 @@ def test_parquet_files_are_read_by_columns(tmp_path):
     pytest.importorskip("pyarrow.parquet").write_table(table, tmp_path / "0.parquet", row_group_size=300)
     some = all_of(FileDataset([tmp_path / "0.parquet"], ParquetReader(columns=("x",))))
     assert [some[7], len(some)] == [{"x": 3.5}, 1000]
-    for columns_wanted in (("y",), ("x", "y")):
+    for columns in (("y",), ("x", "y")):
         with pytest.raises(sk.DatasetError, match=r"0\.parquet: holds no column 'y', but only"):
-            all_of(FileDataset([tmp_path / "0.parquet"], ParquetReader(columns=columns_wanted)))
+            all_of(FileDataset([tmp_path / "0.parquet"], ParquetReader(columns=columns)))
 
 
 # csv and lines of JSON
@@ -217,7 +217,7 @@ TEXTS = {
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("case", TEXTS)
-def test_text_lines_also_where_gzip_has_packed_them(tmp_path, monkeypatch, case, packed):
+def test_text_lines_are_read_also_from_gzip(tmp_path, monkeypatch, case, packed):
     """Under any name, and of several members, as bgzip and `cat a.gz b.gz` make them."""
     monkeypatch.setattr("samplerkit.storage.files.lines._PIECE", 3)
     text, lines = TEXTS[case]

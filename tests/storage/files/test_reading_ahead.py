@@ -1,4 +1,4 @@
-"""Files are read in the background before they are needed; what goes wrong there shows where it is needed."""
+"""Files are read in the background before they are needed; an error is raised where the file is needed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.storage.files.dataset import FileDataset
-from tests.own_seconds import OwnSeconds
+from tests.load_free_timer import LoadFreeTimer
 from tests.storage.files.folders import Watching, plain, reading_threads, samples_of, write_npz
 from tests.waiting import wait_until
 
@@ -102,9 +102,9 @@ def test_close_does_not_wait_for_a_reader_that_hangs(paths):
     dataset.expect(iter(batches_of(range(8))))
     dataset.__getitems__(np.arange(10))
     wait_until(lambda: reading_threads() != [])
-    with OwnSeconds() as own:
+    with LoadFreeTimer() as timer:
         dataset.close()
-    assert own.seconds < 10
+    assert timer.seconds < 10
     go_on.set()
     wait_until(lambda: reading_threads() == [])
     assert dataset.__getitems__(np.arange(10, 20))[0]["id"] == 10

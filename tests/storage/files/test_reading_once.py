@@ -1,4 +1,4 @@
-"""Each file is read once an epoch and rank, within the limits, and the file that goes is the right one."""
+"""Each file is read once an epoch and rank, within the limits, and the right file is evicted."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import samplerkit as sk
-from samplerkit.storage.ahead import uses
-from samplerkit.storage.ahead.uses import MAX_MISTAKES, MAX_OVERTAKEN, NEVER, Uses
+from samplerkit.storage.ahead.uses import MAX_MISTAKES, MAX_OVERTAKEN, MAX_USES, NEVER, Uses
 from samplerkit.storage.files.dataset import FileDataset
 from tests.loading.worker_kinds import with_workers
 from tests.storage.crowd import run_in_threads
@@ -27,16 +26,16 @@ def fixture_paths(tmp_path_factory):
 
 
 def epochs_of_ranks(paths, sampler, number=1, ranks=RANKS, batch_size=16, **limits):
-    """Lets each rank read; gives the figures of each, and how often each sample came."""
-    figures, seen = [], np.zeros(FILES * ROWS, dtype=int)
+    """Reads on each rank; returns the statistics of each, and how often each sample was read."""
+    figures, counts = [], np.zeros(FILES * ROWS, dtype=int)
     for rank in range(ranks):
         with FileDataset(paths, "npz", [ROWS] * FILES, **limits) as dataset:
             loader = sk.Loader(dataset, sampler, batch_size=batch_size, world=sk.World(ranks, rank))
             for _ in range(number):
                 for batch in loader:
-                    seen += np.bincount(batch["id"].numpy(), minlength=seen.size)
+                    counts += np.bincount(batch["id"].numpy(), minlength=counts.size)
             figures.append(dataset.stats)
-    return figures, seen
+    return figures, counts
 
 
 IN_FILES = {"shuffle": "files"}
@@ -54,9 +53,9 @@ BY_BYTES = {"max_files": 64, "max_bytes": 4 * ROWS * 8 * 4}
 )
 def test_each_file_is_read_once_an_epoch_by_one_of_the_ranks(paths, caplog, mode, read_ahead, limits):
     sampler = sk.DistributedSampler(**mode, seed=read_ahead)
-    figures, seen = epochs_of_ranks(paths, sampler, number=2, read_ahead=read_ahead, **limits)
-    assert (seen == 2).all()
-    assert told_in(caplog) == []
+    figures, counts = epochs_of_ranks(paths, sampler, number=2, read_ahead=read_ahead, **limits)
+    assert (counts == 2).all()
+    assert warnings_in(caplog) == []
     assert sum(stats.files_read for stats in figures) <= 2 * (FILES + RANKS)
     assert all(stats.peak_files <= 4 for stats in figures)
     size = max(stats.bytes_read // stats.files_read for stats in figures)
@@ -82,7 +81,7 @@ def test_closing_releases_all_files_in_memory_even_if_a_thread_holds_the_cache(p
     assert dataset[ROWS]["id"] == ROWS
 
 
-# Which file goes: the one whose next use is furthest in the future.
+# The evicted file is the one whose next use is furthest in the future.
 
 
 def reads(folder_paths, sequence, *, is_expected, max_files, read_ahead=0, batch=1):
@@ -105,21 +104,21 @@ def fewest_reads(sequence, places):
     """The fewest reads of any policy, by trying all of them."""
 
     @cache
-    def of_rest(number, here):
+    def fewest_from(number, cached):
         if number == len(sequence):
             return 0
-        wanted = sequence[number]
-        if wanted in here:
-            return of_rest(number + 1, here)
-        if len(here) < places:
-            return 1 + of_rest(number + 1, here | {wanted})
-        return 1 + min(of_rest(number + 1, here - {out} | {wanted}) for out in here)
+        file = sequence[number]
+        if file in cached:
+            return fewest_from(number + 1, cached)
+        if len(cached) < places:
+            return 1 + fewest_from(number + 1, cached | {file})
+        return 1 + min(fewest_from(number + 1, cached - {out} | {file}) for out in cached)
 
-    return of_rest(0, frozenset())
+    return fewest_from(0, frozenset())
 
 
-@pytest.fixture(name="ones", scope="module")
-def fixture_ones(tmp_path_factory):
+@pytest.fixture(name="single", scope="module")
+def fixture_single(tmp_path_factory):
     return write_npz(tmp_path_factory.mktemp("ones"), [1] * 8)
 
 
@@ -129,21 +128,21 @@ def fixture_ones(tmp_path_factory):
     places=st.integers(1, 4),
     read_ahead=st.integers(0, 3),
 )
-def test_no_policy_reads_fewer_files_when_the_order_is_known_also_ahead(ones, sequence, places, read_ahead):
+def test_no_policy_reads_fewer_files_when_the_order_is_known_also_ahead(single, sequence, places, read_ahead):
     ahead = read_ahead if places > 1 else 0
-    known = reads(ones, sequence, is_expected=True, max_files=places, read_ahead=ahead)
-    assert known == fewest_reads(tuple(sequence), places)
+    num_reads = reads(single, sequence, is_expected=True, max_files=places, read_ahead=ahead)
+    assert num_reads == fewest_reads(tuple(sequence), places)
 
 
-def test_without_expect_files_read_in_turn_are_read_again_each_time(ones):
+def test_without_expect_files_read_in_turn_are_read_again_each_time(single):
     """The control: with one file too many, what was used least recently is always the wrong one to drop."""
     rounds = [0, 1, 2, 3, 4] * 8
-    assert reads(ones, rounds, is_expected=False, max_files=4) == 40
-    assert reads(ones, rounds, is_expected=True, max_files=4) == fewest_reads(tuple(rounds), 4) == 13
+    assert reads(single, rounds, is_expected=False, max_files=4) == 40
+    assert reads(single, rounds, is_expected=True, max_files=4) == fewest_reads(tuple(rounds), 4) == 13
 
 
-def told_in(caplog):
-    """What was logged of files that are read again."""
+def warnings_in(caplog):
+    """The logged warnings of files that are read again."""
     return [text for record in caplog.records if "read again and again" in (text := record.getMessage())]
 
 
@@ -152,57 +151,57 @@ def test_too_little_memory_for_the_order_is_warned_about_once_and_early(paths, c
     sampler = sk.DistributedSampler(shuffle="partial", partial_size=550, seed=1)
     with FileDataset(paths, "npz", [ROWS] * FILES, **limit) as dataset:
         batches = iter(sk.Loader(dataset, sampler, batch_size=16, world=sk.World(1, 0)))
-        while not told_in(caplog):
+        while not warnings_in(caplog):
             next(batches)
         assert dataset.stats.files_read <= 20
         for _ in range(40):
             next(batches)
-    [told] = told_in(caplog)
-    assert all(f"{name}={value}" in told for name, value in limit.items())
+    [warning] = warnings_in(caplog)
+    assert all(f"{name}={value}" in warning for name, value in limit.items())
 
 
-# What is known of the future: computed from ids, a bounded way ahead.
+# The next uses of files: computed from ids, within a limit.
 
 
 @settings(max_examples=60, deadline=None)
 @given(
     batches=st.lists(st.lists(st.integers(0, 29), max_size=6), max_size=12),
-    wanted=st.integers(1, 40),
+    num_files=st.integers(1, 40),
 )
-def test_next_uses_are_those_that_a_scan_of_all_batches_finds(batches, wanted):
+def test_next_uses_are_those_that_a_scan_of_all_batches_finds(batches, num_files):
     layout = sk.Layout([3, 0, 10, 7, 10])
     arrays = [np.array(batch, dtype=np.int64) for batch in batches]
-    known = Uses(iter(arrays), layout.file_of, wanted)
+    uses = Uses(iter(arrays), layout.file_of, num_files)
     files = [set(layout.file_of(ids).tolist()) for ids in arrays]
     for number, ids in enumerate(arrays):
-        known.begin(ids)
-        assert known.is_valid
+        uses.begin(ids)
+        assert uses.is_valid
         for file in range(5):
             later = next((n for n in range(number, len(files)) if file in files[n]), NEVER)
-            assert known.next_use(file) == later
-        known.end()
-        assert all(known.next_use(file) > number for file in range(5))
+            assert uses.next_use(file) == later
+        uses.end()
+        assert all(uses.next_use(file) > number for file in range(5))
 
 
 def test_an_unexpected_batch_discards_the_known_next_uses():
-    known = Uses(iter([np.array([0, 1]), np.array([2])]), sk.Layout([3]).file_of, 3)
+    uses = Uses(iter([np.array([0, 1]), np.array([2])]), sk.Layout([3]).file_of, 3)
     for _ in range(MAX_MISTAKES - 1):
-        known.begin(np.array([1, 2]))
-        assert known.is_valid
-    known.begin(np.array([0, 1]))
-    assert known.next_use(0) == 0
+        uses.begin(np.array([1, 2]))
+        assert uses.is_valid
+    uses.begin(np.array([0, 1]))
+    assert uses.next_use(0) == 0
     for _ in range(MAX_MISTAKES):
-        known.begin(np.array([7]))
-    assert not known.is_valid
+        uses.begin(np.array([7]))
+    assert not uses.is_valid
 
 
 @pytest.mark.parametrize("each", [10, 10_000])
-@pytest.mark.parametrize("wanted", [1, 4, 7])
-def test_the_requested_number_of_next_files_is_known_for_batches_of_any_size(each, wanted):
+@pytest.mark.parametrize("num_files", [1, 4, 7])
+def test_the_requested_number_of_next_files_is_known_for_batches_of_any_size(each, num_files):
     batches = [np.arange(file * each, file * each + each) for file in range(9)]
-    known = Uses(iter(batches), lambda ids: ids // each, wanted)
-    known.begin(batches[0])
-    assert wanted <= len(known.upcoming_files()) <= (wanted + 1 if each == 10_000 else 9)
+    uses = Uses(iter(batches), lambda ids: ids // each, num_files)
+    uses.begin(batches[0])
+    assert num_files <= len(uses.upcoming_files()) <= (num_files + 1 if each == 10_000 else 9)
 
 
 @pytest.mark.parametrize("mode", ["files", "global"])
@@ -217,23 +216,23 @@ def test_the_memory_of_next_uses_is_bounded_for_any_epoch_length(mode):
             taken += ids.size
             yield ids
 
-    known = Uses(batches(), layout.file_of, num_files=6)
+    uses = Uses(batches(), layout.file_of, num_files=6)
     for ids in islice(order.chunks(512), 100):
-        known.begin(ids)
-        known.end()
+        uses.begin(ids)
+        uses.end()
     assert taken <= 512 * 102 + 100 * 8192 + 8192
-    assert known._num_uses <= uses.MAX_USES + 8192
+    assert uses._num_uses <= MAX_USES + 8192
 
 
-def test_an_unexpected_order_is_read_correctly(ones):
-    with FileDataset(ones, "npz", [1] * 8, max_files=2) as dataset:
+def test_an_unexpected_order_is_read_correctly(single):
+    with FileDataset(single, "npz", [1] * 8, max_files=2) as dataset:
         dataset.expect(iter([np.array([id]) for id in range(8)]))
         for id in [5, 3, 3, 7, 0, 1, 2, 6, 4, 5, 0, 7] * 3:
             assert int(dataset.__getitems__([id])[0]["id"]) == id
         assert dataset.stats.peak_files <= 2
 
 
-# It is known still when several threads begin its batches out of turn.
+# The next uses stay known when several threads begin batches out of order.
 
 BATCHES = [np.arange(10 * file, 10 * file + 4) for file in range(60)]
 

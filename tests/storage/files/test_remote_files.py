@@ -14,7 +14,7 @@ import samplerkit as sk
 from samplerkit.storage.files.dataset import FileDataset
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.remote.options import RemoteOptions
-from tests.own_seconds import OwnSeconds
+from tests.load_free_timer import LoadFreeTimer
 from tests.storage.files.folders import plain, samples_of, write_npz
 from tests.storage.remote import faults
 from tests.storage.remote.server import served
@@ -99,7 +99,7 @@ def test_a_file_fetched_for_counting_is_not_fetched_again(web, remote):
         assert not dataset.is_layout_known
         assert len(dataset) == 12
         assert [plain(sample) for sample in dataset] == samples_of([6, 6])
-        assert len(web.asked("GET")) == 2
+        assert len(web.calls("GET")) == 2
 
 
 SPOILS = {
@@ -147,27 +147,27 @@ def test_an_unavailable_size_is_an_error_at_once_while_other_responses_stall(rem
     with served() as server:
         urls = [server.put(f"/{name}", b"") for name in NAMES]
         for name in NAMES[1:]:
-            server.always["VERSION", f"/{name}"] = faults.stalls_before_the_head
+            server.always["VERSION", f"/{name}"] = faults.stall_before_headers
         del server.resources[f"/{NAMES[0]}"]
         with (
-            OwnSeconds() as own,
+            LoadFreeTimer() as timer,
             FileDataset(urls, "npz", SIZES, remote=remote) as dataset,
             pytest.raises(sk.DatasetError, match=r"000\.npz: does not exist"),
         ):
             dataset.shard_bytes()
-        assert own.seconds < 20
+        assert timer.seconds < 20
 
 
 # How they are named: patterns, lengths and states, and nothing that is private.
 
 
-def test_lengths_may_be_stored_beside_the_files_and_are_matched_by_name(folder, web, remote):
+def test_lengths_may_be_stored_next_to_the_files_and_are_matched_by_name(folder, web, remote):
     with FileDataset(str(folder / "data" / "*.npz"), "npz") as dataset:
         dataset.save_lengths(folder / "data" / "lengths.json")
         expected = dataset.layout
     try:
-        told = f"{web.url}/data/lengths.json{SECRET}"
-        with FileDataset(urls_of(web, SECRET), "npz", told, remote=remote) as dataset:
+        lengths = f"{web.url}/data/lengths.json{SECRET}"
+        with FileDataset(urls_of(web, SECRET), "npz", lengths, remote=remote) as dataset:
             assert dataset.layout == expected
     finally:
         (folder / "data" / "lengths.json").unlink()
@@ -175,10 +175,10 @@ def test_lengths_may_be_stored_beside_the_files_and_are_matched_by_name(folder, 
     by_url = dict(zip(urls_of(web), SIZES, strict=True))
     assert FileDataset(urls_of(web, SECRET), "npz", by_url, remote=remote).layout == expected
     with pytest.raises(sk.DatasetError, match=r"lengths: .*lengths\.json") as caught:
-        FileDataset(urls_of(web), "npz", told, remote=remote)
+        FileDataset(urls_of(web), "npz", lengths, remote=remote)
     assert "5ec4e7" not in "".join(traceback.format_exception(caught.value))
     with pytest.raises(sk.ArgumentValueError, match="must be local"):
-        FileDataset(urls_of(web), "npz", SIZES).save_lengths(told)
+        FileDataset(urls_of(web), "npz", SIZES).save_lengths(lengths)
 
 
 def test_names_do_not_depend_on_queries_and_credentials(web, remote):
@@ -209,10 +209,10 @@ def test_names_begin_below_the_common_address(urls, names):
 
 
 def test_a_reader_of_the_user_may_receive_the_url_itself():
-    asked = []
+    calls = []
 
     def reader(url):
-        asked.append(url)
+        calls.append(url)
         if "0.npz" not in url:
             raise OSError(f"no such file: {url}")
         return {"id": np.arange(3)}
@@ -220,7 +220,7 @@ def test_a_reader_of_the_user_may_receive_the_url_itself():
     urls = [f"hdfs://me:pass@namenode/{number}.npz{SECRET}" for number in range(2)]
     with FileDataset(urls, reader, [3, 3], remote=False, read_ahead=0) as dataset:
         assert [int(sample["id"]) for sample in dataset.__getitems__([0, 1, 2])] == [0, 1, 2]
-        assert asked == [urls[0]]
+        assert calls == [urls[0]]
         with pytest.raises(sk.DatasetError, match=r"hdfs://namenode/1\.npz: cannot be read") as caught:
             dataset[4]
         assert caught.value.__context__ is None

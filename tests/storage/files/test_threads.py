@@ -1,4 +1,4 @@
-"""Threads and processes that read a dataset: each gets its samples, none waits for ever or stays behind."""
+"""Threads and processes that read a dataset: each gets its samples, none waits for ever or outlives it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.waiting import wait_until
 SIZES = [10] * 16
 SAMPLES = samples_of(SIZES)
 LAGS = sysconfig.get_config_var("Py_GIL_DISABLED")
-"""Without a GIL what one thread has made and another one lets go stays until the first one runs again."""
+"""Without a GIL, an object that another thread released stays until the thread that made it runs again."""
 
 
 @pytest.fixture(name="paths", scope="module")
@@ -30,7 +30,7 @@ def fixture_paths(tmp_path_factory):
 
 
 class Tracked(np.ndarray):
-    """An array that can be seen to go."""
+    """An array whose release is counted."""
 
 
 class Counting:
@@ -38,7 +38,7 @@ class Counting:
 
     def __init__(self):
         self.most = 0
-        self._here: dict[int, weakref.ref[Tracked]] = {}
+        self._alive: dict[int, weakref.ref[Tracked]] = {}
         self._lock = threading.Lock()
 
     def __call__(self, path):
@@ -47,43 +47,43 @@ class Counting:
         data["id"] = data["id"].view(Tracked)
         number = id(data["id"])
         # Taken out in one step: it may happen in the middle of anything.
-        reference = weakref.ref(data["id"], lambda _: self._here.pop(number, None))
+        reference = weakref.ref(data["id"], lambda _: self._alive.pop(number, None))
         with self._lock:
-            self._here[number] = reference
-            self.most = max(self.most, len(self._here))
+            self._alive[number] = reference
+            self.most = max(self.most, len(self._alive))
         return data
 
 
 def reading(dataset, batches):
     def read():
         for ids in batches:
-            found = [plain(sample) for sample in dataset.__getitems__(ids)]
-            assert found == [SAMPLES[id] for id in ids]
+            samples = [plain(sample) for sample in dataset.__getitems__(ids)]
+            assert samples == [SAMPLES[id] for id in ids]
 
     return read
 
 
 def test_releasing_a_file_wakes_threads_that_wait_for_room(paths):
-    is_used, is_waited_for = threading.Event(), threading.Event()
+    is_used, has_waiter = threading.Event(), threading.Event()
     with FileDataset(paths, Counting(), SIZES, max_files=1, read_ahead=0) as dataset:
         cache = dataset._cache()
 
         def uses():
             with cache.using(0):
                 is_used.set()
-                is_waited_for.wait(PATIENCE_SECONDS)
+                has_waiter.wait(PATIENCE_SECONDS)
 
         def waits():
             is_used.wait(PATIENCE_SECONDS)
             with cache.using(1):
                 pass
 
-        def tells():
+        def signal_when_waiting():
             wait_until(lambda: cache._waiting)
-            with cache._changed:  # who stands in the line waits now, and has let go of the lock
-                is_waited_for.set()
+            with cache._changed:  # the thread in the queue waits now, and has released the lock
+                has_waiter.set()
 
-        run_in_threads(uses, waits, tells)
+        run_in_threads(uses, waits, signal_when_waiting)
 
 
 def test_a_thread_that_waits_for_room_is_served_in_the_end(paths):
@@ -123,7 +123,7 @@ def test_an_error_in_one_thread_is_raised_there_and_the_others_continue(paths):
 
 @pytest.mark.parametrize("max_files", [1, 2, 4])
 def test_threads_that_share_a_dataset_keep_its_limit_of_files(paths, max_files, caplog):
-    """Any order, size of batch, limit and number of threads; told what comes, rightly, wrongly or not."""
+    """Any order, batch size, limit and number of threads; the expected order is right, wrong or not given."""
     caplog.set_level("ERROR", "samplerkit")  # files are read again and again
     cases = int(os.environ.get("SAMPLERKIT_CROWDS", "15"))
     rng = np.random.default_rng(max_files)
@@ -160,7 +160,7 @@ def test_threads_that_share_a_dataset_keep_its_limit_of_files(paths, max_files, 
 # Processes
 
 
-def test_a_child_forked_while_all_locks_are_held_is_not_locked_and_the_parent_reads_on(paths):
+def test_a_child_forked_while_all_locks_are_held_is_not_locked_and_the_parent_continues(paths):
     holding, let_go = threading.Event(), threading.Event()
 
     def hold(lock):

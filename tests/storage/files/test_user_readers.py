@@ -1,4 +1,4 @@
-"""Readers of the user's, in each form that one may have; and by a name, in workers that know no names too."""
+"""Readers of the user, in each form; and by name, also in workers in which the name is not registered."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ FORMS = {
     "a sequence": sequence,
     "tensors": tensors,
     "the README's": of_the_readme,
-    # It is asked for its data alone: whatever else were said would be a column too.
-    "whatever is said": lambda path, **options: {**of_lists(path), **options},
+    # It must be called without options: any option would be a column too.
+    "any options": lambda path, **options: {**of_lists(path), **options},
 }
 
 
@@ -94,8 +94,8 @@ WRONG = {
     "columns of two lengths": lambda path: {"x": [1, 2, 3, 4], "y": [1, 2, 3]},
     "another length": lambda path: [1, 2, 3],
     "no pair": lambda path, get_data: [1, 2, 3, 4],
-    "a wrong length beside it": lambda path, get_data: ([1, 2, 3, 4], 5),
-    "no length beside it": lambda path, get_data: ([1, 2, 3, 4], None),
+    "a pair with a wrong length": lambda path, get_data: ([1, 2, 3, 4], 5),
+    "a pair without a length": lambda path, get_data: ([1, 2, 3, 4], None),
 }
 
 
@@ -229,10 +229,10 @@ def test_a_config_names_a_registered_reader_and_another_process_has_it(folder):
     config = config_in(folder)
     assert config.to_dict()["dataset"]["reader"] == "words"
     assert sk.load_config(config.to_dict()) == config
-    wanted = [*map(int, config.sampler.order(config.dataset))]
-    (folder / "sent").write_bytes(pickle.dumps((config.dataset, wanted)))
-    assert run(["-c", READS, str(folder / "sent")]).stdout == f"{wanted}\n"
-    assert [int(id) for batch in config.make_loader(world=sk.World()) for id in batch["id"]] == wanted
+    expected = [*map(int, config.sampler.order(config.dataset))]
+    (folder / "sent").write_bytes(pickle.dumps((config.dataset, expected)))
+    assert run(["-c", READS, str(folder / "sent")]).stdout == f"{expected}\n"
+    assert [int(id) for batch in config.make_loader(world=sk.World()) for id in batch["id"]] == expected
 
 
 def test_an_unregistered_name_is_an_error_with_a_hint(folder):

@@ -18,8 +18,8 @@ from samplerkit.storage.formats.parquet.filter import RowFilter, ranges_of
 from samplerkit.testing import DatasetContract
 from tests.storage.checks import assert_refused
 from tests.storage.formats.damage import plain
-from tests.storage.remote.server import right, served
-from tests.waiting import started_since
+from tests.storage.remote.server import answer_correctly, served
+from tests.waiting import new_threads
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: no Parquet here")
 pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed: no Parquet here")
@@ -268,7 +268,7 @@ def test_the_columns_of_a_row_group_at_a_url_are_requested_at_the_same_time(tmp_
 
     def wait(handler, resource):
         barrier.wait(60)
-        right(handler, resource)
+        answer_correctly(handler, resource)
 
     with served() as server:
         url = server.put("/a.parquet", (tmp_path / "a.parquet").read_bytes())
@@ -276,7 +276,7 @@ def test_the_columns_of_a_row_group_at_a_url_are_requested_at_the_same_time(tmp_
             assert len(dataset) == 20_000
             server.always["GET", "/a.parquet"] = wait
             assert plain(dataset[77]) == {"a": 77, "c": 77, "e": 77}
-        assert not started_since(before)  # a closed dataset has no threads that send requests
+        assert not new_threads(before)  # a closed dataset has no threads that send requests
 
 
 HIVE = [("2023", "en"), ("2024", "en"), ("2024", "a%20b"), ("7", "__HIVE_DEFAULT_PARTITION__")]

@@ -1,4 +1,4 @@
-"""A server, and a storage that tries again soon."""
+"""A server, and a storage that retries quickly."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from tests.storage.remote.contents import DATA
 from tests.storage.remote.server import Server, served
-from tests.waiting import started_since, wait_until
+from tests.waiting import new_threads, wait_until
 
 
 @pytest.fixture
@@ -33,37 +33,37 @@ def url(server) -> str:
     return server.put("/a", DATA)
 
 
-WAYS: dict[str, dict[str, Any]] = {"signed": {}, "fsspec": {"s3_additional_kwargs": {}}}
-"""Options of S3 by which a file is read by HTTP, or, since they have one that HTTP does not know, by s3fs."""
+CLIENTS: dict[str, dict[str, Any]] = {"signed": {}, "fsspec": {"s3_additional_kwargs": {}}}
+"""Options of S3 with which a file is read by HTTP, or by s3fs, since HTTP does not support one of them."""
 
 
-@pytest.fixture(params=WAYS)
-def way(request) -> dict[str, Any]:
-    """What lets a client read from S3."""
-    return WAYS[request.param]
+@pytest.fixture(params=CLIENTS)
+def client_options(request) -> dict[str, Any]:
+    """The options that choose the client of S3."""
+    return CLIENTS[request.param]
 
 
 @pytest.fixture
-def apart(monkeypatch) -> None:
-    """Lets each part have a request of its own, also where files are as small as those of tests."""
+def separate_requests(monkeypatch) -> None:
+    """Makes each part a request of its own, also in files as small as those of tests."""
     monkeypatch.setattr("samplerkit.storage.remote.access._joined", lambda before, part: None)
 
 
 @pytest.fixture
 def storage(tmp_path) -> Iterator[Callable[..., RemoteStorage]]:
-    """Makes storages, whose threads and temp files are gone at the end."""
-    made = []
+    """Makes storages; checks at the end that they leave no threads and no temporary files."""
+    storages = []
     before = set(threading.enumerate())
 
     def make(**options: Any) -> RemoteStorage:
         quick = {"cache": tmp_path / "cache", "timeout": 60.0, "attempts": 3, "retry_seconds": 0.1}
-        made.append(RemoteStorage(RemoteOptions(**{**quick, **options})))
-        return made[-1]
+        storages.append(RemoteStorage(RemoteOptions(**{**quick, **options})))
+        return storages[-1]
 
     yield make
-    for each in made:
+    for each in storages:
         each.close()
-    wait_until(lambda: not started_since(before))
+    wait_until(lambda: not new_threads(before))
     assert list((tmp_path / "cache").glob("*.part")) == []
 
 
@@ -74,7 +74,7 @@ def certificate(tmp_path) -> Path:
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "loopback")])
     address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
     now = dt.datetime.now(dt.UTC)
-    made = (
+    cert = (
         x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
         .not_valid_before(now - dt.timedelta(days=1))
         .not_valid_after(now + dt.timedelta(days=1))
@@ -85,6 +85,6 @@ def certificate(tmp_path) -> Path:
     path = tmp_path / "certificate.pem"
     plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     path.write_bytes(
-        made.public_bytes(serialization.Encoding.PEM) + key.private_bytes(serialization.Encoding.PEM, *plain)
+        cert.public_bytes(serialization.Encoding.PEM) + key.private_bytes(serialization.Encoding.PEM, *plain)
     )
     return path

@@ -1,4 +1,4 @@
-"""What is on servers, in local files and in a cache."""
+"""The contents of servers, of local files and of a cache."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ DATA = random.Random(7).randbytes(3_000_000)
 
 
 def content(local: LocalFile) -> bytes:
-    """Reads a file that was fetched, and lets go of it."""
+    """Reads a fetched file, and closes it."""
     with local:
         return Path(local.path).read_bytes()
 
 
 def bytes_held(folder: Path) -> int:
-    """Counts what is there while nothing is reserved or evicted; what gets its name meanwhile counts once."""
+    """Counts the bytes of a cache while it is locked; a file that is renamed meanwhile counts once."""
     if not (folder / FOLDER_LOCK).exists():
         return 0
     sizes: dict[str, int] = {}
@@ -31,13 +31,13 @@ def bytes_held(folder: Path) -> int:
     return sum(sizes.values())
 
 
-def kept(folder: Path) -> list[int]:
+def cached_sizes(folder: Path) -> list[int]:
     """The sizes of the files in a cache."""
     return sorted(path.stat().st_size for path in folder.glob("samplerkit-*.file"))
 
 
 def leftovers(folder: Path) -> list[str]:
-    """What is in a cache besides whole files, each with its lock."""
+    """The names in a cache other than complete files, each with its lock."""
     files = {path.stem for path in folder.glob("samplerkit-*.file")}
     names = {path.name for path in folder.iterdir()} - {"samplerkit-remote.lock"}
     return sorted(names - {f"{stem}.{kind}" for stem in files for kind in ("file", "lock")})

@@ -1,4 +1,4 @@
-"""Loaders over remote tar shards, with workers of each kind, while the parent reads or not.
+"""Loaders over remote tar shards, with workers of each kind, while the parent process reads or does not.
 
 `python -m tests.storage.remote.fork_matrix URL FOLDER SCHEME METHOD PARENT LOADERS EPOCHS` is one cell, in a
 process of its own, since that decides which libraries are imported, and used, before workers begin. It fails
@@ -53,32 +53,32 @@ def put_shards(server: Server, folder: Path) -> None:
 
 
 def shards(url: str, scheme: str) -> tuple[list[str], dict[str, Any]]:
-    """Gives their URLs, and what the storage has to know."""
+    """Returns their URLs, and the further options of a `RemoteStorage`."""
     base = "s3://shards" if scheme == "s3" else f"{url}/shards"
     store = {"key": "key", "secret": "secret", "endpoint_url": url}
-    known = {"storage_options": store} if scheme == "s3" else {}
-    return [f"{base}/{number}.tar" for number in range(SHARDS)], known
+    kwargs = {"storage_options": store} if scheme == "s3" else {}
+    return [f"{base}/{number}.tar" for number in range(SHARDS)], kwargs
 
 
 def loader(url: str, folder: str, scheme: str, method: str, seed: int, stack: ExitStack) -> sk.Loader:
-    """Gives a loader with two workers, which begin again in each epoch, unless each starts an interpreter."""
-    urls, known = shards(url, scheme)
+    """Returns a loader of two workers, which start again in each epoch, unless each starts an interpreter."""
+    urls, kwargs = shards(url, scheme)
     remote = {"cache": f"{folder}/{seed}", "timeout": 20, "attempts": 3, "retry_seconds": 1, "threads": 4}
-    dataset = stack.enter_context(sk.TarDataset(urls, fetch="ranges", remote={**remote, **known}))
+    dataset = stack.enter_context(sk.TarDataset(urls, fetch="ranges", remote={**remote, **kwargs}))
     options: dict[str, Any] = {"num_workers": 2, "persistent_workers": method == "spawn"}
     if method == "threads":
         options["workers"] = "threads"
     else:
         options |= {"multiprocessing_context": method, "timeout": 60}
-    made = sk.Loader(dataset, sk.RandomSampler(seed=seed), batch_size=8, collate_fn=as_list, **options)
-    return stack.enter_context(made)
+    sampler = sk.RandomSampler(seed=seed)
+    return stack.enter_context(sk.Loader(dataset, sampler, batch_size=8, collate_fn=as_list, **options))
 
 
 @contextmanager
 def parent(url: str, folder: str, scheme: str, how: str) -> Iterator[None]:
-    """Has not read, has read, or reads in six threads meanwhile."""
-    urls, known = shards(url, scheme)
-    storage, stop = RemoteStorage(sk.RemoteOptions(cache=f"{folder}/parent", **known)), threading.Event()
+    """Has not read, has read, or reads in six threads during the block."""
+    urls, kwargs = shards(url, scheme)
+    storage, stop = RemoteStorage(sk.RemoteOptions(cache=f"{folder}/parent", **kwargs)), threading.Event()
     spans = [Span(each, 512 * first, 100) for each in urls for first in range(20)]
 
     def read() -> None:
@@ -102,13 +102,13 @@ def parent(url: str, folder: str, scheme: str, how: str) -> Iterator[None]:
 def read_epochs(loaders: list[sk.Loader], epochs: int) -> None:
     """Reads epochs of loaders at the same time, and compares each sample."""
     for _ in range(epochs):
-        found: list[list[int]] = [[] for _ in loaders]
+        keys_of_loaders: list[list[int]] = [[] for _ in loaders]
         for batches in zip(*loaders, strict=True):
-            for keys, batch in zip(found, batches, strict=True):
+            for keys, batch in zip(keys_of_loaders, batches, strict=True):
                 for key, data in batch:
                     assert data == content(key), "wrong bytes"
                     keys.append(key)
-        assert all(sorted(keys) == list(range(SHARDS * SAMPLES)) for keys in found)
+        assert all(sorted(keys) == list(range(SHARDS * SAMPLES)) for keys in keys_of_loaders)
 
 
 def run_cell(url: str, folder: str, scheme: str, method: str, how: str, loaders: int, epochs: int) -> None:

@@ -1,4 +1,4 @@
-"""An HTTP server on loopback over resources or a folder, that does what it is told to do wrong."""
+"""An HTTP server on loopback over resources or a folder, with the faults that a test sets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MODIFIED = "Sat, 01 Nov 2025 10:00:00 GMT"
 
 @dataclass
 class Resource:
-    """What lies at a path."""
+    """The content of a path."""
 
     data: bytes
     etag: str | None = None
@@ -36,9 +36,9 @@ class Resource:
 
 @dataclass
 class Request:
-    """What was asked; what stood behind the path is apart from it.
+    """A request; its query is not a part of its path.
 
-    The method of a question for the version is VERSION: a GET of the first byte, or the HEAD of s3fs.
+    The method of a request for the version is VERSION: a GET of the first byte, or the HEAD of s3fs.
     """
 
     method: str
@@ -53,9 +53,9 @@ class Request:
 
     @property
     def part(self) -> tuple[int, int] | None:
-        """The first byte and the one after the last that were asked for; None for all."""
-        asked = next((value for name, value in self.headers.items() if name.lower() == "range"), "")
-        match = re.fullmatch(r"bytes=(\d+)-(\d*)", asked)
+        """The first byte and the one after the last that were requested; None for all."""
+        header = next((value for name, value in self.headers.items() if name.lower() == "range"), "")
+        match = re.fullmatch(r"bytes=(\d+)-(\d*)", header)
         return None if match is None else (int(match[1]), int(match[2]) + 1 if match[2] else 1 << 60)
 
 
@@ -73,9 +73,9 @@ class Server:
         seconds: that each answer takes.
         on_request: is called with each request before it is answered.
         resources: by path.
-        faults: by method and path: what the next requests are answered by, the first first; None is right.
-        always: by method and path: what all requests are answered by, after those of `faults`.
-        requests: all that were made.
+        faults: by method and path: they answer the next requests, in order; None answers correctly.
+        always: by method and path: it answers all requests after those of `faults`.
+        requests: all of them, in order.
         released: is set when stalled answers are to end.
     """
 
@@ -95,30 +95,30 @@ class Server:
         self.resources[path] = Resource.of(data)
         return self.url + path
 
-    def asked(self, method: str, path: str | None = None) -> list[Request]:
+    def calls(self, method: str, path: str | None = None) -> list[Request]:
         """The requests of a method, to a path."""
         return [each for each in self.requests if each.method == method and path in {None, each.path}]
 
     @property
     def counts(self) -> Counter[tuple[str, str]]:
-        """How often each method was asked for each file, by its name without folders."""
+        """The number of requests by method and file, the latter by its name without folders."""
         return Counter((each.method, Path(each.name).name) for each in self.requests)
 
     def downloads(self) -> list[str]:
-        """The files but indexes that were asked for as a whole, sorted."""
+        """The files, without indexes, that were requested as a whole, sorted."""
         return sorted(
-            each.name for each in self.asked("GET") if each.part is None and ".skidx" not in each.name
+            each.name for each in self.calls("GET") if each.part is None and ".skidx" not in each.name
         )
 
     def parts(self) -> list[Request]:
         """The requests for parts."""
-        return [each for each in self.asked("GET") if each.part]
+        return [each for each in self.calls("GET") if each.part]
 
     def resource(self, request: Request) -> Resource | None:
-        """What is asked for."""
-        found = self.resources.get(request.path)
-        if found is not None or self.folder is None:
-            return found
+        """The requested content, or None."""
+        resource = self.resources.get(request.path)
+        if resource is not None or self.folder is None:
+            return resource
         try:
             data, about = (self.folder / request.name).read_bytes(), (self.folder / request.name).stat()
         except OSError:
@@ -133,7 +133,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     disable_nagle_algorithm = True  # else a head waits for its body
     state: Server
 
-    def _answer(self) -> None:
+    def _handle(self) -> None:
         path, _, query = self.path.partition("?")
         request = Request(self.command, path, dict(self.headers.items()), query)
         if self.command == "HEAD" or request.part == (0, 1):
@@ -148,15 +148,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
         time.sleep(self.state.seconds)
         resource = self.state.resource(request)
         if resource is None:
-            self.say(404, b"no such file")
+            self.send(404, b"no such file")
         else:
-            (fault or right)(self, resource)
+            (fault or answer_correctly)(self, resource)
 
-    do_GET = do_HEAD = _answer  # noqa: N815  # as http.server calls them
+    do_GET = do_HEAD = _handle  # noqa: N815  # as http.server calls them
 
     @property
-    def asked_range(self) -> tuple[int, int] | None:
-        """The first byte and the one after the last that are asked for."""
+    def requested_range(self) -> tuple[int, int] | None:
+        """The first byte and the one after the last that are requested."""
         return Request(self.command, self.path, dict(self.headers.items())).part
 
     def head(self, status: int, **headers: object) -> None:
@@ -168,17 +168,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
 
     def body(self, data: bytes) -> None:
-        """Sends the body, unless a head was asked for."""
+        """Sends the body, unless the request is a HEAD."""
         if self.command != "HEAD":
             self.wfile.write(data)
 
-    def say(self, status: int, data: bytes = b"", **headers: object) -> None:
+    def send(self, status: int, data: bytes = b"", **headers: object) -> None:
         """Sends a whole answer."""
         self.head(status, **{"Content_Length": len(data), **headers})
         self.body(data)
 
-    def served(self, resource: Resource) -> tuple[int, bytes, dict[str, object]]:
-        """What is right: the status, the body and the headers."""
+    def response_to(self, resource: Resource) -> tuple[int, bytes, dict[str, object]]:
+        """The status, the body and the headers of the right answer."""
         size = len(resource.data)
         headers: dict[str, object] = {
             "Content_Length": size,
@@ -186,17 +186,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
             "Last_Modified": resource.modified,
             "Accept_Ranges": "bytes",
         }
-        if self.asked_range is None:
+        if self.requested_range is None:
             return 200, resource.data, headers
-        first, end = self.asked_range
+        first, end = self.requested_range
         if first >= size:
             return 416, b"", {"Content_Range": f"bytes */{size}", "Content_Length": 0}
         data = resource.data[first:end]
-        told = f"bytes {first}-{first + len(data) - 1}/{size}"
-        return 206, data, {**headers, "Content_Length": len(data), "Content_Range": told}
+        content_range = f"bytes {first}-{first + len(data) - 1}/{size}"
+        return 206, data, {**headers, "Content_Length": len(data), "Content_Range": content_range}
 
     def reset(self) -> None:
-        """Breaks the connection off hard."""
+        """Resets the connection."""
         self.wfile.flush()
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.finish_connection()
@@ -210,12 +210,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.connection.shutdown(socket.SHUT_WR)
 
     def log_message(self, *arguments: object) -> None:
-        """Says nothing."""
+        """Logs nothing."""
 
 
-def right(handler: Handler, resource: Resource) -> None:
-    """Answers as it should be."""
-    status, data, headers = handler.served(resource)
+def answer_correctly(handler: Handler, resource: Resource) -> None:
+    """Answers without a fault."""
+    status, data, headers = handler.response_to(resource)
     handler.head(status, **headers)
     handler.body(data)
 
@@ -248,7 +248,7 @@ def served(
         if wants_certificate:
             context.load_verify_locations(certificate)
             context.verify_mode = ssl.CERT_REQUIRED
-        # Hands are shaken in the thread of the connection.
+        # The thread of the connection does the handshake.
         server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
         state.url = state.url.replace("http://", "https://")
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)

@@ -1,4 +1,4 @@
-"""URLs and options: which are remote, what is shown of them, which are one file, what is refused."""
+"""URLs and options: which are remote, how they are shown, which are the same file, which are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cache of whole files: what is kept, what goes, and what is never touched."""
+"""The cache of whole files: which stay, which are evicted, and which are never touched."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ import pytest
 from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
-from tests.storage.remote.contents import DATA, content, kept, leftovers
+from tests.storage.remote.contents import DATA, cached_sizes, content, leftovers
 
 
-@pytest.mark.parametrize("room", [3000, 3999])
-def test_the_least_recently_used_file_is_evicted_first(server, storage, tmp_path, room):
-    reader = storage(max_cache_bytes=room)
+@pytest.mark.parametrize("max_bytes", [3000, 3999])
+def test_the_least_recently_used_file_is_evicted_first(server, storage, tmp_path, max_bytes):
+    reader = storage(max_cache_bytes=max_bytes)
     urls = [server.put(f"/{number}", DATA[number:][:1000]) for number in range(4)]
     for url in (*urls[:3], urls[0], urls[3]):
         content(reader.fetch(url))
     server.requests.clear()
     for url in (urls[0], urls[2], urls[3]):
         content(reader.fetch(url))
-    assert server.asked("GET") == []
+    assert server.calls("GET") == []
     content(reader.fetch(urls[1]))
-    assert len(server.asked("GET")) == 1
-    assert kept(tmp_path / "cache") == [1000] * 3
+    assert len(server.calls("GET")) == 1
+    assert cached_sizes(tmp_path / "cache") == [1000] * 3
     assert leftovers(tmp_path / "cache") == []
 
 
@@ -44,36 +44,36 @@ def test_a_file_used_before_the_clock_was_set_back_is_evicted(server, storage, t
     assert content(reader.cached(urls[1])) == DATA[1:1001]
 
 
-@pytest.mark.parametrize("way", ["fetch", "cached"])
-def test_a_file_is_unpinned_when_it_is_garbage_collected(server, storage, way):
+@pytest.mark.parametrize("method", ["fetch", "cached"])
+def test_a_file_is_unpinned_when_it_is_garbage_collected(server, storage, method):
     reader = storage(max_cache_bytes=1000)
     url, other = server.put("/a", DATA[:1000]), server.put("/b", DATA[1:1001])
     assert reader.cached(url) is None
     content(reader.fetch(url))
-    pinned = getattr(reader, way)(url)
+    pinned = getattr(reader, method)(url)
     with pytest.raises(DatasetError, match="are in use"):
         storage(max_cache_bytes=1000, timeout=0.5).fetch(other)
     del pinned
     gc.collect()
     assert content(reader.fetch(other)) == DATA[1:1001]
-    assert len(server.asked("GET")) == 2
+    assert len(server.calls("GET")) == 2
 
 
-def test_a_new_version_is_another_file_and_the_old_one_goes_first(server, storage, tmp_path):
+def test_a_new_version_is_another_file_and_the_old_one_is_evicted_first(server, storage, tmp_path):
     other = server.put("/other", DATA[:1000])
     url = server.put("/a", b"old" * 300)
     for each in (other, url):
         content(storage(max_cache_bytes=3000).fetch(each))
     server.put("/a", b"new" * 300)
     assert content(storage(max_cache_bytes=3000).fetch(url)) == b"new" * 300
-    assert kept(tmp_path / "cache") == [900, 900, 1000]
+    assert cached_sizes(tmp_path / "cache") == [900, 900, 1000]
     # The old version was used after the other file, and goes before it all the same.
     content(storage(max_cache_bytes=3000).fetch(server.put("/b", DATA[:1000])))
-    assert kept(tmp_path / "cache") == [900, 1000, 1000]
+    assert cached_sizes(tmp_path / "cache") == [900, 1000, 1000]
     server.requests.clear()
     content(storage().fetch(other))
     assert content(storage().fetch(url)) == b"new" * 300
-    assert server.asked("GET") == []
+    assert server.calls("GET") == []
 
 
 def test_files_of_one_name_and_size_are_distinguished(server, storage):
@@ -85,15 +85,15 @@ def test_files_of_one_name_and_size_are_distinguished(server, storage):
 
     def by_query(handler, _):
         first = 1000 * int(handler.path.partition("id=")[2][0])
-        handler.say(200, DATA[first:][:100])
+        handler.send(200, DATA[first:][:100])
 
     server.always["GET", "/get"] = server.always["VERSION", "/get"] = by_query
-    wanted = [DATA[:100], DATA[1:101], DATA[1000:1100], DATA[2000:2100]]
-    assert [content(reader.fetch(url)) for url in urls] == wanted
+    expected = [DATA[:100], DATA[1:101], DATA[1000:1100], DATA[2000:2100]]
+    assert [content(reader.fetch(url)) for url in urls] == expected
     # One that was signed again is the same file.
     again = [f"{url}{'&' if '?' in url else '?'}X-Amz-Date=2&X-Amz-Signature=2" for url in urls]
-    assert [content(reader.fetch(url)) for url in (*urls, *again)] == wanted * 2
-    assert len(server.asked("GET")) == len(urls)
+    assert [content(reader.fetch(url)) for url in (*urls, *again)] == expected * 2
+    assert len(server.calls("GET")) == len(urls)
 
 
 def test_foreign_files_in_the_cache_folder_are_never_touched(server, storage, tmp_path):
@@ -122,7 +122,7 @@ def test_a_file_larger_than_the_cache_is_refused_before_its_download(server, sto
     url = server.put("/a", DATA[:2000])
     with pytest.raises(DatasetError, match=r"2000 bytes, and it may hold 1999 \(max_cache_bytes\)"):
         storage(max_cache_bytes=1999).fetch(url)
-    assert server.asked("GET") == []
+    assert server.calls("GET") == []
     assert leftovers(tmp_path / "cache") == []
 
 
@@ -130,7 +130,7 @@ def test_a_right_digest_is_verified_and_a_wrong_one_is_an_error_after_a_second_d
     server, storage, tmp_path
 ):
     url, flipped = server.put("/train/a.tar", DATA[:1000]), bytes([DATA[0] ^ 1]) + DATA[1:1000]
-    server.faults["GET", "/train/a.tar"] = [lambda handler, asked: handler.say(200, flipped, ETag=asked.etag)]
+    server.faults["GET", "/train/a.tar"] = [lambda handler, file: handler.send(200, flipped, ETag=file.etag)]
     good, bad = (hashlib.sha256(data).hexdigest() for data in (DATA[:1000], b""))
     reader = storage(digests={"train/a.tar": f"SHA256:{good.upper()}"})
     assert content(reader.fetch(url)) == DATA[:1000]
@@ -140,7 +140,7 @@ def test_a_right_digest_is_verified_and_a_wrong_one_is_an_error_after_a_second_d
         storage(digests={url: f"sha256:{bad}"}).fetch(f"{url}?secret")
     with pytest.raises(DatasetError, match="also at a second download"):
         storage(digests={url: f"sha256:{bad}"}).fetch(url)
-    assert len(server.asked("GET")) == 4
+    assert len(server.calls("GET")) == 4
     assert leftovers(tmp_path / "cache") == []
 
 

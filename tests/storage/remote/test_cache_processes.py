@@ -18,13 +18,13 @@ from samplerkit.storage.tar.index.finding import Cache
 from samplerkit.storage.threads import Stop
 from tests.storage.remote import faults
 from tests.storage.remote.children import Child
-from tests.storage.remote.contents import DATA, bytes_held, content, kept, leftovers
-from tests.storage.remote.server import right
+from tests.storage.remote.contents import DATA, bytes_held, cached_sizes, content, leftovers
+from tests.storage.remote.server import answer_correctly
 from tests.waiting import wait_until
 
 
 def fetched(options: RemoteOptions, url: str) -> tuple[str, int]:
-    """What a process gets: the digest of a file's content, and how many it downloaded."""
+    """Fetches a file; returns the digest of its content, and the number of downloads."""
     with RemoteStorage(options) as storage:
         return hashlib.sha256(content(storage.fetch(url))).hexdigest(), storage.stats.downloads
 
@@ -43,7 +43,7 @@ def test_a_process_forked_while_a_lock_was_held_does_not_wait_for_it(tmp_path, k
         child = os.fork()
         if child == 0:
             os.read(is_free, 1)
-            signal.alarm(30)  # where it waits for ever, this ends it
+            signal.alarm(30)  # ends a process that would wait for ever
             with lock():
                 os._exit(0)
     os.write(frees, b"x")
@@ -64,13 +64,13 @@ def test_four_processes_that_race_download_once(server, storage, tmp_path):
         url = server.put(f"/{number}", DATA[:2_000_000])
         server.always["GET", f"/{number}"] = lambda handler, resource: (
             time.sleep(0.1),
-            right(handler, resource),
+            answer_correctly(handler, resource),
         )
         children = [Child(fetched, storage().options, url) for _ in range(4)]
         results = [child.result() for child in children]
         assert {digest for digest, _ in results} == {hashlib.sha256(DATA[:2_000_000]).hexdigest()}
         assert sum(downloads for _, downloads in results) == 1
-        assert len(server.asked("GET", f"/{number}")) == 1
+        assert len(server.calls("GET", f"/{number}")) == 1
     assert leftovers(tmp_path / "cache") == []
 
 
@@ -78,34 +78,34 @@ def test_the_download_of_a_killed_process_is_continued(server, storage, tmp_path
     for number in range(2):
         path = f"/{number}"
         url = server.put(path, DATA[:2_000_000])
-        server.faults["GET", path] = [faults.stalls_in_the_body]
+        server.faults["GET", path] = [faults.stall_in_body]
         # The first one to come hangs in the middle; its lock keeps the others waiting.
         first = Child(fetched, storage(timeout=60.0).options, url)
-        wait_until(lambda path=path: server.asked("GET", path))
+        wait_until(lambda path=path: server.calls("GET", path))
         others = [Child(fetched, storage(timeout=60.0).options, url) for _ in range(3)]
-        wait_until(lambda path=path: len(server.asked("VERSION", path)) >= 4)
+        wait_until(lambda path=path: len(server.calls("VERSION", path)) >= 4)
         first.kill()
         results = [child.result() for child in others]
         assert {digest for digest, _ in results} == {hashlib.sha256(DATA[:2_000_000]).hexdigest()}
-        assert len(server.asked("GET", path)) == 2
+        assert len(server.calls("GET", path)) == 2
     assert leftovers(tmp_path / "cache") == []
 
 
-def test_the_part_of_a_dead_process_goes_when_another_file_comes(server, storage, tmp_path):
+def test_the_partial_file_of_a_dead_process_is_removed_by_the_next_fetch(server, storage, tmp_path):
     url = server.put("/dead", DATA[:2_000_000])
-    server.always["GET", "/dead"] = faults.stalls_in_the_body
+    server.always["GET", "/dead"] = faults.stall_in_body
     child = Child(fetched, storage(timeout=60.0).options, url)
     wait_until(lambda: list(tmp_path.glob("cache/*.part")))
     child.kill()
     assert len(leftovers(tmp_path / "cache")) == 2
     content(storage().fetch(server.put("/other", DATA[:1000])))
-    assert kept(tmp_path / "cache") == [1000]
+    assert cached_sizes(tmp_path / "cache") == [1000]
     assert leftovers(tmp_path / "cache") == []
 
 
-def test_the_part_of_a_living_process_stays_and_counts(server, storage, tmp_path):
+def test_the_partial_file_of_a_living_process_stays_and_counts(server, storage, tmp_path):
     url = server.put("/slow", DATA[:600_000])
-    server.faults["GET", "/slow"] = [faults.stalls_in_the_body]
+    server.faults["GET", "/slow"] = [faults.stall_in_body]
     options = storage(timeout=60.0, max_cache_bytes=1_000_000).options
     child = Child(fetched, options, url)
     wait_until(lambda: [path for path in tmp_path.glob("cache/*.part") if path.stat().st_size])
@@ -113,7 +113,7 @@ def test_the_part_of_a_living_process_stays_and_counts(server, storage, tmp_path
         storage(max_cache_bytes=1_000_000, timeout=0.5).fetch(server.put("/b", DATA[:500_000]))
     child.kill()
     content(storage(max_cache_bytes=1_000_000).fetch(f"{server.url}/b"))
-    assert kept(tmp_path / "cache") == [500_000]
+    assert cached_sizes(tmp_path / "cache") == [500_000]
 
 
 def test_a_file_in_use_is_evicted_by_no_process(server, storage, tmp_path):
@@ -130,16 +130,16 @@ def test_a_file_in_use_is_evicted_by_no_process(server, storage, tmp_path):
         storage(max_cache_bytes=2000, timeout=0.5).fetch(urls[1])
     pinned.close()
     with reader.fetch(urls[1]), second:
-        assert kept(tmp_path / "cache") == [1000] * 2
+        assert cached_sizes(tmp_path / "cache") == [1000] * 2
 
 
 def test_writing_waits_for_room_while_files_are_in_use(server, storage):
     reader = storage(max_cache_bytes=1000, timeout=60.0)
     pinned = reader.fetch(server.put("/a", DATA[:1000]))
     child = Child(fetched, reader.options, server.put("/b", DATA[1:1001]))
-    wait_until(lambda: server.asked("VERSION", "/b"))
+    wait_until(lambda: server.calls("VERSION", "/b"))
     time.sleep(0.2)
-    assert server.asked("GET", "/b") == []
+    assert server.calls("GET", "/b") == []
     pinned.close()
     assert child.result()[1] == 1
 
@@ -173,7 +173,7 @@ def test_processes_that_share_a_cache_keep_its_limit(server, storage, tmp_path):
     for child in children:
         assert child.result() == 0
     assert 3000 <= most <= 10_000
-    assert sum(kept(tmp_path / "cache")) <= 10_000
+    assert sum(cached_sizes(tmp_path / "cache")) <= 10_000
 
 
 def test_a_file_that_arrives_while_a_folder_is_listed_is_not_deleted(server, storage, tmp_path):
@@ -181,15 +181,15 @@ def test_a_file_that_arrives_while_a_folder_is_listed_is_not_deleted(server, sto
     server.faults["GET", "/a"] = [waits_in_the_body]
     child = Child(fetched, storage(timeout=60.0).options, url)
     wait_until(lambda: any(each.size for each in folder_of(folder)))
-    found = folder_of(folder)
-    assert [each.is_part for each in found] == [True]
+    entries = folder_of(folder)
+    assert [each.is_part for each in entries] == [True]
     server.released.set()
     child.result()
-    assert evict_excess(found, -(10**9)) == 2_000_000
-    assert kept(folder) == [2_000_000]
-    # For want of room it goes all the same.
-    assert evict_excess(found, 0) == 0
-    assert kept(folder) == []
+    assert evict_excess(entries, -(10**9)) == 2_000_000
+    assert cached_sizes(folder) == [2_000_000]
+    # It is evicted all the same where space is needed.
+    assert evict_excess(entries, 0) == 0
+    assert cached_sizes(folder) == []
 
 
 def folder_of(folder):

@@ -1,4 +1,4 @@
-"""What is sent to which host, certificates, proxies, and waiting between attempts."""
+"""The headers for each host, certificates, proxies, and waits between attempts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.storage import Span
-from tests.own_seconds import OwnSeconds
+from tests.load_free_timer import LoadFreeTimer
 from tests.storage.remote import faults
 from tests.storage.remote.contents import DATA, content
 from tests.storage.remote.server import Handler, Request, Resource, served
@@ -44,14 +44,12 @@ def test_dropped_credentials_do_not_return_with_the_next_redirect(server, storag
         server.put("/b", DATA[:100])
         other.put("/a", b"")
         for method in ("GET", "VERSION"):
-            server.always[method, "/a"] = lambda handler, _: handler.say(302, Location=f"{other.url}/a")
-            other.always[method, "/a"] = lambda handler, _: handler.say(302, Location=f"{server.url}/b")
+            server.always[method, "/a"] = lambda handler, _: handler.send(302, Location=f"{other.url}/a")
+            other.always[method, "/a"] = lambda handler, _: handler.send(302, Location=f"{server.url}/b")
         options = {"headers": {"X-Key": "k"}, "auth": ("me", "pw")}
         assert content(storage(storage_options=options).fetch(f"{server.url}/a")) == DATA[:100]
-        asked = [
-            (each.path, bool({"X-Key", "Authorization"} & set(each.headers))) for each in server.requests
-        ]
-        assert asked == [("/a", True), ("/b", False)] * 2
+        sent = [(each.path, bool({"X-Key", "Authorization"} & set(each.headers))) for each in server.requests]
+        assert sent == [("/a", True), ("/b", False)] * 2
         assert len(other.requests) == 2
         assert not any({"X-Key", "Authorization"} & set(each.headers) for each in other.requests)
 
@@ -61,18 +59,18 @@ def test_the_body_of_a_redirect_is_not_read(server, storage, length):
     sent = []
 
     def answer(handler, _):
-        told = "" if length is None else f"Content-Length: {length}\r\n"
-        head = f"HTTP/1.1 302 Found\r\nLocation: /b\r\n{told}\r\n"
-        sent.append(faults.floods(handler, head.encode(), bytes(1 << 20)))
+        header = "" if length is None else f"Content-Length: {length}\r\n"
+        head = f"HTTP/1.1 302 Found\r\nLocation: /b\r\n{header}\r\n"
+        sent.append(faults.flood(handler, head.encode(), bytes(1 << 20)))
 
     url = server.put("/a", b"")
     server.put("/b", DATA[:100])
     server.always["GET", "/a"] = answer
-    with OwnSeconds() as own:
+    with LoadFreeTimer() as timer:
         assert storage().read_small(url) == DATA[:100]
-    assert own.seconds < 10
+    assert timer.seconds < 10
     wait_until(lambda: sent)
-    # What the buffers of a connection hold; a body that is read goes on for 1 GiB.
+    # What the buffers of a connection hold; a body that is read has 1 GiB.
     assert sent[0] <= 64 << 20
 
 
@@ -86,17 +84,17 @@ def test_the_body_of_a_redirect_is_not_read(server, storage, length):
 )
 def test_a_response_of_headers_or_empty_chunks_without_end_counts_as_stalled(server, storage, head, again):
     url = server.put("/a", b"")
-    server.always["GET", "/a"] = lambda handler, _: faults.floods(handler, head, again)
-    with OwnSeconds() as own, pytest.raises(DatasetError, match="stalled"):
+    server.always["GET", "/a"] = lambda handler, _: faults.flood(handler, head, again)
+    with LoadFreeTimer() as timer, pytest.raises(DatasetError, match="stalled"):
         storage(timeout=0.5, attempts=1).read_small(url)
-    assert own.seconds < 10
+    assert timer.seconds < 10
 
 
 def test_a_redirect_from_https_to_http_is_refused(certificate, server, storage):
     with served(certificate=certificate) as safe:
         url = safe.put("/a", b"")
         server.put("/a", DATA[:100])
-        safe.always["VERSION", "/a"] = safe.always["GET", "/a"] = lambda handler, _: handler.say(
+        safe.always["VERSION", "/a"] = safe.always["GET", "/a"] = lambda handler, _: handler.send(
             302, Location=f"{server.url}/a?secret"
         )
         reader = storage(storage_options={"verify": str(certificate)})
@@ -145,9 +143,9 @@ class Tunnels(Handler):
     def do_CONNECT(self) -> None:  # noqa: N802  # as http.server calls it
         self.state.requests.append(Request("CONNECT", self.path, dict(self.headers.items())))
         host, _, port = self.path.partition(":")
-        with socket.create_connection((host, int(port))) as there:
+        with socket.create_connection((host, int(port))) as target:
             self.head(200)
-            ends = {self.connection: there, there: self.connection}
+            ends = {self.connection: target, target: self.connection}
             while all(self._passed(end, ends[end]) for end in select.select([*ends], [], [], 20)[0]):
                 pass
         self.close_connection = True
@@ -167,10 +165,10 @@ def test_https_goes_through_a_tunnel_of_the_proxy(certificate, storage, monkeypa
         with storage(storage_options={"verify": str(certificate), "headers": {"X-Key": "k"}}) as reader:
             assert reader.read([Span(url, 5, 700)]) == [DATA[5:705]]
             assert content(reader.fetch(url)) == DATA[:1000]
-        assert {each.path for each in proxy.asked("CONNECT")} == {url.removeprefix("https://")[:-2]}
-        told = proxy.asked("CONNECT")[0].headers
-        assert told["Proxy-Authorization"] == "Basic bWU6cEBzcw=="
-        assert "X-Key" not in told
+        assert {each.path for each in proxy.calls("CONNECT")} == {url.removeprefix("https://")[:-2]}
+        headers = proxy.calls("CONNECT")[0].headers
+        assert headers["Proxy-Authorization"] == "Basic bWU6cEBzcw=="
+        assert "X-Key" not in headers
         assert all("Proxy-Authorization" not in each.headers for each in safe.requests)
         for proxy in ("127.0.0.1:9", "no-such-host.invalid"):
             monkeypatch.setenv("https_proxy", proxy)
@@ -185,24 +183,24 @@ def test_a_header_value_with_a_line_break_is_refused(server, storage):
 
 
 def test_illegal_characters_of_a_url_are_escaped_once(server, storage):
-    for name, asked in {"/ä b": "/%C3%A4%20b", "/a%20b": "/a%20b", "/100%.tar": "/100%25.tar"}.items():
-        server.put(asked, DATA[:10])
+    for name, escaped in {"/ä b": "/%C3%A4%20b", "/a%20b": "/a%20b", "/100%.tar": "/100%25.tar"}.items():
+        server.put(escaped, DATA[:10])
         assert storage().read_small(f"{server.url}{name}") == DATA[:10]
 
 
 def test_retry_after_is_respected(server, storage, url):
     server.faults["VERSION", "/a"] = [faults.status(429, Retry_After=1)]
-    begun = time.monotonic()
+    start = time.monotonic()
     assert storage(retry_seconds=5).version(url).size == len(DATA)
-    assert time.monotonic() - begun >= 1
+    assert time.monotonic() - start >= 1
 
 
 @pytest.mark.parametrize(("attempts", "budget", "least", "most"), [(1000, 0.5, 10, 49), (30, 0, 30, 30)])
 def test_waits_end_with_their_budget(server, storage, url, attempts, budget, least, most):
     server.always["VERSION", "/a"] = faults.status(503)
-    with OwnSeconds() as own, pytest.raises(DatasetError, match=r"tried \d+ times"):
+    with LoadFreeTimer() as timer, pytest.raises(DatasetError, match=r"tried \d+ times"):
         storage(attempts=attempts, retry_seconds=budget).version(url)
-    assert own.seconds < 20
+    assert timer.seconds < 20
     assert least <= len(server.requests) <= most
 
 
@@ -226,7 +224,7 @@ def test_a_certificate_is_verified(certificate, storage):
 def test_a_stalled_response_over_tls_ends_in_time(certificate, storage):
     with served(certificate=certificate) as server:
         url = server.put("/a", DATA[:1000])
-        server.faults["GET", "/a"] = [faults.stalls_in_the_body, faults.trickles_the_body]
+        server.faults["GET", "/a"] = [faults.stall_in_body, faults.trickle_body]
         reader = storage(timeout=0.5, storage_options={"verify": str(certificate)})
         assert reader.read([Span(url, 5, 700)]) == [DATA[5:705]]
         assert reader.stats.retries == 2
@@ -235,7 +233,7 @@ def test_a_stalled_response_over_tls_ends_in_time(certificate, storage):
 @pytest.mark.parametrize("place", ["ftp://host/a", "file:///etc/passwd", "https:///a", "data:,a", "mailto:a"])
 def test_a_redirect_to_a_url_other_than_http_is_refused(server, storage, place):
     server.put("/a", DATA)
-    server.always["GET", "/a"] = server.always["VERSION", "/a"] = lambda handler, _: handler.say(
+    server.always["GET", "/a"] = server.always["VERSION", "/a"] = lambda handler, _: handler.send(
         302, Location=place
     )
     with pytest.raises(DatasetError, match="was redirected to what is no URL of HTTP"):

@@ -1,4 +1,4 @@
-"""Copies in the cache that are not what was written, and a cache that somebody empties."""
+"""Copies in the cache that differ from the written data, and a cache that is emptied."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from samplerkit.storage.remote import disk_cache
 from samplerkit.storage.remote.cache_entries import FOLDER_LOCK, Checksum, Record, exclusive_lock
 from samplerkit.storage.threads import Stop
 from tests.storage.remote.children import Child
-from tests.storage.remote.contents import DATA, content, kept, leftovers
-from tests.storage.remote.server import right
+from tests.storage.remote.contents import DATA, cached_sizes, content, leftovers
+from tests.storage.remote.server import answer_correctly
 from tests.storage.remote.test_cache_processes import fetched, waits_in_the_body
 from tests.waiting import wait_until
 
 MACHINE_START = Path("/proc/sys/kernel/random/boot_id")
 SETTLED = 0.15
-"""Seconds after which a file that is as it was when it was read is taken to be the same."""
+"""Seconds after which a file with an unchanged state counts as unchanged."""
 
 
 @pytest.fixture
@@ -78,12 +78,12 @@ DAMAGES = [
 
 
 def test_a_checksum_does_not_depend_on_how_the_bytes_are_split():
-    whole, pieces = Checksum(), Checksum()
-    whole.add(DATA)
+    expected, pieces = Checksum(), Checksum()
+    expected.add(DATA)
     edges = sorted([0, len(DATA), *random.Random(5).choices(range(len(DATA)), k=300)])
     for begin, end in itertools.pairwise(edges):
         pieces.add(memoryview(DATA)[begin:end])
-    assert pieces.value == whole.value
+    assert pieces.value == expected.value
 
 
 @pytest.mark.parametrize("opened_before", [False, True])
@@ -99,8 +99,8 @@ def test_a_copy_that_was_damaged_is_noticed_and_downloaded_again(
     assert content(storage().fetch(url)) == DATA
     damage(copy)
     assert Child(fetched, storage().options, url).result()[1] == 1
-    assert len(server.asked("GET")) == 3
-    assert kept(tmp_path / "cache") == [len(DATA)]
+    assert len(server.calls("GET")) == 3
+    assert cached_sizes(tmp_path / "cache") == [len(DATA)]
     assert leftovers(tmp_path / "cache") == []
 
 
@@ -112,7 +112,7 @@ def test_a_verified_copy_is_read_even_if_the_check_cannot_be_recorded(server, st
     time.sleep(SETTLED)
     monkeypatch.setattr(Record, "write", fails)
     assert content(storage().fetch(url)) == DATA
-    assert len(server.asked("GET")) == 1
+    assert len(server.calls("GET")) == 1
 
 
 def _read_by_this_process() -> int:
@@ -138,7 +138,7 @@ def test_a_copy_is_verified_once_and_not_at_each_opening(storage, url, monkeypat
 
 
 @pytest.mark.parametrize("is_same_start", [True, False])
-def test_after_a_start_of_the_machine_a_copy_is_read_again(storage, url, copy, is_same_start):
+def test_after_a_reboot_a_copy_is_verified_again(storage, url, copy, is_same_start):
     time.sleep(SETTLED)
     storage().fetch(url).close()
     zeros_everywhere(copy)
@@ -150,7 +150,7 @@ def test_after_a_start_of_the_machine_a_copy_is_read_again(storage, url, copy, i
         times = f"{status.st_mtime_ns:x} {status.st_ctime_ns:x}"
         state = f"{start} {status.st_ino:x} {status.st_size:x} {times}"
         replace(record, state=state).write(lock.fileno())
-    # With the state that a loss of power leaves, only the start tells that the file has to be read.
+    # With the state that a loss of power leaves, only the start shows that the file has to be read.
     assert content(storage().fetch(url)) == (bytes(len(DATA)) if is_same_start else DATA)
 
 
@@ -172,11 +172,11 @@ def test_a_copy_without_its_lock_file_is_not_trusted(storage, url, copy):
 
 
 def test_an_entry_with_an_empty_lock_file_is_evicted_like_others(server, storage, copy, tmp_path):
-    # So a loss of power may leave it.
+    # A loss of power may leave it so.
     os.truncate(copy.with_suffix(".lock"), 0)
-    room = len(DATA) + 500
-    assert content(storage(max_cache_bytes=room).fetch(server.put("/b", DATA[:900]))) == DATA[:900]
-    assert kept(tmp_path / "cache") == [900]
+    max_bytes = len(DATA) + 500
+    assert content(storage(max_cache_bytes=max_bytes).fetch(server.put("/b", DATA[:900]))) == DATA[:900]
+    assert cached_sizes(tmp_path / "cache") == [900]
 
 
 def test_a_copy_is_renamed_while_no_process_lists_the_cache(server, storage, tmp_path):
@@ -191,9 +191,9 @@ def test_a_copy_is_renamed_while_no_process_lists_the_cache(server, storage, tmp
     with exclusive_lock(folder / FOLDER_LOCK, Stop()):
         server.released.set()
         time.sleep(0.5)
-        assert kept(folder) == [10]
+        assert cached_sizes(folder) == [10]
     done.join(60)
-    assert kept(folder) == [10, len(DATA)]
+    assert cached_sizes(folder) == [10, len(DATA)]
 
 
 def test_a_cache_that_is_emptied_between_two_files_is_filled_again(server, storage, url, tmp_path):
@@ -201,13 +201,13 @@ def test_a_cache_that_is_emptied_between_two_files_is_filled_again(server, stora
     for _ in range(3):
         assert content(reader.fetch(url)) == DATA
         shutil.rmtree(tmp_path / "cache")
-    assert len(server.asked("GET")) == 3
+    assert len(server.calls("GET")) == 3
 
 
 def test_a_cache_emptied_during_a_download_is_an_error_with_the_cause(server, storage, url, tmp_path):
     def empties(handler, resource):
         shutil.rmtree(tmp_path / "cache")
-        right(handler, resource)
+        answer_correctly(handler, resource)
 
     server.faults["GET", "/a"] = [empties]
     reader = storage()
@@ -229,5 +229,5 @@ def test_a_damaged_copy_replaced_by_another_process_is_used_while_that_process_u
     monkeypatch.setattr(disk_cache._LOG, "warning", makes_it_again)
     assert content(storage(timeout=0.3).fetch(url)) == DATA
     assert len(pinned) == 1
-    assert len(server.asked("GET")) == 2
+    assert len(server.calls("GET")) == 2
     pinned[0].close()

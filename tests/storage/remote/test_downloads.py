@@ -13,30 +13,30 @@ from tests.storage.remote import faults
 from tests.storage.remote.contents import DATA, content, leftovers
 
 
-def tells_no_size(handler, resource):
-    """Sends the whole file in chunks, whatever was asked for."""
+def send_without_size(handler, resource):
+    """Sends the whole file in chunks, whatever part was requested."""
     if handler.headers.get("Range"):
         del handler.headers["Range"]
-    faults.chunked(is_whole=True)(handler, resource)
+    faults.chunked(is_complete=True)(handler, resource)
 
 
 def test_a_file_of_unknown_size_takes_only_its_own_bytes_of_the_cache(server, storage, url, tmp_path):
-    server.always["GET", "/a"] = server.always["VERSION", "/a"] = tells_no_size
+    server.always["GET", "/a"] = server.always["VERSION", "/a"] = send_without_size
     with pytest.raises(DatasetError, match=r"does not fit into the cache: .* \(max_cache_bytes\)"):
         storage(max_cache_bytes=len(DATA) - 1).fetch(url)
     assert leftovers(tmp_path / "cache") == []
     assert content(storage(max_cache_bytes=len(DATA)).fetch(url)) == DATA
 
 
-@pytest.mark.parametrize("breaks", [faults.truncates, faults.resets])
+@pytest.mark.parametrize("breaks", [faults.truncate_body, faults.reset_connection])
 def test_a_broken_download_resumes_where_it_broke(server, storage, url, breaks):
     server.faults["GET", "/a"] = [breaks, breaks]
     reader = storage()
     assert content(reader.fetch(url)) == DATA
-    ranges = [request.headers.get("Range") for request in server.asked("GET")]
+    ranges = [request.headers.get("Range") for request in server.calls("GET")]
     assert len(ranges) == 3
-    # A reset throws away what the system has received already, so nothing may be left to go on from.
-    if breaks is faults.truncates:
+    # A reset throws away what the system has received already, so there may be nothing to resume from.
+    if breaks is faults.truncate_body:
         assert ranges == [None, f"bytes={len(DATA) // 2}-", f"bytes={len(DATA) * 3 // 4}-"]
     assert reader.stats.bytes == len(DATA)
 
@@ -46,14 +46,14 @@ def test_a_download_restarts_unless_its_version_and_size_are_certain(server, sto
     if is_weak:
         server.resources["/a"].etag = 'W/"weak"'
     else:
-        server.always["VERSION", "/a"] = tells_no_size
-    server.faults["GET", "/a"] = [faults.truncates]
+        server.always["VERSION", "/a"] = send_without_size
+    server.faults["GET", "/a"] = [faults.truncate_body]
     assert content(storage().fetch(url)) == DATA
-    assert [request.headers.get("Range") for request in server.asked("GET")] == [None, None]
+    assert [request.headers.get("Range") for request in server.calls("GET")] == [None, None]
 
 
 def test_a_resumed_download_from_a_server_without_ranges_repeats_no_byte(server, storage, url):
-    server.faults["GET", "/a"] = [faults.truncates, faults.ignores_the_range]
+    server.faults["GET", "/a"] = [faults.truncate_body, faults.ignore_range]
     assert content(storage().fetch(url)) == DATA
 
 
@@ -68,13 +68,13 @@ def test_a_download_that_broke_after_its_last_byte_is_complete(server, storage):
 
     server.faults["GET", "/a"] = [without_the_last_chunk]
     assert content(storage().fetch(url)) == data
-    assert len(server.asked("GET")) == 1
+    assert len(server.calls("GET")) == 1
 
 
 def test_a_file_that_changes_before_its_download_resumes_is_never_mixed(server, storage, url, tmp_path):
     def breaks_and_changes(handler, resource):
         server.put("/a", DATA[::-1])
-        faults.truncates(handler, resource)
+        faults.truncate_body(handler, resource)
 
     server.faults["GET", "/a"] = [breaks_and_changes]
     with pytest.raises(DatasetError, match="was changed while it was in use"):
@@ -84,24 +84,24 @@ def test_a_file_that_changes_before_its_download_resumes_is_never_mixed(server, 
 
 def test_a_file_on_a_server_without_ranges_is_requested_once_as_a_whole(server, storage):
     url = server.put("/a", DATA[:50_000])
-    server.always["GET", "/a"] = faults.ignores_the_range
+    server.always["GET", "/a"] = faults.ignore_range
     reader = storage()
     assert reader.read([Span(url, 40_000, 10)]) == [DATA[40_000:40_010]]
     for first in (0, 17, 49_990):
         assert reader.read([Span(url, first, 10), Span(url, 1, 2)]) == [DATA[first : first + 10], DATA[1:3]]
-    assert len(server.asked("GET")) == 3  # a plain one, the one that was noticed, and the one into the cache
+    assert len(server.calls("GET")) == 3  # a plain one, the one that was noticed, and the one into the cache
 
 
 def test_the_response_with_the_version_also_reports_that_ranges_are_unsupported(server, storage):
     url = server.put("/a", DATA[:50_000])
-    server.always["GET", "/a"] = server.always["VERSION", "/a"] = faults.ignores_the_range
+    server.always["GET", "/a"] = server.always["VERSION", "/a"] = faults.ignore_range
     assert storage().read([Span(url, 40_000, 10)]) == [DATA[40_000:40_010]]
     assert [request.headers.get("Range") for request in server.requests] == ["bytes=0-0", None]
 
 
 def test_a_file_whose_server_reports_no_size_is_read_as_a_whole(server, storage):
     url = server.put("/a", DATA[:50_000])
-    server.always["GET", "/a"] = server.always["VERSION", "/a"] = tells_no_size
+    server.always["GET", "/a"] = server.always["VERSION", "/a"] = send_without_size
     reader = storage()
     assert reader.version(url).size == UNKNOWN_SIZE
     assert reader.read([Span(url, 49_990, 10), Span(url, 3, 4)]) == [DATA[49_990:50_000], DATA[3:7]]

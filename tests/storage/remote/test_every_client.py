@@ -1,4 +1,4 @@
-"""What holds by whichever client a file is read."""
+"""Reads and errors that are the same with every client."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ import pytest
 from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.storage import Span
 from tests.jobs import ended
-from tests.own_seconds import OwnSeconds
+from tests.load_free_timer import LoadFreeTimer
 from tests.storage.cluster import cluster
 from tests.storage.remote import faults
-from tests.storage.remote.conftest import WAYS
+from tests.storage.remote.conftest import CLIENTS
 from tests.storage.remote.contents import content
 from tests.storage.remote.server import MODIFIED
 from tests.waiting import wait_until
@@ -29,19 +29,19 @@ DATA = random.Random(5).randbytes(9_000_000)
 
 @dataclass
 class Store:
-    """Where a file is: how it is put there, how the tags of its versions begin, and what has to be said."""
+    """Where a file is: how it is put there, how the tags of its versions begin, and the storage options."""
 
     put: Callable[[bytes], str]
     tag: str
     options: dict[str, Any] = field(default_factory=dict)
 
 
-KINDS = ["http", "hdfs", *(f"s3 by {way}" for way in WAYS)]
+KINDS = ["http", "hdfs", *(f"s3 by {client}" for client in CLIENTS)]
 
 
 @pytest.fixture
 def store(request, server, tmp_path):
-    kind, _, way = request.param.partition(" by ")
+    kind, _, client = request.param.partition(" by ")
     if kind == "hdfs":
 
         def put_into_folder(data):
@@ -54,14 +54,14 @@ def store(request, server, tmp_path):
 
     def put_on_server(data):
         url = server.put(PATH, data)
-        server.resources[PATH].modified = MODIFIED  # as stores say it
+        server.resources[PATH].modified = MODIFIED  # as stores report it
         return url if kind == "http" else f"s3:/{PATH}"
 
     if kind == "http":
         yield Store(put_on_server, '"')
         return
     pytest.importorskip("s3fs", reason="s3fs is not installed")
-    options = {"anon": True, "endpoint_url": server.url, **WAYS[way]}
+    options = {"anon": True, "endpoint_url": server.url, **CLIENTS[client]}
     yield Store(put_on_server, '"', options)
 
 
@@ -73,7 +73,7 @@ def test_a_file_is_read_in_parts_and_as_a_whole(store, storage):
     reader, url = storage(storage_options=store.options), store.put(DATA)
     assert reader.version(url).size == len(DATA)
     assert reader.version(url).tag.startswith(store.tag)
-    assert reader.stats.requests == 1  # of both, since it is asked once
+    assert reader.stats.requests == 1  # of both, since it is requested once
     assert reader.read([Span(url, 300, 5), Span(url, 0, 2), Span(url, 7, 0)]) == [
         DATA[300:305],
         DATA[:2],
@@ -109,16 +109,16 @@ def test_a_file_that_changes_is_never_mixed(store, storage, other):
 def test_closing_ends_requests_in_flight(server, storage, url):
     reader = storage(timeout=60.0)
     reader.version(url)
-    server.always["GET", "/a"] = faults.stalls_before_the_head
+    server.always["GET", "/a"] = faults.stall_before_headers
     with ThreadPoolExecutor(2) as threads:
         running = [threads.submit(reader.read, [Span(url, 0, 10)] * 3), threads.submit(reader.fetch, url)]
-        wait_until(lambda: len(server.asked("GET")) >= 2)
-        with OwnSeconds() as own:
+        wait_until(lambda: len(server.calls("GET")) >= 2)
+        with LoadFreeTimer() as timer:
             reader.close()
             for each in running:
                 with pytest.raises(DatasetError, match="was stopped"):
                     each.result(60)
-        assert own.seconds < 10
+        assert timer.seconds < 10
         server.released.set()
 
 
@@ -139,6 +139,6 @@ print("ends")
 
 
 def test_the_interpreter_ends_without_waiting_for_requests(server, url, tmp_path):
-    server.always["GET", "/a"] = faults.stalls_before_the_head
+    server.always["GET", "/a"] = faults.stall_before_headers
     code, printed, _ = ended("-c", ENDS, url, str(tmp_path), seconds=120)
     assert (code, printed) == (0, "ends\n")

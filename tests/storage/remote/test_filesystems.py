@@ -1,4 +1,4 @@
-"""URLs of all kinds, through fsspec: a filesystem that a user registers, and faults of one."""
+"""URLs of all kinds, through fsspec: a filesystem that a user registers, and its faults."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.filesystem import expand
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import Span
-from tests.own_seconds import OwnSeconds
+from tests.load_free_timer import LoadFreeTimer
 from tests.storage.cluster import Cluster, cluster
 from tests.storage.remote.contents import content
 from tests.storage.remote.test_privacy import leaks, logged, texts
@@ -78,12 +78,12 @@ PERMANENT = [
 
 
 @pytest.mark.parametrize("number", range(len(TRANSIENT)))
-@pytest.mark.parametrize("way", ["read", "fetch"])
-def test_transient_errors_are_retried_and_leak_no_secret(number, way, storage, caplog):
+@pytest.mark.parametrize("method", ["read", "fetch"])
+def test_transient_errors_are_retried_and_leak_no_secret(number, method, storage, caplog):
     caplog.set_level(logging.DEBUG)
     url, reader = put("a.tar"), storage(attempts=2)
     Cluster.failures = [TRANSIENT[number]]
-    if way == "read":
+    if method == "read":
         assert reader.read([Span(url, 300, 5)]) == [DATA[300:305]]
     else:
         assert content(reader.fetch(url)) == DATA
@@ -95,15 +95,15 @@ def test_transient_errors_are_retried_and_leak_no_secret(number, way, storage, c
     assert leaks(texts(caught.value) + logged(caplog)) == []
 
 
-@pytest.mark.parametrize(("failure", "says"), PERMANENT, ids=[says for _, says in PERMANENT])
-def test_permanent_errors_are_not_retried_and_leak_no_secret(failure, says, storage, caplog):
+@pytest.mark.parametrize(("failure", "message"), PERMANENT, ids=[message for _, message in PERMANENT])
+def test_permanent_errors_are_not_retried_and_leak_no_secret(failure, message, storage, caplog):
     caplog.set_level(logging.DEBUG)
     url = put("a.tar")
     failure.__cause__ = OSError("secret-password")
     for call in (lambda reader: reader.read([Span(url, 0, 5)]), lambda reader: reader.fetch(url)):
         Cluster.failures = [failure]
         reader = storage()
-        with pytest.raises(DatasetError, match=f"^hdfs://namenode.*{says}") as caught:
+        with pytest.raises(DatasetError, match=f"^hdfs://namenode.*{message}") as caught:
             call(reader)
         assert leaks(texts(caught.value) + logged(caplog)) == []
         assert reader.stats.retries == 0
@@ -112,9 +112,9 @@ def test_permanent_errors_are_not_retried_and_leak_no_secret(failure, says, stor
 def test_a_filesystem_that_hangs_is_an_error(storage):
     url, released = put("a.tar"), threading.Event()
     Cluster.failures = [lambda path: released.wait(60)] * 2
-    with OwnSeconds() as own, pytest.raises(DatasetError, match=r"tried 2 times .* no answer in time"):
+    with LoadFreeTimer() as timer, pytest.raises(DatasetError, match=r"tried 2 times .* no answer in time"):
         storage(attempts=2, timeout=0.3).read([Span(url, 0, 5)])
-    assert own.seconds < 20
+    assert timer.seconds < 20
     released.set()
     wait_until(lambda: all(thread.name != "samplerkit-remote-call" for thread in threading.enumerate()))
 
@@ -187,13 +187,13 @@ def test_a_chain_of_filesystems_is_read(storage):
 def test_a_file_that_changes_during_a_download_is_an_error_even_if_the_store_fails_to_report_it(
     storage, monkeypatch
 ):
-    url, reader, ask, asked = put("a.tar"), storage(), Cluster.info, itertools.count()
+    url, reader, info_of_store, calls = put("a.tar"), storage(), Cluster.info, itertools.count()
 
     def info(self, path, **options):
-        if next(asked) == 1:  # after all of it has come
+        if next(calls) == 1:  # after all of it has come
             put("a.tar", DATA[::-1])
             raise OSError("not now")
-        return ask(self, path, **options)
+        return info_of_store(self, path, **options)
 
     monkeypatch.setattr(Cluster, "info", info)
     with pytest.raises(DatasetError, match="was changed while it was in use"):
@@ -202,7 +202,7 @@ def test_a_file_that_changes_during_a_download_is_an_error_even_if_the_store_fai
 
 def test_a_file_without_a_size_is_an_error_with_the_cause(storage, monkeypatch):
     url, info = put("a.json"), Cluster.info
-    monkeypatch.setattr(Cluster, "info", lambda *given: {**info(*given), "size": None})
+    monkeypatch.setattr(Cluster, "info", lambda *arguments: {**info(*arguments), "size": None})
     reader = storage()
     for read in (reader.read_small, reader.fetch, lambda url: reader.read([Span(url, 0, 5)])):
         with pytest.raises(DatasetError, match="has no size in its filesystem"):

@@ -57,7 +57,7 @@ thread.join()
 def test_a_child_that_is_forked_while_its_parent_imports_a_client_reads(option, shards, tmp_path):
     package = "s3fs" if option else "botocore.session"
     arguments = ("-c", FORKS_DURING_THE_FIRST_REQUEST, shards, str(tmp_path / "cache"), package, *option)
-    assert ended(*arguments, own_seconds=30) == (0, "000000\n", "")
+    assert ended(*arguments, load_free_seconds=30) == (0, "000000\n", "")
 
 
 EPOCHS = {"fork": 3, "threads": 3, "forkserver": 1, "spawn": 1}

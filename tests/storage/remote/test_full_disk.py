@@ -8,7 +8,7 @@ import random
 import pytest
 
 from samplerkit.errors import DatasetError
-from tests.storage.remote.contents import content, kept, leftovers
+from tests.storage.remote.contents import cached_sizes, content, leftovers
 
 DATA = random.Random(11).randbytes(8_000_000)
 
@@ -18,7 +18,7 @@ def test_a_full_disk_makes_the_cache_smaller(server, storage, small_disk):
     data = [DATA[number:][:3_000_000] for number in range(5)]
     for number, each in enumerate(data):
         assert content(reader.fetch(server.put(f"/{number}", each))) == each
-    assert kept(small_disk) == [3_000_000] * 2
+    assert cached_sizes(small_disk) == [3_000_000] * 2
     assert leftovers(small_disk) == []
 
 
@@ -58,7 +58,7 @@ def test_a_disk_that_is_full_of_files_in_use_evicts_none(server, storage, small_
 
 
 def test_a_filesystem_without_fallocate_holds_a_cache(server, storage, tmp_path, monkeypatch):
-    """It reads what is there, to write the same again."""
+    """Such a filesystem reads the existing bytes and writes them again."""
     take = os.posix_fallocate
 
     def as_of_nfs(descriptor, offset, size):
@@ -73,6 +73,6 @@ def test_without_a_limit_the_cache_uses_half_of_the_free_space(server, storage, 
     reader = storage(cache=small_disk)
     for number in range(5):
         content(reader.fetch(server.put(f"/{number}", DATA[number:][:1_500_000])))
-    assert kept(small_disk) == [1_500_000] * 2
+    assert cached_sizes(small_disk) == [1_500_000] * 2
     with pytest.raises(DatasetError, match="half of what is free on its disk"):
         reader.fetch(server.put("/large", DATA[:5_000_000]))

@@ -1,4 +1,4 @@
-"""Parts and versions of files by HTTP, from a server that answers as it should."""
+"""Parts and versions of files by HTTP, from a server without faults."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from samplerkit.errors import DatasetError, OutOfDatasetError
 from samplerkit.storage.remote.storage import Span
 from tests.storage.remote import faults
 from tests.storage.remote.contents import DATA, content
-from tests.storage.remote.server import MODIFIED, Resource, right
+from tests.storage.remote.server import MODIFIED, Resource, answer_correctly
 
 
-@pytest.mark.usefixtures("apart")
+@pytest.mark.usefixtures("separate_requests")
 def test_the_counts_agree_with_those_of_the_server(server, storage, url):
-    server.faults["GET", "/a"] = [faults.status(503), faults.truncates, None]
+    server.faults["GET", "/a"] = [faults.status(503), faults.truncate_body, None]
     reader = storage(threads=1)
     reader.read([Span(url, 0, 100), Span(url, 500, 200)])
     with reader.fetch(url), reader.fetch(url):
@@ -36,7 +36,7 @@ def test_a_part_outside_of_its_file_is_an_error_before_the_request(server, stora
         storage().read([Span(url, 90, 11)])
     with pytest.raises(OutOfDatasetError):
         storage().read([Span(url, -1, 1)])
-    assert server.asked("GET") == []
+    assert server.calls("GET") == []
 
 
 def test_an_empty_file_is_a_file(server, storage):
@@ -47,16 +47,16 @@ def test_an_empty_file_is_a_file(server, storage):
     assert reader.read([Span(url, 0, 0)]) == [b""]
 
 
-@pytest.mark.usefixtures("apart")
+@pytest.mark.usefixtures("separate_requests")
 def test_a_file_that_changes_between_the_parts_of_one_call_is_never_mixed(server, storage):
     # A path for each moment: what was given up at one may still be answered at the next.
     for after in range(1, 40, 4):
         path = f"/{after}"
         url = server.put(path, b"a" * 1000)
-        asked = itertools.count(1)
+        answers = itertools.count(1)
 
-        def answer(handler, resource, after=after, asked=asked):
-            right(handler, Resource.of(b"b" * 1000) if next(asked) > after else resource)
+        def answer(handler, resource, after=after, answers=answers):
+            answer_correctly(handler, Resource.of(b"b" * 1000) if next(answers) > after else resource)
 
         server.always["GET", path] = answer
         with pytest.raises(DatasetError, match="was changed"):
@@ -124,7 +124,7 @@ def test_parts_near_one_another_share_a_request_and_long_ones_have_several(serve
     data = {url: DATA, other: DATA[::-1]}
     assert reader.read(spans) == [data[span.url][span.offset :][: span.length] for span in spans]
     assert reader.read([]) == []
-    assert len(server.asked("VERSION")) == 2
-    asked = [(request.name, request.part) for request in server.asked("GET")]
-    assert len(asked) == len(set(asked)) <= 12
-    assert max(end - first for _, (first, end) in asked) <= 200_000
+    assert len(server.calls("VERSION")) == 2
+    requests = [(request.name, request.part) for request in server.calls("GET")]
+    assert len(requests) == len(set(requests)) <= 12
+    assert max(end - first for _, (first, end) in requests) <= 200_000

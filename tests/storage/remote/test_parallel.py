@@ -1,4 +1,4 @@
-"""Parts that are read through many connections in one thread, however their responses come."""
+"""Parts that are read through many connections in one thread, with responses split in any way."""
 
 import random
 import time
@@ -9,13 +9,13 @@ from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.storage import Span
 from tests.storage.remote import faults
 from tests.storage.remote.contents import DATA
-from tests.storage.remote.server import right, served
+from tests.storage.remote.server import answer_correctly, served
 
-pytestmark = pytest.mark.usefixtures("apart")
+pytestmark = pytest.mark.usefixtures("separate_requests")
 
 
 class InPieces:
-    """Writes what it is given in pieces, some of them late."""
+    """Writes data in pieces, some of them late."""
 
     def __init__(self, file, draw):
         self.file, self.draw = file, draw
@@ -29,10 +29,10 @@ class InPieces:
 
 
 def answers_in_pieces(handler, resource):
-    """Answers right; the connection stays open, or not, and says so, or not."""
+    """Answers correctly; the connection stays open, or closes, announced or not."""
     draw, file = random.Random(handler.headers["Range"]), handler.wfile
     handler.wfile = InPieces(file, draw)
-    right(handler, resource)
+    answer_correctly(handler, resource)
     handler.wfile = file
     if draw.random() < 0.1:
         handler.finish_connection()
@@ -47,8 +47,8 @@ def test_parts_do_not_depend_on_how_the_response_is_split(is_secure, certificate
         reader = storage(threads=4, attempts=9, storage_options={"verify": str(certificate)})
         for _ in range(6):
             parts = [(draw.randrange(200_000), draw.choice([1, 700, 90_000])) for _ in range(25)]
-            found = reader.read([Span(url, *part) for part in parts])
-            assert found == [DATA[first : first + length] for first, length in parts]
+            parts_read = reader.read([Span(url, *part) for part in parts])
+            assert parts_read == [DATA[first : first + length] for first, length in parts]
         assert len(server.requests) <= reader.stats.requests
 
 
@@ -57,7 +57,7 @@ def test_a_connection_serves_one_part_after_another(server, storage, url):
 
     def answers(handler, resource):
         connections.add(handler.client_address)
-        right(handler, resource)
+        answer_correctly(handler, resource)
 
     server.always["GET", "/a"] = answers
     spans = [Span(url, first, 700) for first in range(0, 100_000, 5000)]
@@ -69,7 +69,7 @@ def test_a_connection_serves_one_part_after_another(server, storage, url):
 def test_a_header_without_an_end_is_an_incomplete_response(is_secure, certificate, storage):
     with served(certificate=certificate if is_secure else None) as server:
         url, head = server.put("/a", DATA), b"HTTP/1.1 206 Partial Content\r\n"
-        server.always["GET", "/a"] = lambda handler, _: faults.floods(handler, head, b"a: b\r\n" * 10_000)
+        server.always["GET", "/a"] = lambda handler, _: faults.flood(handler, head, b"a: b\r\n" * 10_000)
         reader = storage(attempts=1, storage_options={"verify": str(certificate)})
         with pytest.raises(DatasetError, match="the answer broke off"):
             reader.read([Span(url, 0, 700), Span(url, 700, 700)])
@@ -77,12 +77,12 @@ def test_a_header_without_an_end_is_an_incomplete_response(is_secure, certificat
 
 def test_a_stalled_part_is_requested_again_and_delays_no_other(server, storage, url):
     other = server.put("/b", DATA)
-    server.faults["GET", "/a"] = [faults.stalls_before_the_head, faults.stalls_in_the_body]
+    server.faults["GET", "/a"] = [faults.stall_before_headers, faults.stall_in_body]
     reader = storage(timeout=0.5, threads=2)
     spans = [Span(url, 0, 700), *(Span(other, first, 700) for first in range(0, 100_000, 5000))]
     assert reader.read(spans) == [DATA[span.offset :][:700] for span in spans]
     assert reader.stats.retries == 2
-    assert len(server.asked("GET", "/b")) == 20
+    assert len(server.calls("GET", "/b")) == 20
 
 
 def test_a_part_larger_than_one_thread_reads_is_right(storage, url):

@@ -1,4 +1,4 @@
-"""What is private stays private: in errors, their chains, reprs, logs and the cache's files."""
+"""Secrets stay out of errors, their chains, reprs, logs and the cache's files."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ SECRETS = (
 
 
 def private(url: str) -> str:
-    """Puts all that a URL can hide into one."""
+    """Adds a user, a password, a query and a fragment to a URL."""
     return url.replace("://", "://secret-user:secret-password@") + "?token=secret-query#secret-query"
 
 
 def texts(error: BaseException) -> list[str]:
-    """All that can be written of an error and of whatever it was made from, shown by Python or not."""
-    found, waiting = [], [error]
+    """All texts of an error and of its causes and contexts, shown by Python or not."""
+    shown, waiting = [], [error]
     while waiting:
         each = waiting.pop()
-        found += [str(each), repr(each), repr(vars(each)), "".join(traceback.format_exception(each))]
+        shown += [str(each), repr(each), repr(vars(each)), "".join(traceback.format_exception(each))]
         waiting += [inner for inner in (each.__cause__, each.__context__) if inner is not None]
-    return [*found, repr(pickle.loads(pickle.dumps(error)))]  # noqa: S301  # our own bytes
+    return [*shown, repr(pickle.loads(pickle.dumps(error)))]  # noqa: S301  # our own bytes
 
 
-def leaks(found: list[str]) -> list[str]:
-    return [text for text in found if any(secret in text for secret in SECRETS)]
+def leaks(texts: list[str]) -> list[str]:
+    return [text for text in texts if any(secret in text for secret in SECRETS)]
 
 
 def logged(caplog) -> list[str]:

@@ -1,4 +1,4 @@
-"""Responses as servers frame them, and which leave a connection that can be used again."""
+"""Framing of responses, and which of them leave a reusable connection."""
 
 import socket
 

@@ -1,4 +1,4 @@
-"""S3, by servers on loopback that answer as it does: through HTTP by signed URLs, and through s3fs."""
+"""S3, by servers on loopback that behave like it: through HTTP by signed URLs, and through s3fs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.retries import Counts
 from samplerkit.storage.remote.storage import Span
 from tests.storage.remote import faults
-from tests.storage.remote.conftest import WAYS
+from tests.storage.remote.conftest import CLIENTS
 from tests.storage.remote.contents import content
 from tests.storage.remote.server import MODIFIED, Resource, served
 
@@ -23,26 +23,26 @@ SIZE = 5000
 
 
 def put(server, number, data):
-    """Puts an object where S3 has it, with the time of its last change, which S3 always says."""
+    """Puts an object where S3 has it, with the time of its last change, which S3 always reports."""
     server.put(f"/shards/{number}.bin", data)
     server.resources[f"/shards/{number}.bin"].modified = MODIFIED
     return f"s3://shards/{number}.bin"
 
 
-def test_a_changed_file_of_a_store_without_etag_is_an_error(server, storage, way):
+def test_a_changed_file_of_a_store_without_etag_is_an_error(server, storage, client_options):
     url = put(server, 0, b"a" * SIZE)
-    reader = storage(storage_options={"anon": True, "endpoint_url": server.url, **way})
+    reader = storage(storage_options={"anon": True, "endpoint_url": server.url, **client_options})
     assert reader.read([Span(url, 5, 7)]) == [b"a" * 7]
     server.resources["/shards/0.bin"] = Resource(b"a" * SIZE)
     with pytest.raises(DatasetError, match=r"without the (ETag|tag) that was given before"):
         reader.read([Span(url, 5, 7)])
 
 
-def test_no_client_library_retries_by_itself(server, storage, way):
+def test_no_client_library_retries_by_itself(server, storage, client_options):
     url = put(server, 0, b"a" * SIZE)
     for method in ("HEAD", "GET", "VERSION"):
         server.always[method, "/shards/0.bin"] = faults.status(503)
-    reader = storage(storage_options={"anon": True, "endpoint_url": server.url, **way}, attempts=2)
+    reader = storage(storage_options={"anon": True, "endpoint_url": server.url, **client_options}, attempts=2)
     with pytest.raises(DatasetError, match="tried 2 times"):
         reader.version(url)
     assert len(server.requests) == 2
@@ -56,7 +56,7 @@ def test_the_signature_does_not_follow_a_redirect_to_another_host(server, storag
 
         def redirect(handler, _):
             signed.append("signature" in f"{handler.path} {handler.headers}".lower())
-            handler.say(307, Location=f"{other.url}/shards/0.bin")
+            handler.send(307, Location=f"{other.url}/shards/0.bin")
 
         server.always["GET", "/shards/0.bin"] = redirect
         options = {"key": "K", "secret": "secret", "endpoint_url": server.url}
@@ -67,8 +67,8 @@ def test_the_signature_does_not_follow_a_redirect_to_another_host(server, storag
 
 
 @pytest.fixture
-def options(endpoint, way) -> dict[str, Any]:
-    return {"key": "test-key", "secret": "test-secret", "endpoint_url": endpoint, **way}
+def options(endpoint, client_options) -> dict[str, Any]:
+    return {"key": "test-key", "secret": "test-secret", "endpoint_url": endpoint, **client_options}
 
 
 def test_a_version_that_a_url_names_is_read_in_parts_and_as_a_whole(bucket, options, storage):
@@ -88,10 +88,10 @@ def test_a_version_that_a_url_names_is_read_in_parts_and_as_a_whole(bucket, opti
 def test_a_pattern_lists_a_bucket(bucket, options):
     for name in ("b", "a", "sub/c"):
         bucket.put_object(Key=f"train/{name}.tar", Body=b"x")
-    found = expand("s3://shards/train/*.tar", RemoteOptions(storage_options=options))
-    assert found == ("s3://shards/train/a.tar", "s3://shards/train/b.tar")
+    files = expand("s3://shards/train/*.tar", RemoteOptions(storage_options=options))
+    assert files == ("s3://shards/train/a.tar", "s3://shards/train/b.tar")
     deep = expand("s3://shards/**/*.tar", RemoteOptions(storage_options=options))
-    assert deep == (*found, "s3://shards/train/sub/c.tar")
+    assert deep == (*files, "s3://shards/train/sub/c.tar")
 
 
 @pytest.mark.usefixtures("bucket")
@@ -99,11 +99,11 @@ def test_a_store_that_refuses_a_request_leaks_no_secret(options, storage):
     with pytest.raises(DatasetError, match=r"s3://shards/none: does not exist") as caught:
         storage(storage_options=options).fetch("s3://shards/none")
     assert "test-" not in str(caught.value)
-    gone = {**options, "endpoint_url": "http://127.0.0.1:9"}
+    unreachable = {**options, "endpoint_url": "http://127.0.0.1:9"}
     with pytest.raises(
         DatasetError, match=r"tried 3 times .*(EndpointConnectionError|cannot be reached)"
     ) as caught:
-        storage(storage_options=gone).version("s3://shards/a")
+        storage(storage_options=unreachable).version("s3://shards/a")
     assert "test-" not in str(caught.value)
 
 
@@ -124,7 +124,7 @@ KEYS = [
 
 @pytest.mark.parametrize("key", KEYS)
 def test_each_key_is_read_as_it_is(key, bucket, storage, endpoint):
-    bucket.put_object(Key=key, Body=b"0123456789", ContentEncoding="gzip")  # which the store only keeps
+    bucket.put_object(Key=key, Body=b"0123456789", ContentEncoding="gzip")  # which the store only stores
     reader = storage(storage_options={"key": "K", "secret": "S", "endpoint_url": endpoint})
     url = f"s3://shards/{key}"
     assert reader.version(url).tag.startswith('"')  # by HTTP
@@ -134,7 +134,7 @@ def test_each_key_is_read_as_it_is(key, bucket, storage, endpoint):
 
 @pytest.fixture
 def signed_urls():
-    """Makes what gives URLs, by connections that are closed at the end."""
+    """Makes signers of URLs, whose connections are closed at the end."""
     http = Http(RemoteOptions(), Counts())
     yield lambda **options: SignedUrls(options, http._headers)
     http.close()
@@ -149,7 +149,7 @@ HERE = {"endpoint_url": "http://127.0.0.1:9"}
         ("s3://b/k", {"anon": True, "client_kwargs": {"verify": "ca.pem"}, **HERE}),
         ("s3://KEY:secret@b/k", HERE),
         ("s3://arn:aws:s3:us-east-1:123456789012:accesspoint/name/k", {}),
-        ("s3://b/k", {"anon": True, **HERE, **WAYS["fsspec"]}),
+        ("s3://b/k", {"anon": True, **HERE, **CLIENTS["fsspec"]}),
         ("zip://a::s3://b/k", HERE),
         ("gs://b/k", {}),
     ],
@@ -182,7 +182,7 @@ def test_the_options_of_s3fs_are_those_of_signed_urls(options, expected, signed_
         ("some.data", "https://s3.eu-west-1.amazonaws.com/some.data/k"),
     ],
 )
-def test_a_bucket_of_aws_is_asked_in_its_region(bucket, expected, options, signed_urls, monkeypatch):
+def test_a_bucket_of_aws_is_requested_in_its_region(bucket, expected, options, signed_urls, monkeypatch):
     monkeypatch.setattr(SignedUrls, "_region_of", lambda self, bucket: "eu-west-1")
     url = signed_urls(region_name="us-west-2", **options).address(f"s3://{bucket}/k").url
     assert url.partition("?")[0] == expected
@@ -230,7 +230,7 @@ def test_a_signed_request_carries_no_other_credentials(server, storage, monkeypa
 def test_the_region_of_a_bucket_is_requested_from_aws(server, signed_urls, monkeypatch):
     monkeypatch.setattr("samplerkit.storage.remote.http._is_of_aws", lambda endpoint: True)
     server.put("/b", b"")
-    server.always["GET", "/b"] = lambda handler, _: handler.say(301, **{"x-amz-bucket-region": "eu-west-3"})
+    server.always["GET", "/b"] = lambda handler, _: handler.send(301, **{"x-amz-bucket-region": "eu-west-3"})
     urls = signed_urls(anon=True, endpoint_url=server.url)
     assert urls.address("s3://b/k").url == f"{server.url}/b/k"
     assert urls._regions == {"b": "eu-west-3"}

@@ -1,4 +1,4 @@
-"""Threads: when they are free again, and that none is left."""
+"""Threads: when they are free again, and that none remains."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import pytest
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.storage import RemoteStorage, Span
-from tests.own_seconds import OwnSeconds
+from tests.load_free_timer import LoadFreeTimer
 from tests.storage.remote import faults
 from tests.storage.remote.children import Child
 from tests.storage.remote.contents import DATA, content
-from tests.waiting import started_since, wait_until
+from tests.waiting import new_threads, wait_until
 
-pytestmark = pytest.mark.usefixtures("apart")
+pytestmark = pytest.mark.usefixtures("separate_requests")
 
 
 def interrupted(options, url):
@@ -25,38 +25,38 @@ def interrupted(options, url):
     before = set(threading.enumerate())
     with pytest.raises(KeyboardInterrupt), RemoteStorage(options) as reader:
         reader.read([Span(url, number, 10) for number in range(20)])
-    wait_until(lambda: not started_since(before))
-    return [thread.name for thread in started_since(before)]
+    wait_until(lambda: not new_threads(before))
+    return [thread.name for thread in new_threads(before)]
 
 
 def test_a_failed_part_cancels_the_others(server, storage):
     stalled, missing, right_one = (server.put(path, DATA[:1000]) for path in ("/a", "/b", "/c"))
-    server.always["GET", "/a"] = faults.stalls_before_the_head
+    server.always["GET", "/a"] = faults.stall_before_headers
     server.always["GET", "/b"] = faults.status(404)
     spans = [Span(stalled, number, 10) for number in range(3)]
     reader = storage(timeout=60.0, threads=4)
     reader.read([Span(right_one, 0, 10)])
-    with OwnSeconds() as own:
+    with LoadFreeTimer() as timer:
         with pytest.raises(DatasetError, match="status 404"):
             reader.read([*spans, Span(missing, 0, 10)])
         # Its threads are free again, long before the server lets them go.
-        wanted = [Span(right_one, number, 10) for number in range(4)]
-        assert reader.read(wanted) == [DATA[number : number + 10] for number in range(4)]
-    assert own.seconds < 15
-    assert len(server.asked("GET", "/a")) <= 4
+        parts = [Span(right_one, number, 10) for number in range(4)]
+        assert reader.read(parts) == [DATA[number : number + 10] for number in range(4)]
+    assert timer.seconds < 15
+    assert len(server.calls("GET", "/a")) <= 4
 
 
 def test_an_interrupted_read_leaves_no_thread(server, storage, url):
-    server.always["GET", "/a"] = faults.stalls_before_the_head
+    server.always["GET", "/a"] = faults.stall_before_headers
     child = Child(interrupted, storage(timeout=60.0, threads=4).options, url)
-    wait_until(lambda: len(server.asked("GET")) >= 4)
-    with OwnSeconds() as own:
+    wait_until(lambda: len(server.calls("GET")) >= 4)
+    with LoadFreeTimer() as timer:
         os.kill(child.process.pid, signal.SIGINT)
         assert child.result() == []
-    assert own.seconds < 10
+    assert timer.seconds < 10
 
 
-def test_nothing_grows_with_use(server, storage):
+def test_descriptors_and_threads_do_not_grow_with_use(server, storage):
     def open_now():
         return len(list(Path("/proc/self/fd").iterdir())), threading.active_count()
 

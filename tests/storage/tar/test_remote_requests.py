@@ -69,7 +69,7 @@ def test_global_reads_samples_with_no_more_requests_than_samples(tmp_path, serve
         assert Counter(sum(keys, [])) == Counter(f"{number:05}" for number in NUMBERS)
         assert server.downloads() == []
         assert 0 < len(server.parts()) <= len(NUMBERS)
-        assert sorted(request.name for request in server.asked("GET") if request.name.endswith(".skidx")) == [
+        assert sorted(request.name for request in server.calls("GET") if request.name.endswith(".skidx")) == [
             f"{name}.skidx" for name in NAMES
         ]
 

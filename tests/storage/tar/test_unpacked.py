@@ -15,7 +15,7 @@ import samplerkit as sk
 from samplerkit.storage import inflate
 from samplerkit.storage.tar.codecs import Decode
 from samplerkit.storage.tar.dataset import TarDataset
-from tests.storage.remote.contents import bytes_held, kept, leftovers
+from tests.storage.remote.contents import bytes_held, cached_sizes, leftovers
 from tests.storage.tar.shards import jpeg_tiles, python_sources, write, write_tar
 
 SAMPLES, BYTES = 20, 10_000
@@ -86,7 +86,7 @@ def test_an_archive_that_unpacks_to_more_than_it_may_is_an_error_that_names_the_
     with pytest.raises(sk.DatasetError, match=problem):
         len(dataset)
     assert leftovers(tmp_path / "cache" / "remote") == []
-    assert kept(tmp_path / "cache" / "remote") == []
+    assert cached_sizes(tmp_path / "cache" / "remote") == []
 
 
 @pytest.mark.parametrize("name", ["bin.gz", "npz"])

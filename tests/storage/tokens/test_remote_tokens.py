@@ -51,7 +51,7 @@ def test_urls_give_the_batches_of_local_files(web, tmp_path, fetch, workers):
             stats = data.stats
             assert data.is_remote == (place == web.url)
     assert read[web.folder] == read[web.url]
-    assert stats.requests >= len(web.asked("GET")) > 0
+    assert stats.requests >= len(web.calls("GET")) > 0
     if fetch == "shards":
         counts = {name: count for (method, name), count in web.counts.items() if name.endswith(".bin")}
         assert set(counts) == {"a.bin", "b.bin"}

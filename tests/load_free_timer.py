@@ -1,4 +1,4 @@
-"""Seconds that something takes, without the time that a busy machine adds."""
+"""How long something takes, without the time that a busy machine adds."""
 
 from __future__ import annotations
 
@@ -12,44 +12,44 @@ from pathlib import Path
 _PAUSE = 0.02
 
 
-class OwnSeconds:
-    """Measures seconds in which this process, and those that it started, ran or slept by themselves.
+class LoadFreeTimer:
+    """Measures seconds in which this process and its descendants ran or slept, but waited for no processor.
 
-    Linux counts for each thread how long it was ready to run and did not: another one had the processor. In
-    each pause the thread that waited longest is taken, so that nothing is left out twice. On an idle machine,
-    and where Linux does not count, these are the seconds of a clock.
+    Linux counts for each thread how long it was ready to run while another one had the processor. Of each
+    interval the longest wait of a thread is subtracted, so that nothing is subtracted twice. On an idle
+    machine, and where Linux does not count, these are the seconds of a clock.
 
     Args:
-        pids: other processes that this one has not started, or that may lose the one that started them.
+        pids: processes that are no descendants, or that may lose their parent.
     """
 
     def __init__(self, pids: Iterable[int] = ()) -> None:
         self._pids = {os.getpid(), *pids}
         self._is_over = threading.Event()
         self._lock = threading.Lock()
-        self._thread = threading.Thread(target=self._measure_repeatedly, daemon=True)
-        self.begin()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.restart()
 
-    def begin(self) -> None:
-        """Begins again at 0."""
+    def restart(self) -> None:
+        """Starts again at 0."""
         with self._lock:
             self.seconds = 0.0
             self._waits, self._last = self._waits_by_thread(), time.monotonic()
 
-    def __enter__(self) -> OwnSeconds:
+    def __enter__(self) -> LoadFreeTimer:
         self._thread.start()
         return self
 
     def __exit__(self, *exception: object) -> None:
         self._is_over.set()
         self._thread.join()
-        self._measure()
+        self._update()
 
-    def _measure_repeatedly(self) -> None:
+    def _run(self) -> None:
         while not self._is_over.wait(_PAUSE):
-            self._measure()
+            self._update()
 
-    def _measure(self) -> None:
+    def _update(self) -> None:
         with self._lock:
             waits, now = self._waits_by_thread(), time.monotonic()
             waited = [wait - self._waits.get(thread, 0) for thread, wait in waits.items()]
@@ -60,25 +60,25 @@ class OwnSeconds:
         """Nanoseconds in which each thread was ready and did not run."""
         waits = {}
         for pid in self._pids.union(*map(_started_by, self._pids)):
-            for thread, counts in _read_threads(pid, "schedstat"):
-                if thread != self._thread.native_id:  # nothing waits for the thread that measures
+            for thread, counts in _read_of_threads(pid, "schedstat"):
+                if thread != self._thread.native_id:  # this thread delays nothing
                     waits[f"{pid}/{thread}"] = int(counts[1])
         return waits
 
 
 def _started_by(pid: int) -> set[int]:
-    """Returns the processes that a process has started, and those that these have."""
-    children = {int(child) for _, ids in _read_threads(pid, "children") for child in ids}
+    """The descendants of a process."""
+    children = {int(child) for _, children in _read_of_threads(pid, "children") for child in children}
     return children.union(*map(_started_by, children))
 
 
-def _read_threads(pid: int, file: str) -> Iterator[tuple[int, list[str]]]:
-    """Yields the words of a file in /proc for each thread of a process; either may end meanwhile."""
+def _read_of_threads(pid: int, name: str) -> Iterator[tuple[int, list[str]]]:
+    """Yields the words of a file in `/proc` for each thread of a process; either may end meanwhile."""
     try:
         threads = list(Path(f"/proc/{pid}/task").iterdir())
     except OSError:
         return
     for thread in threads:
         with contextlib.suppress(OSError):
-            if words := (thread / file).read_text().split():
+            if words := (thread / name).read_text().split():
                 yield int(thread.name), words

@@ -1,4 +1,4 @@
-"""Each lie of a server, many times, over HTTP and from a store: no byte is wrong, and no secret is told."""
+"""Each fault of a server, many times, over HTTP and from a store: no byte is wrong, no secret is shown."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ import pytest
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.storage import Span
-from tests.own_seconds import OwnSeconds
-from tests.storage.remote.conftest import WAYS
+from tests.load_free_timer import LoadFreeTimer
+from tests.storage.remote.conftest import CLIENTS
 from tests.storage.remote.faults import CASES
 from tests.storage.remote.server import MODIFIED
 from tests.storage.remote.test_privacy import leaks, logged, private, texts
 
 SIZE = 5000
 
-RUNS = [("http", case, case.ways) for case in CASES]
+RUNS = [("http", case, case.calls) for case in CASES]
 # By the same client: each fifth one shows that it is.
-RUNS += [("signed", case, case.ways) for case in CASES[::5]]
+RUNS += [("signed", case, case.calls) for case in CASES[::5]]
 RUNS = [
     *(pytest.param(*run, id=f"{run[1].name}, {' and '.join(run[2])}, {run[0]}") for run in RUNS),
     *(
-        # s3fs asks by a client that is not ours: half of its lies are met in the campaign.
+        # The client of s3fs is not ours: half of its faults are tested in the campaign.
         pytest.param("fsspec", case, ("fetch", "read"), id=f"{case.name}, fsspec", marks=pytest.mark.campaign)
         for case in CASES[1::2]
         if case.method == "GET"
@@ -34,8 +34,8 @@ RUNS = [
 ]
 
 
-def known_version(reader, url):
-    """Asks for a version, of which a busy machine may take longer to hear than what stalls may take."""
+def version_of(reader, url):
+    """Requests a version, which may take longer on a busy machine than a stalled answer is waited for."""
     for _ in range(20):
         with contextlib.suppress(DatasetError):
             return reader.version(url)
@@ -43,7 +43,7 @@ def known_version(reader, url):
 
 
 def outcome(reader, kind, url, data):
-    """Reads something, and says whether it is right, or gives the error."""
+    """Reads something; returns whether it is right, or the error."""
     try:
         if kind == "version":
             return reader.version(url).size == len(data)
@@ -59,22 +59,23 @@ def outcome(reader, kind, url, data):
 
 
 @pytest.mark.parametrize("lasts", [False, True], ids=["passes", "stays"])
-@pytest.mark.parametrize(("way", "case", "kinds"), RUNS)
-def test_no_lie_returns_a_wrong_byte_or_leaks_a_secret(
-    way, case, kinds, lasts, server, storage, caplog, tmp_path
+@pytest.mark.parametrize(("client", "case", "calls"), RUNS)
+def test_no_fault_of_a_server_returns_a_wrong_byte_or_leaks_a_secret(
+    client, case, calls, lasts, server, storage, caplog, tmp_path
 ):
-    is_web, is_ours = way == "http", way != "fsspec"
-    known = {"headers": {"X-Key": "secret-header"}, "key": "secret-option"}
+    is_web, is_ours = client == "http", client != "fsspec"
+    options = {"headers": {"X-Key": "secret-header"}, "key": "secret-option"}
     if not is_web:
         pytest.importorskip("s3fs", reason="s3fs is not installed")
-        known = {"key": "secret-option", "secret": "secret-header", "endpoint_url": server.url, **WAYS[way]}
+        options = {"key": "secret-option", "secret": "secret-header", **CLIENTS[client]}
+        options["endpoint_url"] = server.url
     times = (4 if lasts else 8) if is_ours else 4
     # A short time limit only where one is to be met: the machine may be busy.
     reader = storage(
-        timeout=0.4 if case.says == "stalled" else 30.0,
+        timeout=0.4 if case.message == "stalled" else 30.0,
         threads=times,
         attempts=(2 if lasts else 5) if is_ours else 3,
-        storage_options=known,
+        storage_options=options,
     )
     draw, files = random.Random(case.name), {}
     for number in range(times):
@@ -85,41 +86,41 @@ def test_no_lie_returns_a_wrong_byte_or_leaks_a_secret(
         if not is_web:
             server.resources[path].modified = MODIFIED  # S3 always says it
         if not is_ours:
-            known_version(reader, url)
+            version_of(reader, url)
         if lasts or "redirect" in case.name:
             server.always[case.method, path] = case.fault
         else:
             server.faults[case.method, path] = [case.fault]
     caplog.set_level(logging.INFO, "botocore")  # which writes whole requests for who debugs it
-    asked = [(reader, kinds[number % len(kinds)], *each) for number, each in enumerate(files.items())]
-    with caplog.at_level(logging.DEBUG), OwnSeconds() as own, ThreadPoolExecutor(times) as threads:
-        outcomes = list(threads.map(outcome, *zip(*asked, strict=True)))
+    reads = [(reader, calls[number % len(calls)], *each) for number, each in enumerate(files.items())]
+    with caplog.at_level(logging.DEBUG), LoadFreeTimer() as timer, ThreadPoolExecutor(times) as threads:
+        outcomes = list(threads.map(outcome, *zip(*reads, strict=True)))
         retries = reader.stats.retries
         small = [outcome(reader, "small", *each) for each in [*files.items()][:1] if lasts and is_ours]
-    assert own.seconds < 20
+    assert timer.seconds < 20
     assert False not in outcomes
     errors = [each for each in outcomes if each is not True]
-    told = [text for each in errors + small if isinstance(each, DatasetError) for text in texts(each)]
-    told += [repr(reader), repr(reader.stats), *logged(caplog)]
-    told += [path.read_text(errors="replace") for path in (tmp_path / "cache").glob("*.lock")]
-    assert leaks(told) == []
+    texts_shown = [text for each in errors + small if isinstance(each, DatasetError) for text in texts(each)]
+    texts_shown += [repr(reader), repr(reader.stats), *logged(caplog)]
+    texts_shown += [path.read_text(errors="replace") for path in (tmp_path / "cache").glob("*.lock")]
+    assert leaks(texts_shown) == []
     assert all(str(each).startswith(server.url if is_web else "s3://shards/") for each in errors)
     if not is_ours:
         assert errors == [] or lasts or case.outcome != "retried"
         return
-    if not is_web and "gzip" in case.name:
-        assert errors == []  # a store repeats what an object was written with, and encodes nothing
-        return
-    is_unread = "chunks" in case.name or "without a length" in case.name
-    if is_unread and "read" in kinds and not lasts and case.method == "GET":
-        assert errors == []  # a plain request leaves what has no length to another one, which met no lie
+    # A store repeats the encoding that an object was written with, and encodes nothing.
+    is_plain = not is_web and "gzip" in case.name
+    # A plain request leaves a body without a length to another request, which meets no fault.
+    is_unread = "read" in calls and ("chunks" in case.name or "without a length" in case.name)
+    if is_plain or (is_unread and not lasts and case.method == "GET"):
+        assert errors == []
         return
     is_retried = case.outcome == "retried"
     fails = case.outcome == "refused" or (is_retried and lasts)
     assert len(errors) == times * fails
-    assert all(case.says in str(each) for each in errors)
+    assert all(case.message in str(each) for each in errors)
     assert all(("tried 2 times" in str(each)) is is_retried for each in errors)
     assert retries >= times if is_retried else retries == 0
     if is_retried and not lasts:
-        assert retries == times or case.says == "stalled"
-        assert len(server.asked("GET")) == times + retries or case.method != "GET"
+        assert retries == times or case.message == "stalled"
+        assert len(server.calls("GET")) == times + retries or case.method != "GET"
