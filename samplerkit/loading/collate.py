@@ -101,7 +101,7 @@ class PadCollate(PlannedCollate):
             if path not in fields:
                 hint = f"they have {describe_sample(samples[0])}"
                 raise ArgumentValueError("fields", "names nothing that the samples have", path, hint=hint)
-        if self.pad_to == "bucket" and self._measure is None:
+        if self.pad_to == "bucket" and self._measure.upper is None:
             hint = "give batches= to the loader, or plan= to PadCollate"
             raise ArgumentValueError("pad_to", "needs a plan, which has buckets", self.pad_to, hint=hint)
         return self._padded(tree, self._lengths(fields, ids))
@@ -121,7 +121,7 @@ class PadCollate(PlannedCollate):
             return _tuple_like(first, [self._tree(f"{prefix}{at}", [*row], ids, fields) for at, row in rows])
         if path in self.fields if self.fields is not None else is_sequence(first):
             field = field_of(path, items, ids)
-            longest = None if self._measure is None else self._measure.longest
+            longest = self._measure.longest
             fields[path] = field if longest is None else field.truncated(longest)
             return fields[path]
         return collated_by_torch(path, items)
@@ -130,7 +130,7 @@ class PadCollate(PlannedCollate):
         """Returns the padded length of each field, and checks the batch against its limit."""
         longest = {path: int(field.lengths.max()) for path, field in fields.items()}
         measure = self._measure
-        if measure is None or measure.lengths is None or measure.keys is not None:
+        if measure.lengths is None or measure.keys is not None:
             return {path: self._rounded(length) for path, length in longest.items()}
         counted = [fields[path] for path in self.fields or fields][: 2 if measure.lengths.are_pairs else 1]
         if len(counted) <= measure.lengths.are_pairs:
@@ -148,11 +148,10 @@ class PadCollate(PlannedCollate):
         return padded
 
     def _rounded(self, length: int) -> int:
-        if self._measure is not None and self._measure.padded is not None and self.length_multiple is None:
+        if self.length_multiple is None:
             # One length at a time, also where a sample has a pair of them.
             return int(self._measure.rounded(np.array([length]))[0])
-        multiple = self.length_multiple or 1
-        return -(-length // multiple) * multiple
+        return -(-length // self.length_multiple) * self.length_multiple
 
     def _padded(self, tree: Any, lengths: dict[str, int]) -> Any:
         if isinstance(tree, SequenceField):
@@ -279,7 +278,8 @@ class PackCollate(PlannedCollate):
             DatasetError: samples hold no tokens, differ in structure, or are longer than their given lengths.
             ArgumentValueError: it is not known how long a pack is, or `value` is none of a field's type.
         """
-        if self._measure is None:
+        seq_len, multiple = self._measure.pack, self._measure.multiple
+        if seq_len is None:
             hint = "give batches=PackBatches(...) to the loader, or plan= to PackCollate"
             raise ArgumentValueError("plan", "is not known, and so neither how long a pack is", hint=hint)
         name, fields, others = self._fields(rows_of(samples, None if ids is None else ids.size), ids)
@@ -287,7 +287,6 @@ class PackCollate(PlannedCollate):
         if segments is None:
             zeros = np.zeros_like(tokens.lengths)
             segments = Segments(zeros, tokens.lengths, zeros, np.ones(zeros.size, dtype=bool))
-        seq_len, multiple = self._measure.pack or 0, self._measure.multiple
         rounded = -(-tokens.lengths // multiple) * multiple
         _require_packed(seq_len, segments, tokens.lengths, rounded, ids)
         first = np.searchsorted(segments.rows, segments.rows)

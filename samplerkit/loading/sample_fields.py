@@ -58,7 +58,7 @@ class PlannedCollate(SampleCollate):
             hint = "pass recipe.plan(sampler, dataset)"
             raise ArgumentTypeError("plan", "must be a plan", plan, hint=hint)
         self.value: Final[float | Mapping[str, float]] = value
-        self._measure = None if plan is None else self._checked(plan.measure)
+        self._measure = Measure() if plan is None else self._checked(plan.measure)
 
     def measured_by(self, measure: Measure) -> Self:
         """Returns a copy with the lengths and the limit of a run's batches; called by a loader.

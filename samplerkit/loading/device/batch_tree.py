@@ -30,20 +30,13 @@ def map_leaves(function: Callable[[Any], Any], batch: Any) -> Any:
         >>> map_leaves(lambda tensor: tensor + 1, batch)
         {'image': tensor([1., 1.]), 'name': 'cat', 'boxes': [tensor([2.]), None]}
     """
-    if is_leaf(batch):
-        return function(batch)
     if isinstance(batch, _PLAIN):
         return batch
+    if callable(getattr(type(batch), "to", None)):
+        return function(batch)
     parts = {key: (part, map_leaves(function, part)) for key, part in _parts(batch)}
     changes = {key: new for key, (old, new) in parts.items() if new is not old}
     return _changed(batch, changes) if changes else batch
-
-
-def is_leaf(item: Any) -> bool:
-    """Whether something can be moved to a device as a whole."""
-    return isinstance(item, torch.Tensor | PackedSequence) or (
-        not isinstance(item, _PLAIN) and callable(getattr(type(item), "to", None))
-    )
 
 
 def leaves(batch: Any) -> list[Any]:
@@ -62,12 +55,10 @@ def storages(leaf: Any) -> Iterator[Any]:
     """Yields what of a leaf has `record_stream`: the leaf itself, or the tensors in its attributes."""
     if callable(getattr(type(leaf), "record_stream", None)):
         yield leaf
-    elif isinstance(leaf, PackedSequence):
-        yield from (part for part in leaf if isinstance(part, torch.Tensor))
-    else:
-        # An object that refers to itself ends here, as it is asked for its attributes once.
-        for attribute in vars(leaf).values() if hasattr(leaf, "__dict__") else ():
-            yield from (part for part in leaves(attribute) if isinstance(part, torch.Tensor))
+        return
+    # An object that refers to itself ends here, as it is asked for its attributes once.
+    parts = leaf if isinstance(leaf, PackedSequence) else getattr(leaf, "__dict__", {}).values()
+    yield from (part for part in leaves([*parts]) if isinstance(part, torch.Tensor))
 
 
 def is_opaque(leaf: Any) -> bool:

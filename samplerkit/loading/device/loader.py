@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import collections
 import copy
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, final
 
@@ -201,9 +201,8 @@ class WrappedLoader:
     """
 
     def __init__(self, loader: Any) -> None:
-        names = ("state_dict", "load_state_dict")
         self._loader: Final = loader
-        self._has_state: Final = all(callable(getattr(loader, name, None)) for name in names)
+        self._has_state: Final = _has_state(loader)
         self._cursor: Final = FunctionCursor(
             partial(_reached, None if self._has_state else loader), waits=True
         )
@@ -211,7 +210,7 @@ class WrappedLoader:
         # After the batch handed out last, and after those in the stage and the ends of epochs, in the order
         # in which they leave it. None of a loader that has no state.
         self._snapshot: Any = None
-        self._snapshots: collections.deque[Any] = collections.deque()
+        self._snapshots: deque[Any] = deque()
         self._late_stage: DeviceStage | None = None
         # The sampler may be at another epoch: it was read ahead of the loop, or a state was loaded.
         self._must_set_epoch = False
@@ -273,7 +272,7 @@ class WrappedLoader:
     def __getstate__(self) -> dict[str, Any]:
         """A copy begins from scratch: the thread that reads ahead stays with this one."""
         must_set_epoch = self._must_set_epoch or self._stage is not None
-        fresh: dict[str, Any] = {"_stage": None, "_late_stage": None, "_snapshots": collections.deque()}
+        fresh: dict[str, Any] = {"_stage": None, "_late_stage": None, "_snapshots": deque()}
         return {**self.__dict__, **fresh, "_must_set_epoch": must_set_epoch}
 
     def _begin(self, *, run_ahead: bool) -> Iterator[Any]:
@@ -291,15 +290,12 @@ class WrappedLoader:
             self._cursor.go_to(epoch, skipped)
         # Worker processes are started by the thread that trains, as without a device loader.
         batches = iter(()) if upcoming.is_spent else iter(self._loader)
-        snapshots, loader, has_state = collections.deque[Any](), self._loader, self._has_state
-        self._snapshot = _snapshot_of(loader) if has_state else None
+        self._snapshot = _snapshot_of(self._loader)
         # The thread of a stage that was dropped may still append to its own.
-        self._snapshots = snapshots
+        self._snapshots = deque()
         rest = itertools.islice(batches, skipped, None)  # which reads what is skipped in the loading thread
         following = itertools.count(epoch + 1) if run_ahead else iter(())
-        return _read(
-            loader, rest, following, lambda: snapshots.append(_snapshot_of(loader) if has_state else None)
-        )
+        return _read(self._loader, rest, following, self._snapshots)
 
     def _deliver(self, iteration: Iteration, stage: DeviceStage, *, run_ahead: bool) -> Iterator[Any]:
         try:
@@ -351,9 +347,9 @@ class WrappedLoader:
 
 
 def _read(
-    loader: Iterable[Any], batches: Iterator[Any], following: Iterator[int], note: Callable[[], None]
+    loader: Iterable[Any], batches: Iterator[Any], following: Iterator[int], snapshots: deque[Any]
 ) -> Iterator[Any]:
-    """Yields the batches of an epoch, and of those that follow; notes each before. In the loading thread.
+    """Yields the batches of an epoch, and of those that follow, after their snapshots. In the loading thread.
 
     It ends with an epoch that is empty: nothing would bound how many of these are read ahead.
     """
@@ -361,10 +357,10 @@ def _read(
         is_empty = True
         for batch in batches:
             is_empty = False
-            note()
+            snapshots.append(_snapshot_of(loader))
             yield batch
             del batch
-        note()
+        snapshots.append(_snapshot_of(loader))
         yield EPOCH_END
         if is_empty or (epoch := next(following, None)) is None:
             return
@@ -381,9 +377,13 @@ def _reached(sized: Any, _: int, start: int, taken: int) -> tuple[int, bool]:
         return step, False
 
 
+def _has_state(loader: Any) -> bool:
+    return all(callable(getattr(loader, name, None)) for name in ("state_dict", "load_state_dict"))
+
+
 def _snapshot_of(loader: Any) -> Any:
-    """A copy: a state may refer to what the loader will change."""
-    return copy.deepcopy(loader.state_dict())
+    """A copy, as a state may refer to what the loader will change; None of a loader that has no state."""
+    return copy.deepcopy(loader.state_dict()) if _has_state(loader) else None
 
 
 def _set_epoch(loader: Any, epoch: int) -> None:

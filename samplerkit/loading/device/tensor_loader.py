@@ -124,7 +124,6 @@ class TensorLoader(CountsSteps):
         is_at_its_end = False
         try:
             reading = self._reading
-            self._received.begin(iteration, [])
             self._cursor.require_agreement(iteration)
             for step, ids in enumerate(self._ids(reading)):
                 batch = map_leaves(methodcaller("index_select", 0, ids), self.data)

@@ -46,17 +46,14 @@ class EpochsRead(NamedTuple):
         last = self.epoch + self.epochs - 1
         return last > place.epoch or (last == place.epoch and not 0 <= self.end <= place.position)
 
-    @property
-    def is_end_absolute(self) -> bool:
-        """Whether its end means the same if counted from the beginning of the epoch."""
-        return self.end >= 0 or self.begin % -self.end == 0
-
     def joined(self, later: EpochsRead) -> EpochsRead | None:
         """Returns both as one stretch; None where they are not one."""
         if (later.begin, later.end) == (self.begin, self.end) and later.epoch == self.epoch + self.epochs:
             return self._replace(epochs=self.epochs + later.epochs)
         is_one_epoch = self.epochs == later.epochs == 1 and self.epoch == later.epoch
-        if is_one_epoch and self.end == later.begin and later.is_end_absolute:
+        # Whole steps end at the same place if they are counted from the beginning of the epoch.
+        has_same_end = later.end >= 0 or later.begin % -later.end == 0
+        if is_one_epoch and self.end == later.begin and has_same_end:
             return self._replace(end=later.end)
         return None
 
