@@ -211,9 +211,8 @@ class ShardReading:
         index, copy = self._shards.open_shard(number, loaded, refuses_stale=not self._contents.is_given)
         reader = Reader(index, self._shards.options.cache, 1)
         shard = OpenShard(number, self._shards.names[number], index.archive.size, index, reader, copy)
-        if loaded is None or not loaded.is_missing:
-            self._loaded.add(number, index)
-            self._live_shards[number] = shard
+        self._loaded.add(number, index)
+        self._live_shards[number] = shard
         return shard
 
     def _put(self, shard: OpenShard, rows: Ids, places: Ids, samples: list[Any]) -> None:

@@ -270,7 +270,7 @@ class Shards:
                 warnings.warn(f"{index.stale()}; it is not used", stacklevel=2)
                 index = make(checksums=checksums)
             cache_index(index, cache)
-        return replace(index, archives=(archive,))
+        return index
 
     def _accepted(self, index: Index) -> Index:
         if index.skipped.places and not self.options.skips:
