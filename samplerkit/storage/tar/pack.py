@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from samplerkit.errors import ArgumentRangeError, ArgumentValueError, DatasetError
 from samplerkit.storage.names import expand_braces
@@ -166,8 +166,8 @@ def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise DatasetError("source", f"cannot be read ({error.strerror})", str(path)) from error
+        _fail(error)
 
 
-def _fail(error: OSError) -> None:
+def _fail(error: OSError) -> NoReturn:
     raise DatasetError("source", f"cannot be read ({error.strerror})", str(error.filename)) from error

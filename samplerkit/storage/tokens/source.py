@@ -246,17 +246,11 @@ class TokenSource:
 
     def _starts_in(self, files: Ids, begins: Ids, width: int) -> Ids:
         """Returns the positions in the flattened batch at which sequences of the index begin."""
-        groups: list[Ids] = []
-        shifts: list[int] = []
+        groups, shifts = [np.zeros(0, dtype=np.int64)], [0]
         for row, (file, begin) in enumerate(zip(files.tolist(), begins.tolist(), strict=True)):
-            pointers = self.files[file].pointers
-            if pointers is None:
-                continue
             for at, first, count in self._pieces(file, begin):
-                groups.append(pointers.between(first, first + count))
+                groups.append(self.files[file].index.between(first, first + count))
                 shifts.append(row * width + at - first)
-        if not groups:
-            return np.zeros(0, dtype=np.int64)
         starts: Ids = np.concatenate(groups) + np.repeat(shifts, [group.size for group in groups])
         return starts
 

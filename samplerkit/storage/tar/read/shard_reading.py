@@ -272,8 +272,8 @@ def process_limits(shards: Shards) -> CacheLimits:
     Open shards cannot be evicted, so in a small cache each worker gets a share; otherwise workers would wait
     for each other.
     """
-    limits, storage = shards.options.limits, shards.storage
-    if storage is None or storage.options.max_cache_bytes is None:
+    limits = shards.options.limits
+    if not shards.is_remote or shards.options.cache.options.max_cache_bytes is None:
         return limits
     share = shards.cache_capacity() // this_worker()[1]
     return replace(limits, max_files=max(1, min(limits.max_files, share)))
