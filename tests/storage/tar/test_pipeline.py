@@ -176,6 +176,9 @@ def test_a_plain_dataloader_over_a_shuffled_dataset_warns_once_and_one_with_an_o
     assert batches == [len(loader)] * 2
     assert len(caught) == 1
     assert len(tiles) > MIN_SEQUENTIAL
+    by_hand = tiles.shuffle(1000)
+    with pytest.warns(UserWarning, match=advice):
+        assert all(by_hand[id] for id in range(MIN_SEQUENTIAL))
     ours = sk.Loader(tiles.shuffle(1000), sk.SequentialSampler(), batch_size=4, collate_fn=list)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -144,6 +144,13 @@ def test_an_index_that_contradicts_itself_is_an_error_where_it_is_used(tmp_path,
             data.__getitems__(range(len(data)))
 
 
+def test_lengths_of_documents_that_do_not_add_up_are_an_error(tmp_path):
+    patch_file(pair(tmp_path).with_suffix(".idx"), 34 + 12, "<i", 41)
+    data = sk.TokenDataset(tmp_path / "a", 30).as_documents()
+    with pytest.raises(DatasetError, match=r"a\.idx: says 401 tokens from byte 34 on, and 400 are there"):
+        data.lengths.sum()
+
+
 @pytest.mark.parametrize(
     ("name", "dtype", "message"),
     [
@@ -287,6 +294,12 @@ def test_a_writer_refuses_a_token_that_its_type_cannot_hold(tmp_path, dtype, tok
         writer.write([1])
         with pytest.raises(sk.ArgumentRangeError, match=f"document 1, got {token}"):
             writer.write([1, token])
+
+
+def test_a_document_of_more_tokens_than_an_index_can_state_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("samplerkit.storage.tokens.writer._LONGEST", 2)
+    with sk.TokenWriter(tmp_path / "a") as writer, pytest.raises(sk.ArgumentRangeError, match="fewer than 2"):
+        writer.write([1, 2, 3])
 
 
 def test_a_writer_whose_folder_cannot_be_created_is_an_error(tmp_path):
