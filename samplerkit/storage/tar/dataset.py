@@ -235,7 +235,7 @@ class TarDataset(View):
         return self._present if source.shards.options.skips and not source.is_indexed else None
 
     def _present(self, ids: Any, *, logs: bool = False) -> Samples:
-        numbers = self._ids(ids)
+        numbers = checked_ids(ids, len(self))
         # samplerkit's loaders pass an array; a plain DataLoader passes a list.
         if self._watch is not None and isinstance(ids, list):
             self._watch.see(numbers.tolist())
@@ -260,16 +260,13 @@ class TarDataset(View):
         Args:
             ids: the ids of the samples; None for all.
         """
-        numbers = np.arange(len(self)) if ids is None else self._ids(ids)
+        numbers = np.arange(len(self)) if ids is None else checked_ids(ids, len(self))
         return self._source.reading.keys(self._source_ids(numbers))
 
     def order_is_given(self) -> None:
         """Notifies a shuffled dataset that its order is chosen on purpose, so that it does not warn."""
         if self._watch is not None:
             self._watch.stop()
-
-    def _ids(self, ids: Any) -> Ids:
-        return checked_ids(ids, len(self))
 
     def _then(self, name: str, step: Step) -> Self:
         return self._with(_steps=(*self._steps, (name, step)))
@@ -368,8 +365,7 @@ class TarDataset(View):
         self._source.close()
 
     def _expect(self, upcoming: Iterable[Ids]) -> None:
-        source_ids = upcoming if self._selection is None else map(self._source_ids, upcoming)
-        self._source.reading.expect(source_ids, len(self))
+        self._source.reading.expect(map(self._source_ids, upcoming), len(self))
 
 
 def source_of(urls: Any, options: TarOptions, progress: Progress, lengths: Any) -> Source:
