@@ -279,8 +279,9 @@ class Selection:
 
 def failure(sample: dict[str, Any], id: int, step: str, error: Exception) -> DatasetError:
     """Returns the error for a step that failed, which names the sample."""
-    hint = error.hint if isinstance(error, SamplerkitError) else ""
-    text = f"{error.place}: {error.problem}" if hint and isinstance(error, SamplerkitError) else str(error)
-    name = "" if isinstance(error, SamplerkitError) else f" {type(error).__name__}"
+    if isinstance(error, SamplerkitError):
+        text, hint = str(error).removesuffix(f"; {error.hint}"), error.hint
+    else:
+        text, hint = f"{type(error).__name__} {error}", ""
     place = f"{sample['__url__']}: sample {sample['__key__']!r} (id {id})"
-    return DatasetError(place, f"{step} failed:{name} {text}", hint=hint)
+    return DatasetError(place, f"{step} failed: {text}", hint=hint)

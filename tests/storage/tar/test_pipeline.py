@@ -111,6 +111,14 @@ def test_an_error_names_shard_key_and_id_and_keeps_its_cause(tiles, build, step)
     assert isinstance(cause if step != "decode" else cause.__cause__, ZeroDivisionError)
 
 
+def test_an_error_of_a_step_keeps_its_value_and_its_hint(tiles):
+    def broken(_):
+        raise sk.ArgumentValueError("crop", "must be even", 7, hint="take 8")
+
+    with pytest.raises(sk.DatasetError, match=r"map\(broken\) failed: crop: must be even, got 7; take 8$"):
+        tiles.map(broken)[0]
+
+
 @pytest.mark.usefixtures("tiles")
 @pytest.mark.parametrize("lengths", [None, [30, 30]])
 @pytest.mark.parametrize(
