@@ -11,6 +11,7 @@ import numpy as np
 
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.order import arguments
+from samplerkit.order.intervals import edges_of
 from samplerkit.storage.atomic import AtomicFile, Writing, atomic
 from samplerkit.storage.threads import Progress, progress_of
 from samplerkit.storage.tokens.arguments import token_dtype
@@ -167,9 +168,7 @@ class TokenWriter(Writing):
 
     def _index(self) -> bytes:
         lengths = np.array(self._lengths, dtype="<i4")
-        pointers = np.zeros(lengths.size, dtype="<i8")
-        np.cumsum(lengths[:-1], dtype=np.int64, out=pointers[1:])
-        pointers *= self._dtype.itemsize
+        pointers = edges_of(lengths)[:-1] * self._dtype.itemsize
         documents = np.arange(lengths.size + 1, dtype="<i8")
         header = HEADER.pack(MAGIC, 1, self._code, lengths.size, documents.size)
         return b"".join((header, lengths.tobytes(), pointers.tobytes(), documents.tobytes()))
