@@ -1,4 +1,4 @@
-"""Base classes of objects that are closed at the end of a `with` block."""
+"""The base class of objects that are closed at the end of a `with` block."""
 
 from __future__ import annotations
 
@@ -18,17 +18,3 @@ class Closing(ABC):
 
     def __exit__(self, *exception: object) -> None:
         self.close()
-
-
-class Writing(Closing):
-    """A writer that is closed at the end of a `with` block; after an error its output is dropped."""
-
-    @abstractmethod
-    def abort(self) -> None:
-        """Drops the output."""
-
-    def __exit__(self, *exception: object) -> None:
-        if exception[0] is None:
-            self.close()
-        else:
-            self.abort()

@@ -1,4 +1,4 @@
-"""Atomic writes of files, locks between processes, and the cache folder of the user."""
+"""Atomic writes of files, the base of writers, locks between processes, and the user's cache folder."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ import os
 import secrets
 import stat
 import tempfile
+from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, final
+
+from samplerkit.closing import Closing
+from samplerkit.errors import DatasetError
 
 _SUFFIX = ".samplerkit-part"
 _WRITERS = 8
@@ -95,6 +99,33 @@ class AtomicFile:
 
 class _DroppedError(Exception):
     """Raised into `atomic` to delete the temporary file."""
+
+
+class Writing(Closing):
+    """A writer that is closed at the end of a `with` block; after an error its output is dropped."""
+
+    _failure: DatasetError | None = None  # the error that ended writing
+
+    @abstractmethod
+    def abort(self) -> None:
+        """Drops the output."""
+
+    def __exit__(self, *exception: object) -> None:
+        if exception[0] is None:
+            self.close()
+        else:
+            self.abort()
+
+    @contextmanager
+    def _writing(self, path: Path, hint: str = "make room, or give another path") -> Iterator[None]:
+        """Drops the output if the file cannot be written, for instance because the disk is full."""
+        try:
+            yield
+        except OSError as error:
+            self.abort()
+            problem = f"cannot be written ({error.strerror})"
+            self._failure = DatasetError(str(path), problem, hint=hint)
+            raise self._failure from error
 
 
 def sync_folder(folder: Path) -> None:

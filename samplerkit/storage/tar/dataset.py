@@ -29,7 +29,7 @@ from samplerkit.storage.tar.format.flaws import Skipped
 from samplerkit.storage.tar.index.finding import Cache
 from samplerkit.storage.tar.pipeline import Selection, Source, View
 from samplerkit.storage.tar.read.shards import Fetch, OnError, Shards, TarOptions, archive_names
-from samplerkit.storage.tar.steps import Map, MapDict, Rename, Step, ToTuple, checked_function
+from samplerkit.storage.tar.steps import MapDict, Rename, Step, ToTuple, checked_function
 from samplerkit.storage.threads import Progress, progress_of
 from samplerkit.storage.urls import is_remote, shown
 
@@ -150,7 +150,7 @@ class TarDataset(View):
             ArgumentTypeError: a handler is neither a string nor a function.
             ArgumentValueError: a short name is unknown.
         """
-        return self._then(Decode.of(handlers, only))
+        return self._then("decode", Decode.of(handlers, only))
 
     def rename(self, **fields: Any) -> Self:
         """Renames fields: `rename(image="jpg;png")` takes the first of them that a sample has.
@@ -158,15 +158,16 @@ class TarDataset(View):
         Args:
             fields: for each new name the old name, or several. Other fields are kept.
         """
-        return self._then(Rename.of(fields))
+        return self._then("rename", Rename.of(fields))
 
     def map_dict(self, **functions: Callable[[Any], Any]) -> Self:
         """Applies functions to fields: `map_dict(cls=int)`."""
-        return self._then(MapDict.of(functions))
+        return self._then("map_dict", MapDict.of(functions))
 
     def map(self, function: Callable[[Any], Any]) -> Self:
         """Applies a function to each sample."""
-        return self._then(Map(checked_function("map", function)))
+        name = getattr(function, "__name__", type(function).__name__)
+        return self._then(f"map({name})", checked_function("map", function))
 
     def to_tuple(self, *fields: Any) -> Self:
         """Makes a tuple of some fields; `"jpg;png"` takes the first that a sample has.
@@ -174,7 +175,7 @@ class TarDataset(View):
         Args:
             fields: names; or one string of names separated by spaces.
         """
-        return self._then(ToTuple.of(fields))
+        return self._then("to_tuple", ToTuple.of(fields))
 
     def select(self, predicate: Callable[[Any], Any], *, by: Literal["sample", "key"] = "sample") -> Self:
         """Keeps the samples for which a function returns true.
@@ -234,7 +235,7 @@ class TarDataset(View):
         return self._present if source.shards.options.skips and not source.is_indexed else None
 
     def _present(self, ids: Any, *, logs: bool = False) -> Samples:
-        numbers = self._ids(ids)
+        numbers = checked_ids(ids, len(self))
         # samplerkit's loaders pass an array; a plain DataLoader passes a list.
         if self._watch is not None and isinstance(ids, list):
             self._watch.see(numbers.tolist())
@@ -259,7 +260,7 @@ class TarDataset(View):
         Args:
             ids: the ids of the samples; None for all.
         """
-        numbers = np.arange(len(self)) if ids is None else self._ids(ids)
+        numbers = np.arange(len(self)) if ids is None else checked_ids(ids, len(self))
         return self._source.reading.keys(self._source_ids(numbers))
 
     def order_is_given(self) -> None:
@@ -267,11 +268,8 @@ class TarDataset(View):
         if self._watch is not None:
             self._watch.stop()
 
-    def _ids(self, ids: Any) -> Ids:
-        return checked_ids(ids, len(self))
-
-    def _then(self, step: Step) -> Self:
-        return self._with(_steps=(*self._steps, step))
+    def _then(self, name: str, step: Step) -> Self:
+        return self._with(_steps=(*self._steps, (name, step)))
 
     def _with(self, **changes: Any) -> Self:
         other = copy(self)
@@ -367,8 +365,7 @@ class TarDataset(View):
         self._source.close()
 
     def _expect(self, upcoming: Iterable[Ids]) -> None:
-        source_ids = upcoming if self._selection is None else map(self._source_ids, upcoming)
-        self._source.reading.expect(source_ids, len(self))
+        self._source.reading.expect(map(self._source_ids, upcoming), len(self))
 
 
 def source_of(urls: Any, options: TarOptions, progress: Progress, lengths: Any) -> Source:

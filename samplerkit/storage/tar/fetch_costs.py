@@ -100,8 +100,8 @@ def stretch_of(
 
     - needs at least `GOOD_PART` of all samples of its shards, or on average `SEVERAL` of each if fetching
       these shards costs no more than reading its samples; and
-    - touches at most half of the dataset's shards. Otherwise the order is spread over the whole dataset, and
-      only seems local because the dataset is small.
+    - touches at most half of the dataset's shards, or one. Otherwise the order is spread over the whole
+      dataset, and only seems local because the dataset is small.
 
     All shards and all samples are assumed to be of equal size. So orders that stay in few shards for a while
     (FALSE, FILES, INFILE, PARTIAL) fetch shards, even if several ranks read parts of the same shards, and
@@ -123,8 +123,6 @@ def stretch_of(
         >>> stretch_of([in_order], lengths, 100).by_shards, stretch_of([everywhere], lengths, 100).by_shards
         (True, False)
     """
-    if lengths.size <= 1:
-        return Stretch(by_shards=True, is_local=True)
     total = int(lengths.sum())
     batches = iter(upcoming)
     seen = np.zeros(0, dtype=np.int64)
@@ -140,7 +138,7 @@ def stretch_of(
         touched = np.unique(window)
         if not window.size or own > MAX_SAMPLES:
             break
-        if 2 * touched.size > lengths.size:
+        if touched.size > max(1, lengths.size // 2):
             return Stretch(by_shards=False, is_local=is_local)
         needed = min(window.size * sharers, total)
         is_local = is_local or needed >= SEVERAL * touched.size

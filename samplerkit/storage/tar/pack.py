@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from samplerkit.errors import ArgumentRangeError, ArgumentValueError, DatasetError
 from samplerkit.storage.names import expand_braces
@@ -151,15 +151,14 @@ def samples_in(folder: Path) -> tuple[dict[str, list[tuple[str, str]]], list[str
             path = os.path.relpath(Path(root) / file, folder)
             name = os.fsencode(path)
             parts = split_name(name)
-            is_kept = parts is not None and not file.startswith(".") and not is_meta(name)
-            if parts is None or not is_kept or not (folder / path).is_file():
+            is_left_out = file.startswith(".") or is_meta(name) or not (folder / path).is_file()
+            if parts is None or is_left_out:
                 left_out.append(path)
             else:
                 entries.append((parts[0], parts[1], path))
     samples: dict[str, list[tuple[str, str]]] = {}
     for key, extension, path in sorted(entries):
-        files_of = samples.setdefault(os.fsdecode(key), [])
-        files_of.append((os.fsdecode(extension).lower(), path))
+        samples.setdefault(os.fsdecode(key), []).append((os.fsdecode(extension).lower(), path))
     return samples, sorted(left_out)
 
 
@@ -167,8 +166,8 @@ def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise DatasetError("source", f"cannot be read ({error.strerror})", str(path)) from error
+        _fail(error)
 
 
-def _fail(error: OSError) -> None:
+def _fail(error: OSError) -> NoReturn:
     raise DatasetError("source", f"cannot be read ({error.strerror})", str(error.filename)) from error

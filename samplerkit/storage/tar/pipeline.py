@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -29,7 +28,7 @@ from samplerkit.storage.tar.read.contents import Contents, contents_of_lengths
 from samplerkit.storage.tar.read.reader import Reader
 from samplerkit.storage.tar.read.shard_reading import ShardReading
 from samplerkit.storage.tar.read.shards import Shards
-from samplerkit.storage.tar.steps import Map, Step
+from samplerkit.storage.tar.steps import Step
 from samplerkit.storage.threads import Progress, silence
 
 AT_ONCE = 256
@@ -62,9 +61,9 @@ class Source(OpenPerProcess[Reader | ShardReading]):
         self.progress = progress
         self.logged: set[str] = set()
         self.is_indexed = lengths is None and shards.storage is None
-        self._load: Callable[[], Contents | Index] | None = None
+        self._load: Callable[[], Index] | None = None
         if lengths is not None:
-            self._load = partial(contents_of_lengths, shards.short_names, lengths)
+            self.contents = contents_of_lengths(shards.short_names, lengths)
 
     @cached_property
     def contents(self) -> Contents | Index:
@@ -82,7 +81,7 @@ class Source(OpenPerProcess[Reader | ShardReading]):
     @property
     def is_layout_known(self) -> bool:
         """Whether the layout is known without requests for remote shards."""
-        return self._load is not None or "contents" in self.__dict__ or not self.shards.is_remote
+        return "contents" in self.__dict__ or not self.shards.is_remote
 
     @property
     def skipped(self) -> Skipped:
@@ -135,7 +134,7 @@ class View(Closing):
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._steps: tuple[Step, ...] = ()
+        self._steps: tuple[tuple[str, Step], ...] = ()  # each with the name of its method
         self._selection: Selection | None = None
 
     @property
@@ -157,7 +156,7 @@ class View(Closing):
     def __repr__(self) -> str:
         first, *others = self._source.shards.names
         shards = f"{first} and {len(others)} more" if others else first
-        return f"TarDataset({shards})" + "".join(f".{type(step).__name__}" for step in self._steps)
+        return f"TarDataset({shards})" + "".join(f".{name}" for name, _ in self._steps)
 
     def in_order(self, ids: Iterable[int]) -> Iterator[Any]:
         """Iterates over samples in a given order, reading up to 256 at a time.
@@ -216,11 +215,11 @@ class View(Closing):
         if isinstance(sample, AbsentError):
             return sample
         value: Any = sample
-        for step in self._steps:
+        for name, step in self._steps:
             try:
                 value = step(value)
             except Exception as error:
-                raise failure(sample, id, _step_name(step), error) from error
+                raise failure(sample, id, name, error) from error
         return value
 
 
@@ -280,14 +279,9 @@ class Selection:
 
 def failure(sample: dict[str, Any], id: int, step: str, error: Exception) -> DatasetError:
     """Returns the error for a step that failed, which names the sample."""
-    hint = error.hint if isinstance(error, SamplerkitError) else ""
-    text = f"{error.place}: {error.problem}" if hint and isinstance(error, SamplerkitError) else str(error)
-    name = "" if isinstance(error, SamplerkitError) else f" {type(error).__name__}"
+    if isinstance(error, SamplerkitError):
+        text, hint = str(error).removesuffix(f"; {error.hint}"), error.hint
+    else:
+        text, hint = f"{type(error).__name__} {error}", ""
     place = f"{sample['__url__']}: sample {sample['__key__']!r} (id {id})"
-    return DatasetError(place, f"{step} failed:{name} {text}", hint=hint)
-
-
-def _step_name(step: Step) -> str:
-    if isinstance(step, Map):
-        return f"map({getattr(step.function, '__name__', type(step.function).__name__)})"
-    return re.sub(r"\B(?=[A-Z])", "_", type(step).__name__).lower()  # the name of its method
+    return DatasetError(place, f"{step} failed: {text}", hint=hint)

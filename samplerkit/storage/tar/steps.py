@@ -58,17 +58,6 @@ class MapDict:
 
 
 @dataclass(frozen=True)
-class Map:
-    """Applies a function to each sample."""
-
-    function: Callable[[Any], Any]
-
-    def __call__(self, sample: Any, /) -> Any:
-        """Applies the step."""
-        return self.function(sample)
-
-
-@dataclass(frozen=True)
 class ToTuple:
     """Makes a tuple of the given fields."""
 

@@ -6,16 +6,14 @@ import logging
 import os
 import re
 import tarfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
 
-from samplerkit.closing import Writing
-from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, DatasetError
+from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError
 from samplerkit.order import arguments
-from samplerkit.storage.atomic import AtomicFile
+from samplerkit.storage.atomic import AtomicFile, Writing
 from samplerkit.storage.names import expand_braces
 from samplerkit.storage.tar.codecs import encode
 from samplerkit.storage.tar.format.headers import BLOCK, padded
@@ -126,7 +124,6 @@ class TarWriter(Writing):
         self._overwrite = arguments.boolean("overwrite", overwrite)
         self._shard: _Shard | None = None
         self._last_key = ""
-        self._failure: DatasetError | None = None
         self.paths: list[str] = []
         self.num_samples = 0
 
@@ -241,16 +238,6 @@ class TarWriter(Writing):
         """Raises the error that ended writing, since later shards would follow a gap."""
         if self._failure is not None:
             raise self._failure
-
-    @contextmanager
-    def _writing(self, path: Path, hint: str = "make room, or give another path") -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            self.abort()
-            problem = f"cannot be written ({error.strerror})"
-            self._failure = DatasetError(str(path), problem, hint=hint)
-            raise self._failure from error
 
 
 @final

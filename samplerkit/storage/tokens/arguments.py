@@ -165,9 +165,9 @@ class TokenPaths:
             >>> TokenPaths.of("web") == TokenPaths.of("web.idx")
             True
         """
-        if url_end(path).endswith((".npy", ".bin")):
+        if shown(path).endswith((".npy", ".bin")):
             return cls(path)
-        if url_end(path).endswith(".idx"):
+        if shown(path).endswith(".idx"):
             at = len(re.split(r"[?#]", path)[0] if is_remote(path) else path) - len(".idx")
             path = path[:at] + path[at + len(".idx") :]
         return cls(add_suffix(path, ".bin"), add_suffix(path, ".idx"))
@@ -187,11 +187,6 @@ def token_dtype(place: str, value: Any) -> Dtype:
     if dtype.newbyteorder("<") != dtype or dtype.str[1:] not in KINDS:
         raise ArgumentValueError(place, "is no type of tokens", dtype.str, hint=KINDS_HINT)
     return dtype
-
-
-def url_end(path: str) -> str:
-    """Returns a path, or a URL without its query, whose extension is then examined."""
-    return shown(path) if is_remote(path) else path
 
 
 @final

@@ -8,6 +8,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from samplerkit.order.caching import cached_property
+from samplerkit.order.intervals import edges_of
 from samplerkit.order.keys import Key, keyed_hash, path_number, scaled
 from samplerkit.order.typing import Ids
 
@@ -60,7 +61,7 @@ class Rings:
     @cached_property
     def starts(self) -> Ids:
         """The first window of each file and, last, the number of windows; shape (files + 1,)."""
-        return np.cumsum([0, *self.windows.tolist()], dtype=np.int64)
+        return edges_of(self.windows)
 
     def of_first(self, corpora: int, files: int) -> Rings:
         """Returns the windows of the first `corpora` corpora, which have `files` files."""

@@ -19,8 +19,8 @@ from samplerkit.storage.arrays import npy_header
 from samplerkit.storage.files.stored import ByteFiles, Stored, stored_files
 from samplerkit.storage.opening import AbsentError
 from samplerkit.storage.remote.access import RemoteAccess
-from samplerkit.storage.tokens.arguments import KINDS, KINDS_HINT, Dtype, TokenPaths, url_end
-from samplerkit.storage.urls import is_remote
+from samplerkit.storage.tokens.arguments import KINDS, KINDS_HINT, Dtype, TokenPaths
+from samplerkit.storage.urls import is_remote, shown
 
 HEADER: Final = struct.Struct("<9sQBQQ")
 """The header of an index: magic bytes, version, type of tokens, number of sequences and of documents."""
@@ -262,7 +262,7 @@ class OpenedFiles:
         data = self.data.files[number]
         if path.index is not None:
             return self._open_megatron(data, self._place_of[path.index], dtype)
-        if url_end(path.data).endswith(".npy"):
+        if shown(path.data).endswith(".npy"):
             return _open_npy(data, dtype)
         name, size = data.name, data.size
         if dtype is None:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, final
 
 import numpy as np
 
-from samplerkit.closing import Writing
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.order import arguments
-from samplerkit.storage.atomic import AtomicFile, atomic
+from samplerkit.order.intervals import edges_of
+from samplerkit.storage.atomic import AtomicFile, Writing, atomic
 from samplerkit.storage.files.paths import one_path
 from samplerkit.storage.threads import Progress, progress_of
 from samplerkit.storage.tokens.arguments import token_dtype
@@ -107,7 +105,7 @@ class TokenWriter(Writing):
             raise ArgumentRangeError("tokens", problem, worst, hint="take a larger dtype")
         if values.size > _LONGEST:
             raise ArgumentRangeError("tokens", "must be fewer than 2^31", values.size)
-        with self._writing():
+        with self._writing(self.paths[0]):
             self._open_file().file.write(values.astype(self._dtype, copy=False).tobytes())
         self._lengths.append(values.size)
         self.num_tokens += values.size
@@ -127,7 +125,7 @@ class TokenWriter(Writing):
             self.abort()
             hint = "give each writer a prefix of its own"
             raise DatasetError(str(existing), "was written by another one meanwhile", hint=hint)
-        with self._writing():
+        with self._writing(self.paths[0]):
             data = self._open_file()
             # An index of other tokens must never be next to these.
             index.unlink(missing_ok=True)
@@ -159,19 +157,7 @@ class TokenWriter(Writing):
 
     def _index(self) -> bytes:
         lengths = np.array(self._lengths, dtype="<i4")
-        pointers = np.zeros(lengths.size, dtype="<i8")
-        np.cumsum(lengths[:-1], dtype=np.int64, out=pointers[1:])
-        pointers *= self._dtype.itemsize
+        pointers = edges_of(lengths)[:-1] * self._dtype.itemsize
         documents = np.arange(lengths.size + 1, dtype="<i8")
         header = HEADER.pack(MAGIC, 1, self._code, lengths.size, documents.size)
         return b"".join((header, lengths.tobytes(), pointers.tobytes(), documents.tobytes()))
-
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            self.abort()
-            problem = f"cannot be written ({error.strerror})"
-            hint = "make room, or give another path"
-            raise DatasetError(str(self.paths[0]), problem, hint=hint) from error

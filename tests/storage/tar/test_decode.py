@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import pickle
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -86,6 +87,12 @@ def test_pickles_are_refused_and_run_nothing(tmp_path, extension):
     decoded = dataset.decode(lambda name, data: len(data) if name.endswith(extension[-3:]) else None)
     assert decoded[0][extension] > 10
     assert not marker.exists()
+
+
+def test_an_image_without_pillow_is_an_error_that_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "PIL.Image", None)
+    with pytest.raises(sk.DatasetError, match="needs Pillow for images; install it with: pip install pillow"):
+        Decode.of(("pil",), None)({"jpg": jpeg_tiles()[0][1]})
 
 
 OBJECTS = np.array([{}], dtype=object)

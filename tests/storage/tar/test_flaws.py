@@ -128,6 +128,15 @@ def extended(records, size=None):
     return header.tobuf(tarfile.USTAR_FORMAT) + records.ljust(BLOCK, b"\0")
 
 
+def test_a_size_in_a_pax_record_counts_and_the_long_target_of_a_link_before_it_does_not(tmp_path):
+    long_link = tarfile.TarInfo("././@LongLink")
+    long_link.type, long_link.size = tarfile.GNUTYPE_LONGLINK, 4
+    headers = long_link.tobuf() + b"a/b\0".ljust(BLOCK, b"\0") + extended(b"10 size=4\n")
+    path = tmp_path / "shard.tar"
+    path.write_bytes(headers + tarfile.TarInfo("a.txt").tobuf() + b"data".ljust(3 * BLOCK, b"\0"))
+    assert [sample["txt"] for sample in TarDataset(path)] == [b"data"]
+
+
 NO_ARCHIVES = {
     "nothing": (lambda data: b"", "truncated at byte 0"),
     "nothing, packed": (lambda data: gzip.compress(b""), "truncated at byte 0"),

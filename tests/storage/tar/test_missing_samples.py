@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from itertools import chain
@@ -16,6 +17,7 @@ from tests.numbers import Made
 from tests.storage.remote.server import served
 from tests.storage.tar.remote_shards import EACH, LENGTHS, NUMBERS, PATTERN, SHARDS
 from tests.storage.tar.shards import write
+from tests.waiting import wait_until
 
 CUT, GONE, EMPTY = 2, 4, 7
 """A shard that ends early, one that is missing, and one that is no archive at all."""
@@ -219,6 +221,30 @@ def test_a_sample_split_over_two_shards_is_left_out_when_both_were_read(tmp_path
         AbsentError, match=r"1\.tar: split sample at byte 1024: 'm' begins in .*0\.tar; write"
     ):
         dataset[2]
+    strict = sk.TarDataset(f"{tmp_path}/{{0..1}}.tar", lengths=[2, 2], cache=tmp_path / "cache")
+    with pytest.raises(sk.DatasetError, match=r"1\.tar: split sample at byte 1024: 'm' begins in .*0\.tar"):
+        strict.keys()
+
+
+def test_a_prefetched_shard_that_is_removed_before_its_use_is_left_out(folder, tmp_path, caplog):
+    paths = f"{folder}/{PATTERN}"
+    dataset = sk.TarDataset(paths, lengths=LENGTHS, on_error="skip", cache=tmp_path / "cache", read_ahead=1)
+    with sk.Loader(dataset, sk.SequentialSampler(), batch_size=EACH, collate_fn=list) as loader:
+        batches = iter(loader)
+        next(batches)
+        wait_until(lambda: dataset.stats.bytes_read > (folder / "train-00.tar").stat().st_size)
+        (folder / "train-01.tar").unlink()
+        assert [sample["__key__"] for sample in next(batches)] == [f"{2 * EACH:05}"]
+    assert "train-01.tar: lacks all 12 samples that were given (unreadable: cannot be opened" in caplog.text
+
+
+def test_a_shard_that_changed_before_it_is_opened_again_is_an_error(folder, tmp_path):
+    paths, options = f"{folder}/{PATTERN}", {"max_shards": 1, "read_ahead": 0}
+    with sk.TarDataset(paths, lengths=LENGTHS, cache=tmp_path / "cache", **options) as dataset:
+        assert [dataset[id]["__key__"] for id in (0, EACH)] == ["00000", f"{EACH:05}"]
+        os.utime(folder / "train-00.tar", ns=(1, 1))
+        with pytest.raises(sk.DatasetError, match=r"train-00\.tar: was changed while it was in use"):
+            dataset[0]
 
 
 def test_a_server_that_does_not_answer_is_no_missing_shard(folder, tmp_path):

@@ -111,6 +111,14 @@ def test_an_error_names_shard_key_and_id_and_keeps_its_cause(tiles, build, step)
     assert isinstance(cause if step != "decode" else cause.__cause__, ZeroDivisionError)
 
 
+def test_an_error_of_a_step_keeps_its_value_and_its_hint(tiles):
+    def broken(_):
+        raise sk.ArgumentValueError("crop", "must be even", 7, hint="take 8")
+
+    with pytest.raises(sk.DatasetError, match=r"map\(broken\) failed: crop: must be even, got 7; take 8$"):
+        tiles.map(broken)[0]
+
+
 @pytest.mark.usefixtures("tiles")
 @pytest.mark.parametrize("lengths", [None, [30, 30]])
 @pytest.mark.parametrize(
@@ -176,6 +184,9 @@ def test_a_plain_dataloader_over_a_shuffled_dataset_warns_once_and_one_with_an_o
     assert batches == [len(loader)] * 2
     assert len(caught) == 1
     assert len(tiles) > MIN_SEQUENTIAL
+    by_hand = tiles.shuffle(1000)
+    with pytest.warns(UserWarning, match=advice):
+        assert all(by_hand[id] for id in range(MIN_SEQUENTIAL))
     ours = sk.Loader(tiles.shuffle(1000), sk.SequentialSampler(), batch_size=4, collate_fn=list)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -112,6 +112,8 @@ def test_a_cache_holds_as_many_shards_as_fit_and_half_as_many_compressed_ones(tm
                 options = TarOptions("raise", None, False, Cache.of(None, remote), "auto", 1, 1)
                 url, storage = f"{server.url}/0{suffix}", RemoteStorage(remote)
                 assert Shards((url,), (url,), storage, options).cache_capacity() == expected
+        url = f"{server.url}/missing{suffix}"
+        assert Shards((url,), (url,), storage, options).cache_capacity() == 1
 
 
 def test_advice_begins_above_the_stated_ratio_and_names_what_helps():
@@ -120,6 +122,7 @@ def test_advice_begins_above_the_stated_ratio_and_names_what_helps():
     far, near = advice(*costs), advice(*costs, is_local=True)
     assert f"{8 * int(COSTLY) + 1} requests" in far
     assert ("read PARTIAL" in far, "lanes" in far) == (True, False)
+    assert "9 requests and 5.0 kB" in advice(FetchCosts(1, 0), FetchCosts(9, 5000))
     assert ("set lanes to the number of ranks" in near, "PARTIAL" in near) == (True, False)
 
 

@@ -99,6 +99,13 @@ def test_a_stale_index_next_to_a_shard_of_the_same_size_is_detected(tmp_path, se
         else:
             with pytest.warns(UserWarning, match="another version of it.*not used"):
                 assert dataset[3 * EACH]["cls"] == str(numbers[0]).encode()
+    # Without lengths, the layout was already taken from it.
+    message = r"train-03\.tar.*index next to it.*samplerkit index"
+    with (
+        remote(server, tmp_path / "other", fetch=fetch) as dataset,
+        pytest.raises(sk.DatasetError, match=message),
+    ):
+        dataset[3 * EACH]
 
 
 @pytest.mark.parametrize(("fetch", "workers"), [("shards", 2), ("ranges", 0)])

@@ -142,6 +142,16 @@ def test_files_that_readers_ignore_are_left_out_and_no_others(tmp_path):
     assert TarDataset(result.paths).keys() == [name.removesuffix(".txt") for name in included]
 
 
+def test_files_that_would_replace_each_other_and_shards_without_samples_are_refused(tmp_path):
+    for name in ("a.TXT", "b.txt"):
+        (tmp_path / name).write_text("x")
+    with pytest.raises(sk.ArgumentRangeError, match="shards: are more than the 2 samples, got 3"):
+        pack_folder(tmp_path, f"{tmp_path}/out-{{0..2}}.tar")
+    (tmp_path / "a.txt").write_text("y")
+    with pytest.raises(sk.DatasetError, match="two files that differ in upper and lower case only, got 'a'"):
+        pack_folder(tmp_path, f"{tmp_path}/out-%d.tar")
+
+
 @pytest.mark.parametrize(("samples", "sizes"), [(3, [1, 1, 1]), (10, [3, 3, 4]), (12, [4, 4, 4])])
 def test_shards_of_a_given_number_have_equal_sizes(tmp_path, samples, sizes):
     (tmp_path / "source").mkdir()

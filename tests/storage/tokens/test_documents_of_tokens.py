@@ -76,6 +76,21 @@ def test_documents_without_an_index_or_an_end_token_are_refused(tmp_path):
     data = sk.TokenDataset(write_array(tmp_path), 3)
     with pytest.raises(DatasetError, match="has no index of documents"):
         data.as_documents()
+    with pytest.raises(DatasetError, match="has no index of documents; give the prefix"):
+        data.windows_of(0)
+
+
+def test_the_fingerprint_of_documents_depends_on_their_part_and_on_the_token_that_ends_them(tmp_path):
+    path = write_array(tmp_path)
+    options = [
+        {"documents": 0},
+        {"documents": 0, "seed": 1},
+        {"documents": 4},
+        {"documents": 0, "split": "1,1"},
+    ]
+    parts = [sk.TokenDataset(path, 3, **each).as_documents().fingerprint for each in options]
+    assert parts[0] == parts[1]
+    assert len(set(parts)) == 3
 
 
 def test_threads_share_the_pages_of_an_index_of_documents(tmp_path, monkeypatch):

@@ -99,13 +99,8 @@ class Skipped:
     places: tuple[Flaw, ...]
 
     @classmethod
-    def of(cls, flaws: Iterable[Flaw], counts: Mapping[str, int] | None = None) -> Skipped:
-        """Counts flaws.
-
-        Args:
-            flaws: the flaws; `MAX_PLACES` of each reason and archive are kept.
-            counts: the total numbers by reason; None to count `flaws`.
-        """
+    def of(cls, flaws: Iterable[Flaw]) -> Skipped:
+        """Counts flaws, and keeps `MAX_PLACES` of each reason and archive."""
         per_archive: Counter[tuple[str, str]] = Counter()
         places, totals = [], Counter[str]()
         for flaw in flaws:
@@ -113,7 +108,7 @@ class Skipped:
             per_archive[flaw.archive, flaw.reason] += 1
             if per_archive[flaw.archive, flaw.reason] <= MAX_PLACES:
                 places.append(flaw)
-        return cls(dict(totals if counts is None else counts), tuple(places))
+        return cls(dict(totals), tuple(places))
 
     @classmethod
     def joined(cls, parts: Iterable[Skipped]) -> Skipped:

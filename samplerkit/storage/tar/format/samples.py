@@ -9,6 +9,7 @@ from typing import final
 
 import numpy as np
 
+from samplerkit.order.intervals import edges_of
 from samplerkit.storage.arrays import Array, narrow
 from samplerkit.storage.tar.format.flaws import Flaw, Reason
 from samplerkit.storage.tar.format.headers import BLOCK, REGULAR, HeaderError, parse
@@ -17,6 +18,9 @@ from samplerkit.storage.tar.format.scan import Members
 RESERVED = frozenset({"__key__", "__url__"})
 """Fields that every sample has in addition to those of its files."""
 
+# For a hidden file the key is its folder, as in webdataset, unless that has a dot. `?+` does not backtrack,
+# which would take quadratic time for forged names.
+_SAMPLE = re.compile(rb"((?:.*/)?+[^./]+|(?:.*/)?[^./]*/)\.([^/]*)\Z", re.DOTALL)
 _META = re.compile(rb"__[^/]*__(?:/|\Z)")
 _LONGEST_NAME = 99
 _LARGEST_SIZE = 8**11
@@ -37,17 +41,8 @@ def split_name(name: bytes) -> tuple[bytes, bytes] | None:
         >>> split_name(b"train.v2/n01/0001.seg.png"), split_name(b"README")
         ((b'train.v2/n01/0001', b'seg.png'), None)
     """
-    slash = name.rfind(b"/")
-    dot = name.find(b".", slash + 1)
-    if dot < 0:
-        return None
-    if dot > slash + 1:
-        return name[:dot], name[dot + 1 :]
-    # For a hidden file the key is its folder, as in webdataset, unless that has a dot or there is none.
-    folder = name[:dot]
-    if not folder or b"." in folder[folder.rfind(b"/", 0, -1) + 1 :]:
-        return None
-    return folder, name[dot + 1 :]
+    match = _SAMPLE.match(name)
+    return None if match is None else (match[1], match[2])
 
 
 def is_unsafe(name: bytes) -> bool:
@@ -224,6 +219,5 @@ class _Grouping:
 
 def _ends(texts: Sequence[Sized]) -> Array:
     """Returns the starts of concatenated items, and the end of the last one."""
-    ends = np.zeros(len(texts) + 1, dtype=np.int64)
-    np.cumsum([*map(len, texts)], out=ends[1:])
+    ends = edges_of(np.array([*map(len, texts)], dtype=np.int64))
     return ends.astype(narrow(int(ends[-1])))

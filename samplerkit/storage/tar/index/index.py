@@ -12,6 +12,7 @@ import numpy as np
 
 from samplerkit.errors import DatasetError
 from samplerkit.order.caching import cached_property
+from samplerkit.order.intervals import edges_of
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.arrays import Array, Column, UnreadableFileError, read_arrays, write_arrays
@@ -173,7 +174,7 @@ def read_index(
             archives,
             tuple(meta["unpacked"]),
             tuple(map(tuple, meta["fields"])),
-            Skipped.of(flaws, meta["counts"]),
+            Skipped(meta["counts"], tuple(flaws)),
             arrays,
             meta["fingerprint"],
             # Without a tag, two versions of the same size cannot be distinguished.
@@ -230,14 +231,14 @@ def laws(index: Index) -> Iterator[bool]:
     yield isinstance(index.fingerprint, str)
     counts = index.skipped.counts
     yield all(type(count) is int and 0 < count < 1 << 32 for count in counts.values())
-    yield bool(counts) == bool(index.skipped.places)
+    yield set(counts) == {flaw.reason for flaw in index.skipped.places}
     arrays = index.arrays
     samples, signature, first = arrays["samples"], arrays["signature"], arrays["first"]
     ends = signature.size + 1
     sizes = {"samples": len(index.archives), "first": ends, "key_end": ends, "size": index.num_members}
     sizes |= {"crc": index.num_members} if "crc" in arrays else {}
     yield all(arrays[name].size == size for name, size in sizes.items())
-    starts = np.concatenate([[0], np.cumsum(samples, dtype=np.int64)])
+    starts = edges_of(samples)
     yield samples.min(initial=0) >= 0 and starts[-1] == signature.size
     widths = np.array([len(names) for names in index.fields], dtype=np.int64)
     yield _fill(first, index.num_members, lambda steps, at: steps == widths[signature[at]])

@@ -211,9 +211,8 @@ class ShardReading:
         index, copy = self._shards.open_shard(number, loaded, refuses_stale=not self._contents.is_given)
         reader = Reader(index, self._shards.options.cache, 1)
         shard = OpenShard(number, self._shards.names[number], index.archive.size, index, reader, copy)
-        if loaded is None or not loaded.is_missing:
-            self._loaded.add(number, index)
-            self._live_shards[number] = shard
+        self._loaded.add(number, index)
+        self._live_shards[number] = shard
         return shard
 
     def _put(self, shard: OpenShard, rows: Ids, places: Ids, samples: list[Any]) -> None:
@@ -273,8 +272,8 @@ def process_limits(shards: Shards) -> CacheLimits:
     Open shards cannot be evicted, so in a small cache each worker gets a share; otherwise workers would wait
     for each other.
     """
-    limits, storage = shards.options.limits, shards.storage
-    if storage is None or storage.options.max_cache_bytes is None:
+    limits = shards.options.limits
+    if not shards.is_remote or shards.options.cache.options.max_cache_bytes is None:
         return limits
     share = shards.cache_capacity() // this_worker()[1]
     return replace(limits, max_files=max(1, min(limits.max_files, share)))

@@ -124,24 +124,24 @@ class Shards:
 
     def usual_size(self) -> int | None:
         """Returns the size of the first remote shard, as an estimate for all; None if it is unknown."""
-        number = next((number for number, url in enumerate(self.urls) if is_remote(url)), None)
-        if number is None:
-            return None
         try:
-            size = self.archive(number).size
+            size = self.archive(self._first_remote).size
         except DatasetError:  # no error, since this process may not read this shard
             return None
         return None if size in {UNKNOWN_SIZE, 0} else size
 
     def cache_capacity(self) -> int:
-        """Returns how many shards fit into the cache on disk, if all have the usual size."""
+        """Returns how many remote shards fit into the cache on disk, if all have the usual size."""
         size = self.usual_size()
-        if size is None or self.storage is None:
+        if size is None:
             return len(self.urls)
         # A compressed shard also needs room for its decompressed copy.
-        first = next(filter(is_remote, self.names))
-        parts = 2 if first.endswith((".gz", ".tgz")) else 1
-        return _cache_bytes(self.storage.options) // (parts * size)
+        parts = 2 if self.names[self._first_remote].endswith((".gz", ".tgz")) else 1
+        return _cache_bytes(self.options.cache.options) // (parts * size)
+
+    @property
+    def _first_remote(self) -> int:
+        return next(number for number, name in enumerate(self.names) if is_remote(name))
 
     @cached_property
     def numbers(self) -> dict[str, int]:
@@ -270,7 +270,7 @@ class Shards:
                 warnings.warn(f"{index.stale()}; it is not used", stacklevel=2)
                 index = make(checksums=checksums)
             cache_index(index, cache)
-        return replace(index, archives=(archive,))
+        return index
 
     def _accepted(self, index: Index) -> Index:
         if index.skipped.places and not self.options.skips:
