@@ -35,7 +35,7 @@ from samplerkit.storage.remote.http_checks import (
 from samplerkit.storage.remote.http_connections import Connections, Route, errno_text
 from samplerkit.storage.remote.http_response import Headers, Response
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.retries import Client, Counts, FileBytes, check_small
+from samplerkit.storage.remote.retries import Client, RemoteStats, check_small
 from samplerkit.storage.threads import Pool, Stop, importing
 from samplerkit.storage.urls import is_s3, is_web
 
@@ -55,7 +55,7 @@ class Http(Client):
         without_ranges: URLs whose servers do not support range requests.
     """
 
-    def __init__(self, options: RemoteOptions, counts: Counts) -> None:
+    def __init__(self, options: RemoteOptions, counts: RemoteStats) -> None:
         super().__init__(options, counts)
         self.without_ranges: set[str] = set()
         self.connections = Connections(options)
@@ -101,7 +101,7 @@ class Http(Client):
 
     def rest(
         self, url: str, version: Version, offset: int, pool: Pool, stop: Stop, *, is_verified: bool
-    ) -> Iterator[FileBytes]:
+    ) -> Iterator[memoryview]:
         """Reads a file from an offset to its end by one request, with a certain end or `is_verified`."""
         if offset and offset == version.size:  # the earlier response broke off after the last byte
             return
@@ -147,11 +147,7 @@ class Http(Client):
         reason = next((reason for kind, reason in reasons.items() if isinstance(error, kind)), "")
         return Transient(reason) if reason else error
 
-    def close(self) -> None:
-        """Closes the connections; those in use are closed after their use."""
-        self.connections.close()
-
-    def _body(self, answer: Response, end: int) -> Iterator[FileBytes]:
+    def _body(self, answer: Response, end: int) -> Iterator[memoryview]:
         """Yields the pieces of a body of `end` bytes, -1 if unknown; each is valid until the next one."""
         at = 0
         while piece := answer.read():

@@ -10,7 +10,7 @@ from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.filesystem import expand
 from samplerkit.storage.remote.http import Http, SignedUrls
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.retries import Counts
+from samplerkit.storage.remote.retries import RemoteStats
 from samplerkit.storage.remote.storage import Span
 from tests.storage.remote import faults
 from tests.storage.remote.conftest import WAYS
@@ -135,9 +135,9 @@ def test_each_key_is_read_as_it_is(key, bucket, storage, endpoint):
 @pytest.fixture
 def signed_urls():
     """Makes what gives URLs, by connections that are closed at the end."""
-    http = Http(RemoteOptions(), Counts())
+    http = Http(RemoteOptions(), RemoteStats())
     yield lambda **options: SignedUrls(options, http._headers)
-    http.close()
+    http.connections.close()
 
 
 HERE = {"endpoint_url": "http://127.0.0.1:9"}
