@@ -11,7 +11,7 @@ from typing import Any
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.order.arguments import integer
 from samplerkit.order.typing import Ids
-from samplerkit.storage.remote.filesystem import MAX_BYTES, write_small
+from samplerkit.storage.remote.filesystem import write_small
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.urls import is_remote, shown
@@ -95,7 +95,7 @@ def _load(path: str, storage: RemoteStorage | None) -> Mapping[Any, Any]:
         if storage is None:
             hint = "fetch it first"
             raise ArgumentValueError("lengths", "is a URL, with remote=False", name, hint=hint)
-        data = storage.read_shared(path, MAX_BYTES)
+        data = storage.read_shared(path)
     elif Path(path).exists():
         if not Path(path).is_file():  # a pipe or a device may have no end
             raise DatasetError("lengths", "is no plain file", name)

@@ -259,22 +259,18 @@ def _check_size(version: Version) -> None:
         raise Refused("has no size in its filesystem, so truncation could not be detected")
 
 
-MAX_BYTES = 1 << 30
-"""The largest file that is read as a whole."""
-
-
-def read_small(path: str, read_remote: Callable[[str, int], bytes | None]) -> bytes | None:
+def read_small(path: str, read_remote: Callable[[str], bytes | None]) -> bytes | None:
     """Reads a small file; returns None if it does not exist.
 
     Args:
         path: a path or a URL.
-        read_remote: reads a URL of at most the given number of bytes: a method of a `RemoteStorage`.
+        read_remote: reads a URL: a method of a `RemoteStorage`.
 
     Raises:
         DatasetError: the file cannot be read.
     """
     if is_remote(path):
-        return read_remote(path, MAX_BYTES)
+        return read_remote(path)
     if not Path(path).is_file():
         return None
     try:

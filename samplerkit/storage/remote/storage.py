@@ -29,6 +29,9 @@ from samplerkit.storage.urls import digest_of, identity, shown
 
 __all__ = ["LocalFile", "RemoteStorage", "Span", "Version"]
 
+MAX_BYTES = 1 << 30
+"""The largest file that is read as a whole."""
+
 Client = Http | Filesystems
 Result = TypeVar("Result")
 
@@ -102,7 +105,7 @@ class RemoteStorage(Closing):
         parts = list(spans)
         return unless_closed(parts[0].url, partial(self._resources().read, parts)) if parts else []
 
-    def read_small(self, url: str, max_bytes: int = 1 << 24) -> bytes | None:
+    def read_small(self, url: str, max_bytes: int = MAX_BYTES) -> bytes | None:
         """Reads a whole small file by one request, without the cache, such as an index next to a shard.
 
         Returns:
@@ -120,7 +123,7 @@ class RemoteStorage(Closing):
         self.set_version(url, version)
         return data
 
-    def read_shared(self, url: str, max_bytes: int) -> bytes | None:
+    def read_shared(self, url: str, max_bytes: int = MAX_BYTES) -> bytes | None:
         """Reads a whole file that all processes of this machine need; one of them fetches it into the cache.
 
         Each process requests the version. If the cache cannot be used, each process fetches the file.
