@@ -7,7 +7,6 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
 
@@ -41,7 +40,6 @@ _STEP = 64 << 20
 
 
 @final
-@dataclass(frozen=True)
 class DiskCache:
     """A cache of whole files on a disk of this machine, shared by all processes that use the same folder.
 
@@ -54,22 +52,21 @@ class DiskCache:
     use are never evicted, and other files in the folder are never touched.
 
     Args:
-        folder: the folder; created for the first file.
-        limit: the most bytes of the cache; None for half of the free space, where cached files count as free.
-        patience: seconds to wait for files in use, if nothing else can be evicted.
+        options: the folder, created for the first file; the most bytes of the cache, by default half of the
+            free space, where cached files count as free; and the timeout: seconds to wait for files in use,
+            if nothing else can be evicted.
+        stop: ends the waiting.
+
+    Attributes:
+        folder: the folder.
         stop: ends the waiting.
     """
 
-    folder: Path
-    limit: int | None
-    patience: float
-    stop: Stop
-
-    @classmethod
-    def of(cls, options: RemoteOptions, stop: Stop) -> DiskCache:
-        """Returns the cache for some options."""
+    def __init__(self, options: RemoteOptions, stop: Stop) -> None:
         folder = user_cache_folder() / "remote" if options.cache is None else Path(options.cache)
-        return cls(folder.absolute(), options.max_cache_bytes, options.timeout, stop)
+        self.folder: Final = folder.absolute()
+        self.stop: Final = stop
+        self._options: Final = options
 
     def get(self, entry: Entry, write: Callable[[PartFile], None]) -> tuple[LocalFile, bool]:
         """Returns a file; writes it first if it does not exist or is damaged.
@@ -102,7 +99,7 @@ class DiskCache:
                     is_new = self._write(entry, descriptor, write)
                     continue
                 now = time.monotonic()
-                if is_damaged and now - started > self.patience:
+                if is_damaged and now - started > self._options.timeout:
                     problem = "has a damaged copy in the cache, which somebody uses"
                     hint = "end the processes that use it, and start again"
                     raise DatasetError(entry.place, problem, str(entry.file), hint=hint)
@@ -119,8 +116,8 @@ class DiskCache:
 
     def bound(self, entries: Iterable[Entry]) -> int:
         """Returns the size limit of the folder, given the entries in it."""
-        if self.limit is not None:
-            return self.limit
+        if (limit := self._options.max_cache_bytes) is not None:
+            return limit
         return (_free_bytes(self.folder) + sum(each.size for each in entries)) // 2
 
     def reserve(self, entry: Entry, descriptor: int, size: int) -> None:
@@ -134,7 +131,7 @@ class DiskCache:
         Raises:
             DatasetError: the file does not fit.
         """
-        end = time.monotonic() + self.patience
+        end = time.monotonic() + self._options.timeout
         while True:
             with exclusive_lock(self.folder / FOLDER_LOCK, self.stop):
                 entries = list(entries_in(self.folder))
@@ -145,7 +142,8 @@ class DiskCache:
                     self._allocate(entry.place, descriptor, size, others)
                     return
             if size > bound or time.monotonic() > end:
-                source = "max_cache_bytes" if self.limit is not None else "half of what is free on its disk"
+                is_given = self._options.max_cache_bytes is not None
+                source = "max_cache_bytes" if is_given else "half of what is free on its disk"
                 usage = f"it may hold {bound} ({source})"
                 if size <= bound:
                     usage = f"{used} of {bound} ({source}) are in use"

@@ -8,7 +8,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -147,11 +147,9 @@ class Http(Client):
         if end not in {UNKNOWN_SIZE, at}:
             raise Transient(f"the answer broke off after {at} of {end} bytes")
 
-    @contextmanager
-    def _request(self, url: str, stop: Stop, part: str = "") -> Iterator[Response]:
+    def _request(self, url: str, stop: Stop, part: str = "") -> AbstractContextManager[Response]:
         self.counts.add(requests=1)
-        with self.connections.response(self._route(url), part, stop) as answer:
-            yield answer
+        return self.connections.response(self._route(url), part, stop)
 
     def _headers(self, url: str) -> Headers:
         with self.connections.response(self.connections.route(url, {}), "", Stop()) as answer:

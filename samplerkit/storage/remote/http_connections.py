@@ -9,7 +9,6 @@ import netrc
 import os
 import re
 import select
-import socket
 import ssl
 import urllib.request
 from collections import defaultdict
@@ -172,8 +171,6 @@ class Connections:
                 return error
             if isinstance(error, TimeoutError):
                 return Transient(f"no connection within {self._timeout:g} s")
-            if isinstance(error, socket.gaierror):
-                return Transient(f"the name of {'the proxy' if route.proxy else 'its host'} is not known")
             server = "the proxy" if route.proxy else "its server"
             return Transient(f"{server} cannot be reached{errno_text(error)}")
 
@@ -251,9 +248,9 @@ class Connections:
 
 
 def errno_text(error: Exception) -> str:
-    """Returns the text for the errno of an exception in parentheses; "" if it has none."""
-    number = error.errno if isinstance(error, OSError) else None
-    return f" ({os.strerror(number)})" if number else ""
+    """Returns the text of the system for an exception in parentheses; "" if it has none."""
+    text = error.strerror if isinstance(error, OSError) and error.errno else ""
+    return f" ({text})" if text else ""
 
 
 def _no_certificates(error: Exception) -> Refused:

@@ -174,7 +174,7 @@ class RemoteStorage(Closing):
         resources = self._resources_by_pid.pop(os.getpid(), None)
         if resources is not None:
             resources.finalizer()
-            self._resources_by_pid[os.getpid()] = self._new_resources(resources.counts)
+            self._resources_by_pid[os.getpid()] = RemoteResources(self, self._versions, resources.counts)
 
     def __getstate__(self) -> dict[str, Any]:
         # Connections, threads and counters are not pickled.
@@ -185,12 +185,10 @@ class RemoteStorage(Closing):
         pid = os.getpid()
         resources = self._resources_by_pid.get(pid)
         if resources is None:  # another thread may make them at the same time
-            resources = self._resources_by_pid.setdefault(pid, self._new_resources(RemoteStats()))
+            resources = RemoteResources(self, self._versions, RemoteStats())
+            resources = self._resources_by_pid.setdefault(pid, resources)
             self._resources_by_pid = {pid: resources}
         return resources
-
-    def _new_resources(self, counts: RemoteStats) -> RemoteResources:
-        return RemoteResources(self, self._versions, counts)
 
 
 def _check(span: Span, size: int) -> None:
@@ -229,7 +227,7 @@ class RemoteResources:
         self._http = Http(options, counts)
         self._filesystems = Filesystems(options, counts)
         self.stop = Stop()
-        self.cache = DiskCache.of(options, self.stop)
+        self.cache = DiskCache(options, self.stop)
         self._pool = Pool(options.threads, "samplerkit-remote", self.stop)
         self._parallel = ParallelHttp(self._http, self._pool)
         self.finalizer = weakref.finalize(storage, self.end)
