@@ -15,8 +15,7 @@ from samplerkit.order.caching import cached_property
 from samplerkit.order.typing import Ids
 from samplerkit.storage.arrays import Array
 from samplerkit.storage.opening import plain_file
-from samplerkit.storage.remote.access import Version
-from samplerkit.storage.remote.storage import RemoteStorage
+from samplerkit.storage.remote.access import RemoteAccess, Version
 from samplerkit.storage.urls import is_remote, shown
 
 _END: Final = b"\0"
@@ -209,7 +208,7 @@ class FileCatalogue:
         """Returns the path or URL of a file."""
         return f"{self.folder}/{self.names[number]}"
 
-    def require(self, number: int, storage: RemoteStorage | None) -> None:
+    def require(self, number: int, storage: RemoteAccess | None) -> None:
         """Ensures that a file is read in the version of the catalogue.
 
         The size and time of a local file are checked; the version of a remote one is passed to its storage.

@@ -19,8 +19,7 @@ from samplerkit.storage.opening import (
     plain_file,
     read_part,
 )
-from samplerkit.storage.remote.access import UNKNOWN_SIZE, Span
-from samplerkit.storage.remote.storage import RemoteStorage
+from samplerkit.storage.remote.access import UNKNOWN_SIZE, RemoteAccess, Span
 from samplerkit.storage.threads import all_in_threads
 from samplerkit.storage.urls import is_remote, shown
 
@@ -45,10 +44,10 @@ class Stored:
     path: str
     size: int
     changed_ns: int = 0
-    storage: RemoteStorage | None = field(default=None, compare=False, repr=False)
+    storage: RemoteAccess | None = field(default=None, compare=False, repr=False)
 
     @classmethod
-    def of(cls, path: str, storage: RemoteStorage | None = None) -> Stored:
+    def of(cls, path: str, storage: RemoteAccess | None = None) -> Stored:
         """Looks up the size and modification time of a file, with `storage` if it is remote.
 
         Raises:
@@ -170,7 +169,7 @@ class Stored:
             raise DatasetError(self.name, problem, f"{status.st_size} bytes", hint=CHANGED)
 
 
-def stored_files(paths: Sequence[str], storage: RemoteStorage | None) -> tuple[Stored, ...]:
+def stored_files(paths: Sequence[str], storage: RemoteAccess | None) -> tuple[Stored, ...]:
     """Looks up the sizes and modification times of files, in parallel if one is remote.
 
     Args:
@@ -211,7 +210,7 @@ class ByteFiles:
         storage: reads parts of remote files; None fetches these as a whole into the cache of this machine.
     """
 
-    def __init__(self, files: Sequence[Stored], storage: RemoteStorage | None) -> None:
+    def __init__(self, files: Sequence[Stored], storage: RemoteAccess | None) -> None:
         self._storage: Final = storage
         self.files: Final = files
         self._handles: Final = Handles(partial(_open, files))

@@ -9,8 +9,9 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar, final
+from typing import Any, NamedTuple, Protocol, TypeVar, final
 
 MODIFIED = "modified "
 """The prefix of a tag that is only a modification time."""
@@ -79,6 +80,28 @@ class Span(NamedTuple):
     url: str
     offset: int
     length: int
+
+
+class RemoteAccess(Protocol):
+    """The interface of `RemoteStorage`, for modules that do not depend on its implementation.
+
+    With it, the longest chain of imports is three files shorter.
+    """
+
+    def version(self, url: str) -> Version:
+        """Returns the size and tag that a file had at its first request."""
+
+    def set_version(self, url: str, version: Version) -> None:
+        """Sets the version of a file, so that it is not requested."""
+
+    def read(self, spans: Sequence[Span]) -> list[bytes]:
+        """Reads parts of files, in the given order."""
+
+    def read_shared(self, url: str) -> bytes | None:
+        """Reads a whole file that all processes of this machine need; returns None if it does not exist."""
+
+    def fetch(self, url: str) -> AbstractContextManager[Any]:
+        """Fetches a whole file into the cache of this machine; its `path` exists within the context."""
 
 
 Result = TypeVar("Result")

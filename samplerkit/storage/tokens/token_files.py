@@ -18,7 +18,7 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.arrays import npy_header
 from samplerkit.storage.files.stored import ByteFiles, Stored, stored_files
 from samplerkit.storage.opening import AbsentError
-from samplerkit.storage.remote.storage import RemoteStorage
+from samplerkit.storage.remote.access import RemoteAccess
 from samplerkit.storage.tokens.arguments import KINDS, KINDS_HINT, Dtype, TokenPaths, url_end
 from samplerkit.storage.urls import is_remote
 
@@ -239,7 +239,7 @@ class OpenedFiles:
     """
 
     def __init__(
-        self, paths: Sequence[TokenPaths], dtype: Dtype | None, storage: RemoteStorage | None, *, whole: bool
+        self, paths: Sequence[TokenPaths], dtype: Dtype | None, storage: RemoteAccess | None, *, whole: bool
     ) -> None:
         for path in paths:
             _require_exists(path)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.opening import open_for_reading, plain_file
-from samplerkit.storage.remote.storage import RemoteStorage
+from samplerkit.storage.remote.access import RemoteAccess
 from samplerkit.storage.urls import is_remote, shown
 
 INDEX_SUFFIX = ".skidx"
@@ -49,7 +49,7 @@ class Archive:
         return cls(url, status.st_size, status.st_mtime_ns, copy, tag)
 
     @classmethod
-    def of_url(cls, url: str, storage: RemoteStorage | None) -> Archive:
+    def of_url(cls, url: str, storage: RemoteAccess | None) -> Archive:
         """Describes a local or remote file; the version of a remote file is requested.
 
         Raises:
