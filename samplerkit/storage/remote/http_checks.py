@@ -55,8 +55,8 @@ def check_part(url: str, answer: Head | Response, version: Version, first: int, 
     *received, size = content_range(headers)
     check_version(version, size, headers)
     if last is None or received != [first, last]:
-        asked = "all" if last is None else f"{first} to {last}"
-        raise Transient(f"bytes {received[0]} to {received[1]}, though {asked} were asked for")
+        expected = "all" if last is None else f"{first} to {last}"
+        raise Transient(f"bytes {received[0]} to {received[1]}, though {expected} were asked for")
     count = last - first + 1
     if announced not in {UNKNOWN_SIZE, count}:
         raise Transient(f"{announced} bytes announced for a part of {count}")
