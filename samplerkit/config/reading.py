@@ -24,9 +24,6 @@ from samplerkit.storage.urls import is_remote, shown
 Folder = Path | str
 """A local folder, or the URL of a folder."""
 
-MAX_BYTES = 1 << 30
-"""The most bytes that are read from a URL of a config."""
-
 
 def folder_of(url: str) -> str:
     """Returns the URL of a file's folder, without the query.
@@ -67,7 +64,7 @@ def fetch(url: str) -> bytes | None:
     """
     try:
         with RemoteStorage(RemoteOptions()) as storage:
-            return storage.read_small(url, MAX_BYTES)
+            return storage.read_small(url)
     except DatasetError as error:
         raise ConfigError(error.place, error.problem, hint=error.hint) from None
 

@@ -12,7 +12,7 @@ from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetErro
 from samplerkit.order.arguments import integer
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.paths import one_path
-from samplerkit.storage.remote.filesystem import MAX_BYTES, write_small
+from samplerkit.storage.remote.filesystem import write_small
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.urls import is_remote, shown
@@ -94,7 +94,7 @@ def _load(path: str, storage: RemoteStorage | None) -> Mapping[Any, Any]:
         if storage is None:
             hint = "fetch it first"
             raise ArgumentValueError("lengths", "is a URL, with remote=False", name, hint=hint)
-        data = storage.read_shared(path, MAX_BYTES)
+        data = storage.read_shared(path)
     elif Path(path).is_file():  # a pipe or a device may have no end
         try:
             data = Path(path).read_bytes()

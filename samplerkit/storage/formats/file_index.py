@@ -27,8 +27,6 @@ from samplerkit.storage.urls import add_suffix, identity
 INDEX_SUFFIX: Final = ".skidx"
 """The suffix of an index next to a file, appended to the file's name."""
 
-_MAX_BYTES: Final = 1 << 30
-
 
 class IndexContent(Protocol):
     """The content of an index: a dataclass of arrays and JSON values, saved by the names of its fields."""
@@ -108,7 +106,7 @@ class IndexKind(Generic[Indexed]):
         try:
             if stored.storage is None:
                 return self._read(Path(name), stored)
-            data = stored.storage.read_shared(add_suffix(stored.path, INDEX_SUFFIX), _MAX_BYTES)
+            data = stored.storage.read_shared(add_suffix(stored.path, INDEX_SUFFIX))
             if data is None:
                 return None
             with on_disk(data) as path:

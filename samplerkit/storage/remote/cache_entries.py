@@ -20,7 +20,7 @@ from typing import final
 import numpy as np
 
 from samplerkit.errors import DatasetError
-from samplerkit.storage import atomic
+from samplerkit.storage.atomic import NoLocksError, try_lock, unlock
 from samplerkit.storage.opening import cache_error
 from samplerkit.storage.remote.access import UNKNOWN_SIZE, Version
 from samplerkit.storage.threads import Stop
@@ -112,14 +112,10 @@ def entries_in(folder: Path) -> Iterator[Entry]:
     """Yields the entries in a folder; ignores all other files, and links.
 
     Raises:
-        DatasetError: the folder does not exist, or cannot be read.
+        OSError: the folder does not exist, or cannot be read.
     """
     files_by_key: dict[str, dict[str, os.stat_result]] = {}
-    try:
-        entries = os.scandir(folder)
-    except OSError as error:
-        raise cache_error(folder, error) from error
-    with entries as listing:
+    with os.scandir(folder) as listing:
         for item in listing:
             match = _NAME.fullmatch(item.name)
             if match is None:
@@ -194,7 +190,8 @@ class Record:
     """The content of a lock file, stored as JSON.
 
     Args:
-        checksum: the checksum of the file, computed while it was written; None while it is being written.
+        checksum: the checksum of the file, computed while it was written; None while it is being written, and
+            if the file is damaged.
         state: the state of the file, from `_state_of`, when its checksum was last verified.
         name: the name of the file for people who look at the cache, without secrets.
     """
@@ -215,7 +212,10 @@ class Record:
             return cls()
 
     def write(self, descriptor: int) -> None:
-        """Writes a lock file; processes that share its lock may do so at once, as only the state differs."""
+        """Writes a lock file; processes that share its lock may do so at once.
+
+        Only the state differs, which has a fixed length, or the file is damaged for all of them.
+        """
         header = {"checksum": self.checksum, "state": f"{self.state:120}", "name": self.name[:200]}
         data = MARKER + json.dumps(header).encode()
         os.pwrite(descriptor, data, 0)
@@ -246,12 +246,14 @@ def is_intact(path: Path, descriptor: int) -> bool:
                 checksum.add(data)
     except OSError:
         return False
-    if checksum.value != record.checksum:
-        return False
-    if abs(now - status.st_ctime_ns) > _SETTLED_NS:  # the clock may have been set back
-        with suppress(OSError):  # on a full disk the checksum is verified again the next time
-            replace(record, state=state).write(descriptor)
-    return True
+    is_right = checksum.value == record.checksum
+    if not is_right:
+        record = replace(record, checksum=None)  # so that nobody reads a damaged file again
+    elif abs(now - status.st_ctime_ns) > _SETTLED_NS:  # the clock may have been set back
+        record = replace(record, state=state)
+    with suppress(OSError):  # on a full disk the checksum is verified again the next time
+        record.write(descriptor)
+    return is_right
 
 
 def _state_of(status: os.stat_result) -> str:
@@ -272,20 +274,21 @@ def _boot_id() -> str:
 _PAUSE = 0.005
 
 
-def try_lock(path: Path, *, is_exclusive: bool, may_create: bool = True) -> int | None:
-    """Locks a lock file of the cache without waiting: see `samplerkit.storage.atomic.try_lock`.
+@contextmanager
+def cache_errors(folder: Path) -> Iterator[None]:
+    """Raises a `DatasetError` for an `OSError` that is raised within the context.
 
-    Raises:
-        DatasetError: the folder is not writable, or its filesystem does not support such locks.
+    Args:
+        folder: the folder of the cache, which is not writable, or whose filesystem does not support locks.
     """
     try:
-        return atomic.try_lock(path, is_exclusive=is_exclusive, may_create=may_create)
-    except atomic.NoLocksError as error:
+        yield
+    except NoLocksError as error:
         problem = f"is on a filesystem without locks ({error.strerror}), so it cannot be shared"
         hint = "use cache=FOLDER, on a disk of this machine"
-        raise DatasetError("cache", problem, str(path.parent), hint=hint) from error
+        raise DatasetError("cache", problem, str(folder), hint=hint) from error
     except OSError as error:
-        raise cache_error(path.parent, error) from error
+        raise cache_error(folder, error) from error
 
 
 @contextmanager
@@ -293,7 +296,7 @@ def exclusive_lock(path: Path, stop: Stop) -> Iterator[None]:
     """Waits for an exclusive lock, and holds it within the context; for short operations only.
 
     Raises:
-        DatasetError: as `try_lock`.
+        OSError: the file cannot be locked.
         Stopped: `stop` was set.
     """
     while (descriptor := try_lock(path, is_exclusive=True)) is None:
@@ -301,7 +304,7 @@ def exclusive_lock(path: Path, stop: Stop) -> Iterator[None]:
     try:
         yield
     finally:
-        atomic.unlock(descriptor)
+        unlock(descriptor)
 
 
 def evict_excess(others: Sequence[Entry], excess: int) -> int:
@@ -317,8 +320,7 @@ def evict_excess(others: Sequence[Entry], excess: int) -> int:
     used = sum(each.size for each in others)
     for each in others:
         # Parts left by dead processes are always evicted.
-        may_evict_whole = used + excess > 0
-        if (each.is_part or may_evict_whole) and evict(each, may_be_whole=may_evict_whole):
+        if (each.is_part or used + excess > 0) and evict(each):
             used -= each.size
     return used
 
@@ -332,23 +334,16 @@ def eviction_order(entries: Iterable[Entry]) -> list[Entry]:
     return sorted(by_use, key=lambda each: (not each.is_part, newest.get(each.address) == each.key))
 
 
-def evict(entry: Entry, *, may_be_whole: bool = True) -> bool:
-    """Deletes an entry if it is not in use; returns whether it was deleted.
-
-    Args:
-        entry: the entry.
-        may_be_whole: whether to delete it even if it has become a whole file meanwhile.
-    """
+def evict(entry: Entry) -> bool:
+    """Deletes an entry if it is not in use; returns whether it was deleted."""
     descriptor = try_lock(entry.lock, is_exclusive=True, may_create=False)
     if descriptor is None:
         return False
     try:
-        if not may_be_whole and entry.file.exists():
-            return False
         # An empty lock file is left if its process died, or power failed, before the marker was written.
         is_ours = os.fstat(descriptor).st_size == 0 or Record.read(descriptor) is not None
         if is_ours:
             entry.delete()
         return is_ours
     finally:
-        atomic.unlock(descriptor)
+        unlock(descriptor)

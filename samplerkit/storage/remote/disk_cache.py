@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
 
 from samplerkit.closing import Closing
 from samplerkit.errors import DatasetError
-from samplerkit.storage.atomic import is_the_file, unlock, user_cache_folder
-from samplerkit.storage.opening import cache_error
+from samplerkit.storage.atomic import try_lock, unlock, user_cache_folder
 from samplerkit.storage.remote.access import UNKNOWN_SIZE
 from samplerkit.storage.remote.cache_entries import (
     FOLDER_LOCK,
     Checksum,
     Entry,
     Record,
+    cache_errors,
     entries_in,
     evict,
     evict_excess,
     eviction_order,
     exclusive_lock,
     is_intact,
-    try_lock,
 )
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.threads import TICK, Stop
@@ -43,7 +40,6 @@ _STEP = 64 << 20
 
 
 @final
-@dataclass(frozen=True)
 class DiskCache:
     """A cache of whole files on a disk of this machine, shared by all processes that use the same folder.
 
@@ -56,22 +52,21 @@ class DiskCache:
     use are never evicted, and other files in the folder are never touched.
 
     Args:
-        folder: the folder; created for the first file.
-        limit: the most bytes of the cache; None for half of the free space, where cached files count as free.
-        patience: seconds to wait for files in use, if nothing else can be evicted.
+        options: the folder, created for the first file; the most bytes of the cache, by default half of the
+            free space, where cached files count as free; and the timeout: seconds to wait for files in use,
+            if nothing else can be evicted.
+        stop: ends the waiting.
+
+    Attributes:
+        folder: the folder.
         stop: ends the waiting.
     """
 
-    folder: Path
-    limit: int | None
-    patience: float
-    stop: Stop
-
-    @classmethod
-    def of(cls, options: RemoteOptions, stop: Stop) -> DiskCache:
-        """Returns the cache for some options."""
+    def __init__(self, options: RemoteOptions, stop: Stop) -> None:
         folder = user_cache_folder() / "remote" if options.cache is None else Path(options.cache)
-        return cls(folder.absolute(), options.max_cache_bytes, options.timeout, stop)
+        self.folder: Final = folder.absolute()
+        self.stop: Final = stop
+        self._options: Final = options
 
     def get(self, entry: Entry, write: Callable[[PartFile], None]) -> tuple[LocalFile, bool]:
         """Returns a file; writes it first if it does not exist or is damaged.
@@ -87,44 +82,42 @@ class DiskCache:
             DatasetError: the file does not fit, or the folder cannot be used; or as raised by `write`.
             Stopped: `stop` was set.
         """
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise cache_error(self.folder, error) from error
-        damaged: tuple[int, int] | None = None
+        is_new = was_damaged = False
         started = warned = time.monotonic()
         pause = _FIRST_PAUSE
-        while True:
-            if damaged is None or damaged != _state(entry.file):  # another process may have replaced it
-                local, damaged = self._pin(entry)
+        with cache_errors(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            while True:
+                local, is_damaged = self._pin(entry, is_verified=is_new)
                 if local is not None:
-                    return local, False
-                if damaged is not None:
+                    return local, is_new
+                if is_damaged and not was_damaged:
                     _LOG.warning("%s: its copy in the cache is damaged, and is made again", entry.place)
-            descriptor = try_lock(entry.lock, is_exclusive=True)
-            if descriptor is not None:
-                is_new = self._write(entry, descriptor, write)
-                if self._share_lock(entry, descriptor):
-                    return self._local(entry, descriptor), is_new
-            now = time.monotonic()
-            if damaged is not None and now - started > self.patience:
-                problem = "has a damaged copy in the cache, which somebody uses"
-                hint = "end the processes that use it, and start again"
-                raise DatasetError(entry.place, problem, str(entry.file), hint=hint)
-            if now - warned > _WARN_SECONDS:
-                warned = now
-                _LOG.warning("%s: waits for another process for %.0f s", entry.place, now - started)
-            self.stop.sleep(pause)
-            pause = min(TICK, 2 * pause)
+                was_damaged = is_damaged
+                descriptor = try_lock(entry.lock, is_exclusive=True)
+                if descriptor is not None:
+                    is_new = self._write(entry, descriptor, write)
+                    continue
+                now = time.monotonic()
+                if is_damaged and now - started > self._options.timeout:
+                    problem = "has a damaged copy in the cache, which somebody uses"
+                    hint = "end the processes that use it, and start again"
+                    raise DatasetError(entry.place, problem, str(entry.file), hint=hint)
+                if now - warned > _WARN_SECONDS:
+                    warned = now
+                    _LOG.warning("%s: waits for another process for %.0f s", entry.place, now - started)
+                self.stop.sleep(pause)
+                pause = min(TICK, 2 * pause)
 
     def find(self, entry: Entry) -> LocalFile | None:
         """Returns a file that exists, pinned; None if it is missing, damaged, or being written or deleted."""
-        return self._pin(entry)[0]
+        with cache_errors(self.folder):
+            return self._pin(entry)[0]
 
     def bound(self, entries: Iterable[Entry]) -> int:
         """Returns the size limit of the folder, given the entries in it."""
-        if self.limit is not None:
-            return self.limit
+        if (limit := self._options.max_cache_bytes) is not None:
+            return limit
         return (_free_bytes(self.folder) + sum(each.size for each in entries)) // 2
 
     def reserve(self, entry: Entry, descriptor: int, size: int) -> None:
@@ -138,7 +131,7 @@ class DiskCache:
         Raises:
             DatasetError: the file does not fit.
         """
-        end = time.monotonic() + self.patience
+        end = time.monotonic() + self._options.timeout
         while True:
             with exclusive_lock(self.folder / FOLDER_LOCK, self.stop):
                 entries = list(entries_in(self.folder))
@@ -149,7 +142,8 @@ class DiskCache:
                     self._allocate(entry.place, descriptor, size, others)
                     return
             if size > bound or time.monotonic() > end:
-                source = "max_cache_bytes" if self.limit is not None else "half of what is free on its disk"
+                is_given = self._options.max_cache_bytes is not None
+                source = "max_cache_bytes" if is_given else "half of what is free on its disk"
                 usage = f"it may hold {bound} ({source})"
                 if size <= bound:
                     usage = f"{used} of {bound} ({source}) are in use"
@@ -160,41 +154,46 @@ class DiskCache:
     def _allocate(self, place: str, descriptor: int, size: int, others: Sequence[Entry]) -> None:
         """Allocates the blocks of a file; evicts others as long as the disk or the user's quota is full."""
         candidates = iter(others)
-        while True:
+        while size:
             try:
-                if size:  # also extends the file
-                    os.posix_fallocate(descriptor, 0, size)
+                os.posix_fallocate(descriptor, 0, size)  # also extends the file
             except OSError as error:
                 if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
-                    raise cache_error(self.folder, error) from error
+                    raise
+                if any(evict(each) for each in candidates):
+                    continue
                 # The free space of a quota is unknown.
                 free = 0 if error.errno == errno.EDQUOT else _free_bytes(self.folder)
-                reason = error.strerror
+                missing = max(1, size - free - 512 * os.fstat(descriptor).st_blocks)
+                reason = f"does not fit on the disk of the cache ({error.strerror})"
+                problem = f"{reason}: {missing} of {size} bytes are missing"
+                hint = "free some space, lower max_cache_bytes, or use cache=FOLDER on a larger disk"
+                raise DatasetError(place, problem, str(self.folder), hint=hint) from error
             else:
                 return
-            if not any(evict(each) for each in candidates):
-                missing = max(1, size - free - 512 * os.fstat(descriptor).st_blocks)
-                problem = (
-                    f"does not fit on the disk of the cache ({reason}): {missing} of {size} bytes are missing"
-                )
-                hint = "free some space, lower max_cache_bytes, or use cache=FOLDER on a larger disk"
-                raise DatasetError(place, problem, str(self.folder), hint=hint)
 
-    def _pin(self, entry: Entry) -> tuple[LocalFile | None, tuple[int, int] | None]:
-        """Returns a file that exists and is not being written, pinned; or the state of a damaged file."""
-        if not entry.exists:
-            return None, None
-        descriptor = try_lock(entry.lock, is_exclusive=False)
+    def _pin(self, entry: Entry, *, is_verified: bool = False) -> tuple[LocalFile | None, bool]:
+        """Pins a file that exists and is not being written; returns None if it cannot, and if it is damaged.
+
+        Args:
+            entry: the entry of the file.
+            is_verified: whether this process has just written the file.
+        """
+        descriptor = try_lock(entry.lock, is_exclusive=False) if entry.exists else None
         if descriptor is None:
-            return None, None
-        damaged = _state(entry.file) if entry.exists else None
-        if damaged is not None and is_intact(entry.file, descriptor):
-            return self._local(entry, descriptor), None
+            return None, False
+        exists = entry.exists
+        if exists and (is_verified or is_intact(entry.file, descriptor)):
+            os.utime(descriptor)
+            return LocalFile(entry.file, entry.file.stat().st_size, descriptor), False
         unlock(descriptor)
-        return None, damaged
+        return None, exists
 
     def _write(self, entry: Entry, descriptor: int, write: Callable[[PartFile], None]) -> bool:
-        """Writes a file unless another process has; the lock is held, and released if writing fails."""
+        """Writes a file, unless another process has, under the exclusive lock, which is then released.
+
+        The lock is not made shared, as Linux releases it for that too: `get` pins the file like any other.
+        """
         try:
             if entry.exists and is_intact(entry.file, descriptor):
                 return False
@@ -205,28 +204,12 @@ class DiskCache:
                 Record(name=entry.place).write(descriptor)  # after room was made, as the disk may be full
                 write(part)
                 part.finish(descriptor)
-        except BaseException as error:
+                return True
+        except BaseException:
             entry.delete()
-            unlock(descriptor)
-            if isinstance(error, OSError):
-                raise cache_error(self.folder, error) from error
             raise
-        return True
-
-    def _share_lock(self, entry: Entry, descriptor: int) -> bool:
-        """Makes an exclusive lock shared; releases it if another process deleted the file in between."""
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            is_pinned = is_the_file(descriptor, entry.lock) and entry.exists
-        except BlockingIOError:
-            is_pinned = False
-        if not is_pinned:
+        finally:
             unlock(descriptor)
-        return is_pinned
-
-    def _local(self, entry: Entry, descriptor: int) -> LocalFile:
-        os.utime(descriptor)
-        return LocalFile(entry.file, entry.file.stat().st_size, descriptor)
 
 
 @final
@@ -256,8 +239,7 @@ class LocalFile(Closing):
             os.close(descriptor)
 
     def __del__(self) -> None:
-        if getattr(self, "_descriptor", None) is not None:
-            self.close()
+        self.close()
 
 
 @final
@@ -285,18 +267,17 @@ class PartFile:
         Raises:
             DatasetError: the disk is full, even after files that are not in use were evicted.
         """
-        if self.written + len(data) > self._reserved:
-            step = min(_STEP, (self._cache.bound(entries_in(self._entry.folder)) - self.written) // 8)
-            self._reserve(self.written + max(len(data), step))
-        self._checksum.add(data)
-        rest = memoryview(data)
-        while rest:
-            try:
+        # A client would take an OSError for a fault of its connection.
+        with cache_errors(self._cache.folder):
+            if self.written + len(data) > self._reserved:
+                step = min(_STEP, (self._cache.bound(entries_in(self._cache.folder)) - self.written) // 8)
+                self._reserve(self.written + max(len(data), step))
+            self._checksum.add(data)
+            rest = memoryview(data)
+            while rest:
                 count = os.pwrite(self._descriptor, rest, self.written)
-            except OSError as error:
-                raise cache_error(self._entry.folder, error) from error
-            self.written += count
-            rest = rest[count:]
+                self.written += count
+                rest = rest[count:]
 
     def restart(self) -> None:
         """Discards all data written so far."""
@@ -324,15 +305,6 @@ class PartFile:
 
 def _without_links(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW, 0o666)
-
-
-def _state(path: Path) -> tuple[int, int] | None:
-    """Returns values that change when a file is written to or replaced; None if it does not exist."""
-    try:
-        status = path.lstat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_ctime_ns
 
 
 def _free_bytes(folder: Path) -> int:

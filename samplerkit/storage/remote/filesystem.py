@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar, final
@@ -23,8 +23,8 @@ from samplerkit.storage.remote.access import (
     translate_errors,
 )
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.retries import Client, Counts, retry
-from samplerkit.storage.threads import Stop, importing, with_timeout
+from samplerkit.storage.remote.retries import Client, RemoteStats, check_small, retry
+from samplerkit.storage.threads import Pool, Stop, importing, with_timeout
 from samplerkit.storage.urls import has_pattern, has_version, is_remote, is_s3, is_web, shown
 
 _MIB = 1 << 20
@@ -34,6 +34,12 @@ _TAGS = (
     "mtime", "LastModified", "last_modified", "modified", "updated", "modificationTime", "created",
 )  # fmt: skip
 """The keys of versions in `info` of filesystems; the best first."""
+
+_PART = 4 << 20
+"""Bytes of a whole file per request, for clients whose responses cannot be streamed."""
+
+_PARALLEL = 4
+"""Such requests that run in parallel, since one connection to a store is slower than the network."""
 
 Result = TypeVar("Result")
 
@@ -49,7 +55,7 @@ parent, whose descriptors the child shares, so that the parent would wait foreve
 class Filesystems(Client):
     """The fsspec filesystems of one process, since connections and event loops do not survive a fork."""
 
-    def __init__(self, options: RemoteOptions, counts: Counts) -> None:
+    def __init__(self, options: RemoteOptions, counts: RemoteStats) -> None:
         super().__init__(options, counts)
         self._lock = threading.Lock()
         self._by_key: dict[str, Any] = {}
@@ -84,6 +90,38 @@ class Filesystems(Client):
         if len(data) != length:
             raise Transient(f"{len(data)} bytes came in place of {length}")
         return data
+
+    def small(self, url: str, max_bytes: int, stop: Stop) -> tuple[bytes, Version]:
+        """Reads a whole small file, after requesting its version."""
+        version = self.version(url, stop)
+        _check_size(version)
+        check_small(version.size, max_bytes)
+        data = self.part(url, version, 0, version.size, stop) if version.size else b""
+        self.confirm(url, version, stop)
+        return data, version
+
+    def rest(
+        self, url: str, version: Version, offset: int, pool: Pool, stop: Stop, *, is_verified: bool
+    ) -> Iterator[bytes]:
+        """Reads a file from an offset to its end, by several parts in parallel.
+
+        Args:
+            url: the URL of the file.
+            version: the expected version.
+            offset: the offset of the first byte.
+            pool: the threads that read parts.
+            stop: stops the requests.
+            is_verified: not used, since all parts have a known size.
+        """
+        _check_size(version)
+
+        def part(at: int, stop: Stop) -> bytes:
+            return self.part(url, version, at, min(_PART, version.size - at), stop)
+
+        places = range(offset, version.size, _PART)
+        for first in range(0, len(places), _PARALLEL):
+            yield from pool.map(part, places[first : first + _PARALLEL])
+        self.confirm(url, version, stop)
 
     def fault(self, error: Exception) -> Exception:
         """Classifies an exception of a filesystem; filesystems raise exceptions of many types."""
@@ -198,8 +236,8 @@ def expand(pattern: str, options: RemoteOptions) -> tuple[str, ...]:
         raise DatasetError(shown(pattern), "is a pattern, and HTTP has no listing", hint="name each URL")
     if "::" in pattern:
         raise DatasetError(shown(pattern), "is a pattern in a chain of URLs", hint="name each URL")
-    stop = Stop()
-    urls = retry(pattern, Filesystems(options, Counts()), lambda client: client.matches(pattern, stop), stop)
+    client, stop = Filesystems(options, RemoteStats()), Stop()
+    urls = retry(pattern, client, lambda client: client.matches(pattern, stop), stop)
     if not urls:
         raise DatasetError(shown(pattern), "no file matches", hint="check folder and pattern")
     return urls
@@ -216,22 +254,23 @@ def _s3_defaults(url: str, given: Mapping[str, Any], timeout: float) -> dict[str
     return options
 
 
-MAX_BYTES = 1 << 30
-"""The largest file that is read as a whole."""
+def _check_size(version: Version) -> None:
+    if version.size == UNKNOWN_SIZE:
+        raise Refused("has no size in its filesystem, so truncation could not be detected")
 
 
-def read_small(path: str, read_remote: Callable[[str, int], bytes | None]) -> bytes | None:
+def read_small(path: str, read_remote: Callable[[str], bytes | None]) -> bytes | None:
     """Reads a small file; returns None if it does not exist.
 
     Args:
         path: a path or a URL.
-        read_remote: reads a URL of at most the given number of bytes: a method of a `RemoteStorage`.
+        read_remote: reads a URL: a method of a `RemoteStorage`.
 
     Raises:
         DatasetError: the file cannot be read.
     """
     if is_remote(path):
-        return read_remote(path, MAX_BYTES)
+        return read_remote(path)
     if not Path(path).is_file():
         return None
     try:
@@ -261,7 +300,7 @@ def write_small(path: str, data: bytes, options: RemoteOptions) -> None:
         hint = "use --out FOLDER, and upload what is in it"
         raise DatasetError(shown(path), "cannot be written by HTTP", hint=hint)
     if is_remote(path):
-        client, stop = Filesystems(options, Counts()), Stop()
+        client, stop = Filesystems(options, RemoteStats()), Stop()
         translate_errors(
             lambda: retry(path, client, lambda client: client.put(path, data, stop), stop),
             DatasetError,

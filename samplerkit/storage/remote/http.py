@@ -8,8 +8,8 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from functools import cache
+from contextlib import AbstractContextManager, suppress
+from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, final
@@ -17,25 +17,17 @@ from typing import Any, final
 from samplerkit.storage.remote.access import (
     HTTP_OPTIONS,
     UNKNOWN_SIZE,
-    Address,
     Refused,
     Transient,
     Version,
     library_fault,
     translate_errors,
 )
-from samplerkit.storage.remote.http_checks import (
-    check_answer,
-    check_end,
-    check_part,
-    content_length,
-    content_range,
-    version_of,
-)
+from samplerkit.storage.remote.http_checks import check_end, check_part, version_of
 from samplerkit.storage.remote.http_connections import Connections, Route, errno_text
 from samplerkit.storage.remote.http_response import Headers, Response
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.retries import Client, Counts, FileBytes, check_small
+from samplerkit.storage.remote.retries import Client, RemoteStats, check_small
 from samplerkit.storage.threads import Pool, Stop, importing
 from samplerkit.storage.urls import is_s3, is_web
 
@@ -55,7 +47,7 @@ class Http(Client):
         without_ranges: URLs whose servers do not support range requests.
     """
 
-    def __init__(self, options: RemoteOptions, counts: Counts) -> None:
+    def __init__(self, options: RemoteOptions, counts: RemoteStats) -> None:
         super().__init__(options, counts)
         self.without_ranges: set[str] = set()
         self.connections = Connections(options)
@@ -69,15 +61,12 @@ class Http(Client):
     def version(self, url: str, stop: Stop) -> Version:
         """Requests the size and the tag by a GET of the first byte, as a URL may be signed for GET only."""
         with self._request(url, stop, "0-0") as answer:
-            if answer.status != 416:
-                check_answer(url, answer)
-                if answer.status == 206:
-                    return version_of(content_range(answer.headers)[2], answer.headers)
+            if answer.status == 200:
                 self.without_ranges.add(url)
-                return version_of(content_length(answer.headers), answer.headers)
+            if answer.status != 416:
+                return version_of(url, answer)
         with self._request(url, stop) as answer:  # an empty file has no first byte
-            check_answer(url, answer)
-            return version_of(content_length(answer.headers), answer.headers)
+            return version_of(url, answer)
 
     def part(self, url: str, version: Version, offset: int, length: int, stop: Stop) -> bytes:
         """Reads a part of at least one byte; returns no bytes if the server does not support ranges."""
@@ -93,15 +82,14 @@ class Http(Client):
 
     def plain_route(self, url: str) -> Route | None:
         """Returns the route to the server of a file, or None if plain range requests do not apply."""
-        if url in self.without_ranges or not (url in self._routes or self.serves(url)):
-            return None
         with suppress(ValueError, Refused, Transient):  # the client of the file reports the problem later
-            return self._route(url)
+            if url not in self.without_ranges and (url in self._routes or self.serves(url)):
+                return self._route(url)
         return None
 
     def rest(
         self, url: str, version: Version, offset: int, pool: Pool, stop: Stop, *, is_verified: bool
-    ) -> Iterator[FileBytes]:
+    ) -> Iterator[memoryview]:
         """Reads a file from an offset to its end by one request, with a certain end or `is_verified`."""
         if offset and offset == version.size:  # the earlier response broke off after the last byte
             return
@@ -117,12 +105,12 @@ class Http(Client):
     def small(self, url: str, max_bytes: int, stop: Stop) -> tuple[bytes, Version]:
         """Reads a whole small file by one request, with its version from the same response."""
         with self._request(url, stop) as answer:
-            end = check_part(url, answer, Version(UNKNOWN_SIZE), 0, None)
-            version = version_of(end, answer.headers)
+            check_part(url, answer, Version(UNKNOWN_SIZE), 0, None)
+            version = version_of(url, answer)
             check_end(answer.headers)
-            check_small(end, max_bytes)
+            check_small(version.size, max_bytes)
             data = bytearray()
-            for piece in self._body(answer, end):
+            for piece in self._body(answer, version.size):
                 data += piece
                 check_small(len(data), max_bytes)
         return bytes(data), Version(len(data), version.tag)
@@ -147,11 +135,7 @@ class Http(Client):
         reason = next((reason for kind, reason in reasons.items() if isinstance(error, kind)), "")
         return Transient(reason) if reason else error
 
-    def close(self) -> None:
-        """Closes the connections; those in use are closed after their use."""
-        self.connections.close()
-
-    def _body(self, answer: Response, end: int) -> Iterator[FileBytes]:
+    def _body(self, answer: Response, end: int) -> Iterator[memoryview]:
         """Yields the pieces of a body of `end` bytes, -1 if unknown; each is valid until the next one."""
         at = 0
         while piece := answer.read():
@@ -163,21 +147,19 @@ class Http(Client):
         if end not in {UNKNOWN_SIZE, at}:
             raise Transient(f"the answer broke off after {at} of {end} bytes")
 
-    @contextmanager
-    def _request(self, url: str, stop: Stop, part: str = "") -> Iterator[Response]:
+    def _request(self, url: str, stop: Stop, part: str = "") -> AbstractContextManager[Response]:
         self.counts.add(requests=1)
-        with self.connections.response(self._route(url), part, stop) as answer:
-            yield answer
+        return self.connections.response(self._route(url), part, stop)
 
-    def _headers(self, address: Address) -> Headers:
-        with self.connections.response(self.connections.route(address), "", Stop()) as answer:
+    def _headers(self, url: str) -> Headers:
+        with self.connections.response(self.connections.route(url, {}), "", Stop()) as answer:
             return answer.headers
 
     def _route(self, url: str) -> Route:
         until, route = self._routes.get(url, (0.0, None))
         if route is None or until < time.monotonic():
-            address = Address(url) if is_web(url) else self._s3.address(url)
-            route = self.connections.route(address)
+            address = (url, None) if is_web(url) else self._s3.address(url)
+            route = self.connections.route(*address)
             if len(self._routes) >= _ROUTES:
                 self._routes.clear()
             self._routes[url] = time.monotonic() + _ROUTE_SECONDS, route
@@ -210,16 +192,16 @@ class SignedUrls:
 
     Args:
         options: options with the names of s3fs.
-        headers: returns the headers of the response to a request, which contain the region of a bucket.
+        headers: returns the headers of the response for a URL, which contain the region of a bucket.
     """
 
-    def __init__(self, options: Mapping[str, Any], headers: Callable[[Address], Mapping[str, str]]) -> None:
+    def __init__(self, options: Mapping[str, Any], headers: Callable[[str], Headers]) -> None:
         self._options = {key: value for key, value in options.items() if key not in _IGNORED}
         of_client = self._options.get("client_kwargs") or {}
         self._is_supported = self._options.keys() <= _SUPPORTED and of_client.keys() <= {*_NAMES.values()}
         self._headers = headers
         self._lock = threading.Lock()
-        self._clients: dict[str | None, Any] = {}
+        self._client = cache(partial(_make_client, self._options))
         self._regions: dict[str, str | None] = {}
 
     def serves(self, url: str) -> bool:
@@ -227,8 +209,8 @@ class SignedUrls:
         is_bucket = not {"@", ":"} & set(_bucket(url))  # neither user and password, nor an access point
         return self._is_supported and is_s3(url) and is_bucket and _has_botocore()
 
-    def address(self, url: str) -> Address:
-        """Returns the signed HTTP address of a file, for GET.
+    def address(self, url: str) -> tuple[str, Mapping[str, str]]:
+        """Returns the signed HTTP URL of a file, for GET, and the headers that are sent with it.
 
         Args:
             url: a URL for which `serves` is true.
@@ -240,7 +222,7 @@ class SignedUrls:
         with self._lock:  # otherwise sixteen threads would make sixteen clients
             return translate_errors(lambda: self._sign(url), Exception, _fault)
 
-    def _sign(self, url: str) -> Address:
+    def _sign(self, url: str) -> tuple[str, Mapping[str, str]]:
         bucket = _bucket(url)
         key, _, version = url.partition(f"://{bucket}/")[2].partition("?versionId=")
         params, headers = {"Bucket": bucket, "Key": key}, {}
@@ -251,7 +233,7 @@ class SignedUrls:
         if bucket not in self._regions:
             self._regions[bucket] = self._region_of(bucket)
         client = self._client(self._regions[bucket])
-        return Address(client.generate_presigned_url("get_object", params, _SIGNED_SECONDS), headers)
+        return client.generate_presigned_url("get_object", params, _SIGNED_SECONDS), headers
 
     def _region_of(self, bucket: str) -> str | None:
         """Requests the region of a bucket from AWS; None for the region of the options or another store."""
@@ -259,33 +241,27 @@ class SignedUrls:
         if not _is_of_aws(endpoint):
             return None
         with suppress(Exception):  # reading the file will report the problem
-            return self._headers(Address(f"{endpoint}/{bucket}", {})).get("x-amz-bucket-region")
+            return self._headers(f"{endpoint}/{bucket}").get("x-amz-bucket-region")
         return None
-
-    def _client(self, region: str | None) -> Any:
-        if region not in self._clients:
-            with importing:
-                self._clients[region] = _make_client(self._options, region)
-        return self._clients[region]
 
 
 def _make_client(options: Mapping[str, Any], region: str | None) -> Any:
     """Makes a botocore client."""
     config = {"signature_version": "s3v4", **(options.get("config_kwargs") or {})}
-    if region is not None:  # otherwise some URLs have the global endpoint, which redirects
-        config = {"s3": {"addressing_style": "virtual"}, **config}
     given = {_NAMES[key]: value for key, value in options.items() if key in _NAMES and value is not None}
     given = {**(options.get("client_kwargs") or {}), **given}
-    if region is not None:
+    if region is not None:  # otherwise some URLs have the global endpoint, which redirects
+        config = {"s3": {"addressing_style": "virtual"}, **config}
         given["region_name"] = region
-    session = import_module("botocore.session").Session(profile=options.get("profile"))
-    session.register_component("data_loader", _models())
-    if options.get("anon"):
-        config["signature_version"] = import_module("botocore").UNSIGNED
-    elif "aws_access_key_id" not in given and session.get_credentials() is None:
-        hint = "set key and secret, profile, or anon in storage_options, or set them up as for the AWS CLI"
-        raise Refused("has no credentials: none were found", hint)
-    return session.create_client("s3", config=import_module("botocore.config").Config(**config), **given)
+    with importing:
+        session = import_module("botocore.session").Session(profile=options.get("profile"))
+        session.register_component("data_loader", _models())
+        if options.get("anon"):
+            config["signature_version"] = import_module("botocore").UNSIGNED
+        elif "aws_access_key_id" not in given and session.get_credentials() is None:
+            hint = "set key and secret, profile or anon in storage_options, or set them up as for the AWS CLI"
+            raise Refused("has no credentials: none were found", hint)
+        return session.create_client("s3", config=import_module("botocore.config").Config(**config), **given)
 
 
 @cache

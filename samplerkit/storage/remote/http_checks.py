@@ -54,10 +54,9 @@ def check_part(url: str, answer: Head | Response, version: Version, first: int, 
         return version.size if announced == UNKNOWN_SIZE else announced
     *received, size = content_range(headers)
     check_version(version, size, headers)
-    if last is None:
-        raise Transient("a part, though the whole file was asked for")
-    if received != [first, last]:
-        raise Transient(f"bytes {received[0]} to {received[1]}, though {first} to {last} were asked for")
+    if last is None or received != [first, last]:
+        expected = "all" if last is None else f"{first} to {last}"
+        raise Transient(f"bytes {received[0]} to {received[1]}, though {expected} were asked for")
     count = last - first + 1
     if announced not in {UNKNOWN_SIZE, count}:
         raise Transient(f"{announced} bytes announced for a part of {count}")
@@ -90,8 +89,16 @@ def check_answer(url: str, answer: Head | Response) -> None:
         raise Refused(problem, "store it without Content-Encoding")
 
 
-def version_of(size: int, headers: Headers) -> Version:
-    """Returns a version, with the ETag as its tag, else the modification time."""
+def version_of(url: str, answer: Response) -> Version:
+    """Returns the version in a response, with the ETag as its tag, else the modification time.
+
+    Raises:
+        Transient: as `check_answer`, and if the response has no valid size.
+        Refused: as `check_answer`.
+    """
+    check_answer(url, answer)
+    headers = answer.headers
+    size = content_range(headers)[2] if answer.status == 206 else content_length(headers)
     tag = headers.get("etag", "")
     if not tag and "last-modified" in headers:
         tag = MODIFIED + headers["last-modified"].strip()

@@ -9,11 +9,10 @@ import netrc
 import os
 import re
 import select
-import socket
 import ssl
 import urllib.request
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import Any, final
 from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit
 
-from samplerkit.storage.remote.access import Address, Refused, Transient, translate_errors
+from samplerkit.storage.remote.access import Refused, Transient, translate_errors
 from samplerkit.storage.remote.http_response import Headers, Response
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.threads import TICK, Stop
@@ -46,13 +45,16 @@ class Route:
     """The route to the server of a URL.
 
     Args:
-        address: the URL and its headers.
+        url: an HTTP URL.
+        headers: for a signed URL, the headers that are sent instead of the `headers`, `auth` and `.netrc` of
+            the user; None for a URL given by the user.
         server: scheme, host and port.
         proxy: the proxy from the environment, or None.
         head: the head of each request, without the empty line at its end.
     """
 
-    address: Address
+    url: str
+    headers: Mapping[str, str] | None
     server: tuple[str, str, int]
     proxy: SplitResult | None
     head: bytes
@@ -94,7 +96,7 @@ class Connections:
             Stopped: `stop` was set.
             Exception: any exception that `Http.fault` classifies.
         """
-        (url, given), is_named = route.address, True
+        url, is_named = route.url, True
         for _ in range(MAX_HOPS + 1):
             with self._send(route, part, stop) as response:
                 target = target_of(url, response.status, response.headers)
@@ -103,21 +105,22 @@ class Connections:
                     return
             # The user's headers and credentials may be secret, and are only for the host given by the user.
             is_named = is_named and is_same_server(url, target)
-            url, route = target, self.route(Address(target, given), is_named=is_named)
+            url, route = target, self.route(target, route.headers, is_named=is_named)
         raise Refused(f"was redirected more than {MAX_HOPS} times", "check the server's redirects")
 
-    def route(self, address: Address, *, is_named: bool = True) -> Route:
+    def route(self, url: str, signed: Mapping[str, str] | None = None, *, is_named: bool = True) -> Route:
         """Returns the route to the server of a file.
 
         Args:
-            address: the address of the file.
+            url: the HTTP URL of the file.
+            signed: the headers for a signed URL; None for a URL given by the user.
             is_named: whether the server is the one given by the user, so that `headers` and `auth` are sent.
 
         Raises:
             ValueError: the URL or a header is invalid.
         """
-        parts = urlsplit(address.url)
-        host, server, is_signed = parts.hostname, _server(parts), address.headers is not None
+        parts = urlsplit(url)
+        host, server = parts.hostname, _server(parts)
         if not host:
             raise ValueError
         hosts = {host, parts.netloc.rpartition("@")[2]}  # `no_proxy` may name a port
@@ -126,11 +129,11 @@ class Connections:
         headers = {"Host": _host(server), "User-Agent": "samplerkit", "Accept": "*/*"}
         headers["Accept-Encoding"] = "identity"
         if is_named:
-            given = address.headers if is_signed else self._options.get("headers")
-            overridden = {str(name).lower() for name in given or {}}
+            given = (self._options.get("headers") if signed is None else signed) or {}
+            overridden = {str(name).lower() for name in given}
             defaults = {name: value for name, value in headers.items() if name.lower() not in overridden}
-            headers = {**defaults, **(given or {})}
-        if not is_signed and (auth := self._auth(parts, is_named=is_named)) is not None:
+            headers = {**defaults, **given}
+        if signed is None and (auth := self._auth(parts, is_named=is_named)) is not None:
             headers["Authorization"] = _basic(*auth)
         path = _quoted(parts.path or "/") + (f"?{_quoted(parts.query)}" if parts.query else "")
         if proxy and parts.scheme == "http":
@@ -139,7 +142,7 @@ class Connections:
         lines = [f"GET {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
         if any(map(_LINE_BREAKS.search, lines)):
             raise ValueError
-        return Route(address, server, proxy, "".join(f"{line}\r\n" for line in lines).encode("latin-1"))
+        return Route(url, signed, server, proxy, "".join(f"{line}\r\n" for line in lines).encode("latin-1"))
 
     def pop_idle(self, route: Route) -> http.client.HTTPConnection | None:
         """Returns an idle connection that the server has not closed, or None."""
@@ -168,8 +171,6 @@ class Connections:
                 return error
             if isinstance(error, TimeoutError):
                 return Transient(f"no connection within {self._timeout:g} s")
-            if isinstance(error, socket.gaierror):
-                return Transient(f"the name of {'the proxy' if route.proxy else 'its host'} is not known")
             server = "the proxy" if route.proxy else "its server"
             return Transient(f"{server} cannot be reached{errno_text(error)}")
 
@@ -247,9 +248,9 @@ class Connections:
 
 
 def errno_text(error: Exception) -> str:
-    """Returns the text for the errno of an exception in parentheses; "" if it has none."""
-    number = error.errno if isinstance(error, OSError) else None
-    return f" ({os.strerror(number)})" if number else ""
+    """Returns the text of the system for an exception in parentheses; "" if it has none."""
+    text = error.strerror if isinstance(error, OSError) and error.errno else ""
+    return f" ({text})" if text else ""
 
 
 def _no_certificates(error: Exception) -> Refused:

@@ -6,14 +6,16 @@ import select
 import ssl
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from http.client import HTTPConnection, IncompleteRead, RemoteDisconnected
 from typing import Any, NamedTuple, final
 
 from samplerkit.storage.remote.access import Refused, Span, Transient, Version
+from samplerkit.storage.remote.http import Http
 from samplerkit.storage.remote.http_checks import check_part
-from samplerkit.storage.remote.http_connections import REDIRECTS, Connections, Route
+from samplerkit.storage.remote.http_connections import REDIRECTS, Route
 from samplerkit.storage.remote.http_response import END_OF_HEAD, MAX_HEAD, Head
 from samplerkit.storage.threads import TICK, Pool, Stop
 
@@ -63,18 +65,13 @@ class ParallelHttp:
     file, and unusual responses are left to it.
 
     Args:
-        connections: the connections of this process.
-        route_to: returns the route to a file, or None if plain range requests do not apply.
-        timeout: seconds until the head of a response is received, and again until its body is.
+        http: the client of this process, with its connections and the timeout: seconds until the head of a
+            response is received, and again until its body is.
         pool: the threads that connect; their number also limits the parallel requests to a server.
     """
 
-    def __init__(
-        self, connections: Connections, route_to: Callable[[str], Route | None], timeout: float, pool: Pool
-    ) -> None:
-        self._connections = connections
-        self._route_to = route_to
-        self._timeout = timeout
+    def __init__(self, http: Http, pool: Pool) -> None:
+        self._http = http
         self._pool = pool
         self._unusual_until: dict[Any, float] = {}
 
@@ -94,10 +91,11 @@ class ParallelHttp:
         Raises:
             Stopped: `stop` was set.
         """
+        connections, timeout = self._http.connections, self._http.options.timeout
         waiting: defaultdict[Any, deque[_PartRequest]] = defaultdict(deque)
         now = time.monotonic()
         for number, span in enumerate(spans):
-            route = self._route_to(span.url) if span.length <= _LONGEST else None
+            route = self._http.plain_route(span.url) if span.length <= _LONGEST else None
             if route is not None and self._unusual_until.get(route.server, 0.0) < now:
                 request = _PartRequest(number, route, span, versions[span.url])
                 waiting[route.server].append(request)
@@ -105,11 +103,11 @@ class ParallelHttp:
         exchanges: list[_Exchange] = []
 
         def use(route: Route, connection: HTTPConnection) -> None:
-            exchanges.append(_Exchange(route, connection, waiting[route.server], answers, self._timeout))
+            exchanges.append(_Exchange(route, connection, waiting[route.server], answers, timeout))
 
         def connect(route: Route, stop: Stop) -> None:
             with suppress(Exception):  # the client of the file reports the problem later
-                connection = self._connections.connect(route)
+                connection = connections.connect(route)
                 use(route, connection)
                 if stop.is_set:
                     connection.close()
@@ -119,7 +117,7 @@ class ParallelHttp:
         missing = []
         try:
             for route in routes:
-                idle = self._connections.pop_idle(route)
+                idle = connections.pop_idle(route)
                 if idle is None:
                     missing.append(route)
                 else:
@@ -129,7 +127,7 @@ class ParallelHttp:
                 self._run_all(exchanges, stop)
         finally:
             for each in exchanges:
-                self._connections.release(each.route, each.connection, is_reusable=each.is_free)
+                connections.release(each.route, each.connection, is_reusable=each.is_free)
         # Servers without any connection also count as unusual.
         usual = {each.route.server for each in exchanges if not each.is_unusual}
         self._unusual_until.update((server, now + _UNUSUAL_SECONDS) for server in {*waiting} - usual)
@@ -154,6 +152,7 @@ class ParallelHttp:
 
 
 @final
+@dataclass
 class _Exchange:
     """A connection and its current request.
 
@@ -163,28 +162,19 @@ class _Exchange:
         waiting: the requests to the server that are not started yet, shared by several connections.
         answers: receives the result of each request.
         timeout: seconds until the head is received, and again until the body is.
-
-    Attributes:
         is_free: whether no request is running.
         is_unusual: whether a response was unusual.
     """
 
-    def __init__(
-        self,
-        route: Route,
-        connection: HTTPConnection,
-        waiting: deque[_PartRequest],
-        answers: dict[int, bytes | Exception],
-        timeout: float,
-    ) -> None:
-        self.route = route
-        self.connection = connection
-        self._waiting = waiting
-        self._answers = answers
-        self._timeout = timeout
-        self.is_free, self.is_unusual = True, False
-        # Reused for all requests: allocating memory for each would cost as much as receiving the data.
-        self._buffer = memoryview(bytearray())
+    route: Route
+    connection: HTTPConnection
+    waiting: deque[_PartRequest]
+    answers: dict[int, bytes | Exception]
+    timeout: float
+    is_free: bool = True
+    is_unusual: bool = False
+    # Reused for all requests: allocating memory for each would cost as much as receiving the data.
+    _buffer: memoryview = field(default_factory=lambda: memoryview(bytearray()))
 
     def run(self) -> Iterator[None]:
         """Makes waiting requests, one after another; yields whenever it has to wait for data.
@@ -194,25 +184,25 @@ class _Exchange:
         """
         self.connection.sock.settimeout(0)
         has_answered = False
-        while self.is_free and self._waiting:
-            request = self._waiting.popleft()
+        while self.is_free and self.waiting:
+            request = self.waiting.popleft()
             self.is_free = False
             try:
-                self._answers[request.number] = yield from self._part(request)
+                self.answers[request.number] = yield from self._part(request)
                 has_answered = True
             except _Unusual:
                 self.is_unusual = True
             except Exception as error:
                 # Otherwise the server has closed an idle connection, and another client makes the request.
                 if not has_answered or self._received or not isinstance(error, ConnectionError):
-                    self._answers[request.number] = error.with_traceback(None)  # its frames refer to this
+                    self.answers[request.number] = error.with_traceback(None)  # its frames refer to this
                 if isinstance(error, Refused):
                     raise
 
     def _part(self, request: _PartRequest) -> Generator[None, None, bytes]:
         """Sends a request, and returns the part."""
         sock, head, (_, offset, length) = self.connection.sock, None, request.span
-        end = time.monotonic() + self._timeout
+        end = time.monotonic() + self.timeout
         self._received = body_at = 0
         if len(self._buffer) < length + MAX_HEAD:
             self._buffer = memoryview(bytearray(length + MAX_HEAD))
@@ -230,7 +220,7 @@ class _Exchange:
                 raise IncompleteRead(b"") if self._received else RemoteDisconnected
             self._received += count
             if head is None and (match := END_OF_HEAD.search(self._buffer[: self._received])):
-                body_at, end = match.end(), time.monotonic() + self._timeout
+                body_at, end = match.end(), time.monotonic() + self.timeout
                 head = Head.of(bytes(self._buffer[:body_at]))
                 request.check(head)
         if self._received > body_at + length:

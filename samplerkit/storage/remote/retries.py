@@ -7,23 +7,16 @@ import secrets
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar, final
+from typing import TypeVar, final
 
 from samplerkit.errors import DatasetError, SamplerkitError
 from samplerkit.storage.opening import AbsentError
-from samplerkit.storage.remote.access import (
-    UNKNOWN_SIZE,
-    Absent,
-    Refused,
-    Transient,
-    Version,
-    translate_errors,
-)
+from samplerkit.storage.remote.access import Absent, Refused, Transient, translate_errors
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.threads import Pool, Stop, Stopped
+from samplerkit.storage.threads import Stop, Stopped
 from samplerkit.storage.urls import shown
 
 _LOG = logging.getLogger(__name__)
@@ -31,22 +24,13 @@ _FIRST_WAIT = 0.5
 _LONGEST_WAIT = 30.0
 _DRAWS = secrets.SystemRandom()  # with a seeded generator, forked workers would wait for equal times
 
-_PART = 4 << 20
-"""Bytes of a whole file per request, for clients whose responses cannot be streamed."""
-
-_PARALLEL = 4
-"""Such requests that run in parallel, since one connection to a store is slower than the network."""
-
 Result = TypeVar("Result")
-
-FileBytes = bytes | memoryview
-"""Bytes of a file; a memoryview is valid until the next bytes are read."""
 
 
 @final
-@dataclass(frozen=True)
+@dataclass
 class RemoteStats:
-    """Counters of requests to remote servers by one process.
+    """Thread-safe counters of requests to remote servers by one process.
 
     Args:
         requests: the number of requests; each attempt counts, but following a redirect does not.
@@ -59,93 +43,30 @@ class RemoteStats:
     bytes: int = 0
     retries: int = 0
     downloads: int = 0
-
-
-@final
-class Counts:
-    """Thread-safe counters, which are read as `RemoteStats`."""
-
-    def __init__(self, stats: RemoteStats | None = None) -> None:
-        self._lock = threading.Lock()
-        self._values: dict[str, Any] = asdict(stats or RemoteStats())
-
-    @property
-    def stats(self) -> RemoteStats:
-        """The counters so far."""
-        with self._lock:
-            return RemoteStats(**self._values)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
 
     def add(self, **more: int) -> None:
         """Adds to counters by their names."""
         with self._lock:
             for name, number in more.items():
-                self._values[name] += number
+                vars(self)[name] += number
 
 
 class Client(ABC):
-    """A client for remote files in one process; each method makes one attempt, and may raise any exception.
+    """A client for remote files in one process; its methods make one attempt, and may raise any exception.
 
     Args:
         options: options for access and retries.
         counts: the counters of requests, bytes and retries.
     """
 
-    def __init__(self, options: RemoteOptions, counts: Counts) -> None:
+    def __init__(self, options: RemoteOptions, counts: RemoteStats) -> None:
         self.options = options
         self.counts = counts
 
     @abstractmethod
-    def version(self, url: str, stop: Stop) -> Version:
-        """Requests the size and the tag of a file."""
-
-    @abstractmethod
-    def part(self, url: str, version: Version, offset: int, length: int, stop: Stop) -> bytes:
-        """Reads a part of at least one byte; returns no bytes if the server does not support ranges."""
-
-    @abstractmethod
     def fault(self, error: Exception) -> Exception:
         """Converts an exception of its library to `Transient` or `Refused`; returns others unchanged."""
-
-    def small(self, url: str, max_bytes: int, stop: Stop) -> tuple[bytes, Version]:
-        """Reads a whole small file, after requesting its version."""
-        version = self.version(url, stop)
-        _check_size(version)
-        check_small(version.size, max_bytes)
-        data = self.part(url, version, 0, version.size, stop) if version.size else b""
-        self.confirm(url, version, stop)
-        return data, version
-
-    def rest(
-        self, url: str, version: Version, offset: int, pool: Pool, stop: Stop, *, is_verified: bool
-    ) -> Iterator[FileBytes]:
-        """Reads a file from an offset to its end, by several parts in parallel.
-
-        Args:
-            url: the URL of the file.
-            version: the expected version.
-            offset: the offset of the first byte.
-            pool: the threads that read parts.
-            stop: stops the requests.
-            is_verified: whether the file is checked against a digest later.
-        """
-        _check_size(version)
-
-        def part(at: int, stop: Stop) -> bytes:
-            return self.part(url, version, at, min(_PART, version.size - at), stop)
-
-        places = range(offset, version.size, _PART)
-        for first in range(0, len(places), _PARALLEL):
-            yield from pool.map(part, places[first : first + _PARALLEL])
-        self.confirm(url, version, stop)
-
-    def confirm(self, url: str, version: Version, stop: Stop) -> None:
-        """Checks that parts that were read are of a version, for clients that cannot check each response."""
-        return
-
-
-def _check_size(version: Version) -> None:
-    if version.size == UNKNOWN_SIZE:
-        raise Refused("has no size in its filesystem, so truncation could not be detected")
 
 
 def check_small(size: int, limit: int) -> None:

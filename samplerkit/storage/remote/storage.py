@@ -8,6 +8,7 @@ import os
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar, final
@@ -22,12 +23,16 @@ from samplerkit.storage.remote.filesystem import Filesystems
 from samplerkit.storage.remote.http import Http
 from samplerkit.storage.remote.http_parallel import ParallelHttp
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.retries import Client, Counts, RemoteStats, final_error, retry, unless_closed
+from samplerkit.storage.remote.retries import RemoteStats, final_error, retry, unless_closed
 from samplerkit.storage.threads import Pool, Stop
 from samplerkit.storage.urls import digest_of, identity, shown
 
 __all__ = ["LocalFile", "RemoteStorage", "Span", "Version"]
 
+MAX_BYTES = 1 << 30
+"""The largest file that is read as a whole."""
+
+Client = Http | Filesystems
 Result = TypeVar("Result")
 
 _LOG = logging.getLogger(__name__)
@@ -64,7 +69,7 @@ class RemoteStorage(Closing):
     @property
     def stats(self) -> RemoteStats:
         """The counters of requests by this process."""
-        return self._resources().counts.stats
+        return replace(self._resources().counts)
 
     def version(self, url: str) -> Version:
         """Returns the size and tag that a file had at its first request; takes at most one request.
@@ -97,12 +102,10 @@ class RemoteStorage(Closing):
             OutOfDatasetError: the offset or the length of a part is negative.
             DatasetError: a part cannot be read or ends beyond its file, or the file was changed.
         """
-        resources, parts = self._resources(), list(spans)
-        if not parts:
-            return []
-        return unless_closed(parts[0].url, partial(self._read, resources, parts))
+        parts = list(spans)
+        return unless_closed(parts[0].url, partial(self._resources().read, parts)) if parts else []
 
-    def read_small(self, url: str, max_bytes: int = 1 << 24) -> bytes | None:
+    def read_small(self, url: str, max_bytes: int = MAX_BYTES) -> bytes | None:
         """Reads a whole small file by one request, without the cache, such as an index next to a shard.
 
         Returns:
@@ -113,18 +116,14 @@ class RemoteStorage(Closing):
         """
         resources = self._resources()
         stop = resources.stop
-
-        def attempt(client: Client) -> tuple[bytes, Version]:
-            return client.small(url, max_bytes, stop)
-
         try:
-            data, version = resources.request(url, attempt, stop)
+            data, version = resources.request(url, lambda client: client.small(url, max_bytes, stop), stop)
         except AbsentError:
             return None
         self.set_version(url, version)
         return data
 
-    def read_shared(self, url: str, max_bytes: int) -> bytes | None:
+    def read_shared(self, url: str, max_bytes: int = MAX_BYTES) -> bytes | None:
         """Reads a whole file that all processes of this machine need; one of them fetches it into the cache.
 
         Each process requests the version. If the cache cannot be used, each process fetches the file.
@@ -156,8 +155,7 @@ class RemoteStorage(Closing):
             DatasetError: the file cannot be downloaded, has a wrong size or digest, or does not fit into the
                 cache.
         """
-        resources = self._resources()
-        return unless_closed(url, partial(self._fetch, resources, url))
+        return unless_closed(url, partial(self._resources().fetch, url))
 
     def cached(self, url: str) -> LocalFile | None:
         """Returns a whole file if it is in the cache of this machine; does not download it.
@@ -168,15 +166,15 @@ class RemoteStorage(Closing):
         Raises:
             DatasetError: its version is not known yet and cannot be requested.
         """
-        cache = DiskCache.of(self.options, self._resources().stop)
-        return cache.find(self._entry(cache, url, self.version(url)))
+        resources = self._resources()
+        return resources.cache.find(resources.entry(url))
 
     def close(self) -> None:
         """Ends threads and connections; reads in other threads fail. The storage can be used again."""
         resources = self._resources_by_pid.pop(os.getpid(), None)
         if resources is not None:
             resources.finalizer()
-            self._resources_by_pid[os.getpid()] = self._new_resources(resources.counts.stats)
+            self._resources_by_pid[os.getpid()] = RemoteResources(self, self._versions, resources.counts)
 
     def __getstate__(self) -> dict[str, Any]:
         # Connections, threads and counters are not pickled.
@@ -186,52 +184,11 @@ class RemoteStorage(Closing):
         """Returns the resources of this process; a child has its own, since threads do not survive a fork."""
         pid = os.getpid()
         resources = self._resources_by_pid.get(pid)
-        if resources is None:
-            self._resources_by_pid = {
-                pid: self._resources_by_pid.setdefault(pid, self._new_resources(RemoteStats()))
-            }
-            resources = self._resources_by_pid[pid]
+        if resources is None:  # another thread may make them at the same time
+            resources = RemoteResources(self, self._versions, RemoteStats())
+            resources = self._resources_by_pid.setdefault(pid, resources)
+            self._resources_by_pid = {pid: resources}
         return resources
-
-    def _new_resources(self, stats: RemoteStats) -> RemoteResources:
-        resources = RemoteResources(self.options, self._versions, stats)
-        resources.finalizer = weakref.finalize(self, resources.end)
-        return resources
-
-    def _read(self, resources: RemoteResources, spans: list[Span]) -> list[bytes]:
-        urls, in_parallel = list(dict.fromkeys(span.url for span in spans)), resources.pool.map
-        in_parallel(resources.version, [url for url in urls if url not in self._versions])
-        for span in spans:
-            _check(span, self._versions[span.url].size)
-        without_ranges = set(filter(resources.has_no_ranges, urls))
-        requests = Requests.of(span for span in spans if span.url not in without_ranges and span.length)
-        answers = resources.parts(requests.spans)
-        parts: dict[Span, bytes] = {}
-        for url in filter(resources.has_no_ranges, urls):  # including those detected just now
-            own = [span for span in spans if span.url == url]
-            parts.update(zip(own, self._parts_of_whole(resources, url, own), strict=True))
-        return [parts[span] if span in parts else requests.extract(span, answers) for span in spans]
-
-    def _parts_of_whole(self, resources: RemoteResources, url: str, spans: Sequence[Span]) -> list[bytes]:
-        with self._fetch(resources, url) as local, Path(local.path).open("rb") as file:
-            parts = []
-            for span in spans:
-                _check(span, local.size)
-                file.seek(span.offset)
-                parts.append(file.read(span.length))
-            return parts
-
-    def _fetch(self, resources: RemoteResources, url: str) -> LocalFile:
-        version = resources.version(url, resources.stop)
-        cache = DiskCache.of(self.options, resources.stop)
-        write = partial(resources.download, url, version, digest_of(self.options.digests, url))
-        local, is_new = cache.get(self._entry(cache, url, version), write)
-        resources.counts.add(downloads=is_new)
-        return local
-
-    def _entry(self, cache: DiskCache, url: str, version: Version) -> Entry:
-        digest = digest_of(self.options.digests, url)
-        return entry_of(cache.folder, shown(url), identity(url), version, digest)
 
 
 def _check(span: Span, size: int) -> None:
@@ -250,30 +207,30 @@ class RemoteResources:
     """The clients, threads and counters of a remote storage in one process; a child has its own.
 
     Args:
-        options: options for access.
+        storage: the storage, with its options; no reference to it is kept.
         versions: the known versions by URL; new ones are added.
-        stats: the initial counters.
+        counts: the counters.
 
     Attributes:
         stop: stops all requests.
+        cache: the cache of this machine.
         counts: the counters.
-        pool: the threads that read parts.
         finalizer: calls `end` when the storage is garbage collected, and at interpreter exit.
     """
 
-    finalizer: weakref.finalize[Any, Any]
-
-    def __init__(self, options: RemoteOptions, versions: dict[str, Version], stats: RemoteStats) -> None:
-        self.counts = Counts(stats)
+    def __init__(self, storage: RemoteStorage, versions: dict[str, Version], counts: RemoteStats) -> None:
+        options = storage.options
+        self.counts = counts
         self._versions = versions
+        self._digests = options.digests
         self._pid = os.getpid()
-        self._http = Http(options, self.counts)
-        self._filesystems = Filesystems(options, self.counts)
+        self._http = Http(options, counts)
+        self._filesystems = Filesystems(options, counts)
         self.stop = Stop()
-        self.pool = Pool(options.threads, "samplerkit-remote", self.stop)
-        self._parallel = ParallelHttp(
-            self._http.connections, self._http.plain_route, options.timeout, self.pool
-        )
+        self.cache = DiskCache(options, self.stop)
+        self._pool = Pool(options.threads, "samplerkit-remote", self.stop)
+        self._parallel = ParallelHttp(self._http, self._pool)
+        self.finalizer = weakref.finalize(storage, self.end)
 
     def request(self, url: str, attempt: Callable[[Client], Result], stop: Stop) -> Result:
         """Makes a request with retries: by HTTP, also for S3, or by fsspec.
@@ -292,10 +249,39 @@ class RemoteResources:
         version = self.request(url, lambda client: client.version(url, stop), stop)
         return self._versions.setdefault(url, version)
 
-    def parts(self, spans: Sequence[Span]) -> list[bytes]:
+    def read(self, spans: Sequence[Span]) -> list[bytes]:
+        """Reads parts of files: see `RemoteStorage.read`."""
+        urls = list(dict.fromkeys(span.url for span in spans))
+        self._pool.map(self.version, [url for url in urls if url not in self._versions])
+        for span in spans:
+            _check(span, self._versions[span.url].size)
+        without_ranges = set(filter(self._has_no_ranges, urls))
+        requests = Requests.of(span for span in spans if span.url not in without_ranges and span.length)
+        answers = self._parts(requests.spans)
+        parts: dict[Span, bytes] = {}
+        for url in filter(self._has_no_ranges, urls):  # including those detected just now
+            with self.fetch(url) as local, Path(local.path).open("rb") as file:
+                for span in (span for span in spans if span.url == url):
+                    _check(span, local.size)
+                    file.seek(span.offset)
+                    parts[span] = file.read(span.length)
+        return [parts[span] if span in parts else requests.extract(span, answers) for span in spans]
+
+    def fetch(self, url: str) -> LocalFile:
+        """Fetches a whole file into the cache: see `RemoteStorage.fetch`."""
+        local, is_new = self.cache.get(self.entry(url), partial(self._download, url))
+        self.counts.add(downloads=is_new)
+        return local
+
+    def entry(self, url: str) -> Entry:
+        """Returns the entry of a file in the cache; requests its version if it is not known."""
+        version, digest = self.version(url, self.stop), digest_of(self._digests, url)
+        return entry_of(self.cache.folder, shown(url), identity(url), version, digest)
+
+    def _parts(self, spans: Sequence[Span]) -> list[bytes]:
         """Reads parts of files whose versions are known, by `ParallelHttp` as far as possible.
 
-        Parts of files whose servers turn out not to support ranges are empty: see `has_no_ranges`.
+        Parts of files whose servers turn out not to support ranges are empty: see `_has_no_ranges`.
         """
         answers = self._parallel.read(spans, self._versions, self.stop)
         parts = {number: data for number, data in answers.items() if isinstance(data, bytes)}
@@ -317,45 +303,42 @@ class RemoteResources:
             if isinstance(failure, Refused):  # the other parts were stopped
                 raise final_error(spans[number].url, failure)
         remaining = [number for number in range(len(spans)) if number not in parts]
-        parts.update(zip(remaining, self.pool.map(read_part, remaining), strict=True))
-        self.pool.map(self._confirm, list(dict.fromkeys(spans[number].url for number in remaining)))
+        parts.update(zip(remaining, self._pool.map(read_part, remaining), strict=True))
+        urls = dict.fromkeys(spans[number].url for number in remaining)
+        self._pool.map(self._confirm, [url for url in urls if not self._http.serves(url)])
         return [parts[number] for number in range(len(spans))]
 
     def _confirm(self, url: str, stop: Stop) -> None:
-        """Checks that parts that were read are of the known version."""
+        """Checks that parts that were read are of the known version; by HTTP, each response is checked."""
         version = self._versions[url]
-        self.request(url, lambda client: client.confirm(url, version, stop), stop)
+        retry(url, self._filesystems, lambda client: client.confirm(url, version, stop), stop)
 
-    def has_no_ranges(self, url: str) -> bool:
+    def _has_no_ranges(self, url: str) -> bool:
         """Returns whether a file, whose version is known, can only be read as a whole."""
         return self._versions[url].size == UNKNOWN_SIZE or url in self._http.without_ranges
 
-    def download(self, url: str, version: Version, digest: str | None, part: PartFile) -> None:
-        """Downloads a whole file.
-
-        Args:
-            url: the URL of the file.
-            version: the expected version.
-            digest: the expected digest, such as "sha256:9f86d0...", or None.
-            part: the file to write to.
+    def _download(self, url: str, part: PartFile) -> None:
+        """Downloads a whole file of a known version.
 
         Raises:
             DatasetError: the file cannot be read, was changed, does not fit on the disk, or had a wrong
                 digest twice.
             Stopped: the storage was closed.
         """
-        actual = self._download(url, version, digest, part)
+        digest = digest_of(self._digests, url)
+        actual = self._write(url, digest, part)
         if digest not in {None, actual}:
             _LOG.warning("%s: has another digest than was given; it is downloaded again", shown(url))
             self.counts.add(retries=1)
-            actual = self._download(url, version, digest, part)
+            actual = self._write(url, digest, part)
         if digest not in {None, actual}:
             problem = f"has the digest {actual}, though {digest} was given, also at a second download"
             raise DatasetError(shown(url), problem, hint="correct digests, or the file")
 
-    def _download(self, url: str, version: Version, digest: str | None, part: PartFile) -> str:
+    def _write(self, url: str, digest: str | None, part: PartFile) -> str:
         """Downloads a file, resuming broken downloads if possible; returns its digest, if one is expected."""
         algorithm = (digest or "sha256").partition(":")[0]
+        version, is_verified = self._versions[url], digest is not None
         hasher: Any = None
 
         def attempt(client: Client) -> None:
@@ -363,11 +346,10 @@ class RemoteResources:
             if hasher is None or not version.may_resume:
                 part.restart()
                 hasher = hashlib.new(algorithm, usedforsecurity=False)
-            for piece in client.rest(
-                url, version, part.written, self.pool, self.stop, is_verified=digest is not None
-            ):
+            pieces = client.rest(url, version, part.written, self._pool, self.stop, is_verified=is_verified)
+            for piece in pieces:
                 part.write(piece)
-                if digest is not None:
+                if is_verified:
                     hasher.update(piece)
 
         self.request(url, attempt, self.stop)
@@ -378,5 +360,5 @@ class RemoteResources:
         if self._pid != os.getpid():  # at the fork, locks may have been held
             return
         self.stop.set()
-        self.pool.end()
-        self._http.close()
+        self._pool.end()
+        self._http.connections.close()

@@ -190,8 +190,8 @@ BUGS = [
     Bug(
         "a copy is believed by its size",
         "is_intact",
-        "checksum.value != record.checksum",
-        "checksum is None",
+        "checksum.value == record.checksum",
+        "checksum is not None",
         "tests/storage/remote/test_damaged_copies.py",
     ),
     Bug(
@@ -204,8 +204,8 @@ BUGS = [
     Bug(
         "unpacked copies are kept beside the cache",
         "unpack",
-        "DiskCache.of(cache.options, Stop())",
-        "DiskCache.of(RemoteOptions(cache=cache.folder), Stop())",
+        "DiskCache(cache.options, Stop())",
+        "DiskCache(RemoteOptions(cache=cache.folder), Stop())",
         "tests/storage/tar/test_unpacked.py",
     ),
     Bug(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from samplerkit.errors import DatasetError
-from samplerkit.storage.remote.cache_entries import FOLDER_LOCK, entries_in, evict_excess, exclusive_lock
+from samplerkit.storage.remote.cache_entries import FOLDER_LOCK, exclusive_lock
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tar.index.finding import Cache
@@ -174,26 +174,6 @@ def test_processes_that_share_a_cache_keep_its_limit(server, storage, tmp_path):
         assert child.result() == 0
     assert 3000 <= most <= 10_000
     assert sum(cached_sizes(tmp_path / "cache")) <= 10_000
-
-
-def test_a_file_that_arrives_while_a_folder_is_listed_is_not_deleted(server, storage, tmp_path):
-    url, folder = server.put("/a", DATA[:2_000_000]), tmp_path / "cache"
-    server.faults["GET", "/a"] = [waits_in_the_body]
-    child = Child(fetched, storage(timeout=60.0).options, url)
-    wait_until(lambda: any(each.size for each in folder_of(folder)))
-    entries = folder_of(folder)
-    assert [each.is_part for each in entries] == [True]
-    server.released.set()
-    child.result()
-    assert evict_excess(entries, -(10**9)) == 2_000_000
-    assert cached_sizes(folder) == [2_000_000]
-    # It is evicted all the same where space is needed.
-    assert evict_excess(entries, 0) == 0
-    assert cached_sizes(folder) == []
-
-
-def folder_of(folder):
-    return list(entries_in(folder)) if folder.exists() else []
 
 
 @faults.half_then

@@ -161,6 +161,9 @@ def test_a_damaged_copy_in_use_is_an_error_after_the_timeout(storage, url):
         DatasetError, match=r"has a damaged copy in the cache, which somebody uses.*; end the"
     ):
         storage(timeout=0.3).fetch(url)
+    before = _read_by_this_process()
+    assert storage().cached(url) is None  # which does not read it again
+    assert _read_by_this_process() - before < 100_000
     pinned.close()
     assert content(storage(timeout=0.3).fetch(url)) == DATA
 

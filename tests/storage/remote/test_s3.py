@@ -10,7 +10,7 @@ from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.filesystem import expand
 from samplerkit.storage.remote.http import Http, SignedUrls
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.retries import Counts
+from samplerkit.storage.remote.retries import RemoteStats
 from samplerkit.storage.remote.storage import Span
 from tests.storage.remote import faults
 from tests.storage.remote.conftest import CLIENTS
@@ -135,9 +135,9 @@ def test_each_key_is_read_as_it_is(key, bucket, storage, endpoint):
 @pytest.fixture
 def signed_urls():
     """Makes signers of URLs, whose connections are closed at the end."""
-    http = Http(RemoteOptions(), Counts())
+    http = Http(RemoteOptions(), RemoteStats())
     yield lambda **options: SignedUrls(options, http._headers)
-    http.close()
+    http.connections.close()
 
 
 HERE = {"endpoint_url": "http://127.0.0.1:9"}
@@ -171,7 +171,7 @@ def test_urls_that_cannot_be_signed_are_read_through_fsspec(url, options, signed
 def test_the_options_of_s3fs_are_those_of_signed_urls(options, expected, signed_urls):
     urls = signed_urls(use_listings_cache=False, **options)
     assert urls.serves("s3a://some.data/k")
-    assert expected in urls.address("s3a://some.data/k").url
+    assert expected in urls.address("s3a://some.data/k")[0]
 
 
 @pytest.mark.parametrize("options", [{"anon": True}, {"key": "K", "secret": "S"}], ids=str)
@@ -184,7 +184,7 @@ def test_the_options_of_s3fs_are_those_of_signed_urls(options, expected, signed_
 )
 def test_a_bucket_of_aws_is_requested_in_its_region(bucket, expected, options, signed_urls, monkeypatch):
     monkeypatch.setattr(SignedUrls, "_region_of", lambda self, bucket: "eu-west-1")
-    url = signed_urls(region_name="us-west-2", **options).address(f"s3://{bucket}/k").url
+    url = signed_urls(region_name="us-west-2", **options).address(f"s3://{bucket}/k")[0]
     assert url.partition("?")[0] == expected
 
 
@@ -232,5 +232,5 @@ def test_the_region_of_a_bucket_is_requested_from_aws(server, signed_urls, monke
     server.put("/b", b"")
     server.always["GET", "/b"] = lambda handler, _: handler.send(301, **{"x-amz-bucket-region": "eu-west-3"})
     urls = signed_urls(anon=True, endpoint_url=server.url)
-    assert urls.address("s3://b/k").url == f"{server.url}/b/k"
+    assert urls.address("s3://b/k")[0] == f"{server.url}/b/k"
     assert urls._regions == {"b": "eu-west-3"}

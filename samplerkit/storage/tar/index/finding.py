@@ -148,7 +148,7 @@ def unpack(archive: Archive, cache: Cache) -> LocalFile | Flaw:
 
     version = Version(UNKNOWN_SIZE, f"{archive.size} {archive.version}")
     identity = f"unpacked {absolute(archive.url)}"
-    copies = DiskCache.of(cache.options, Stop())
+    copies = DiskCache(cache.options, Stop())
     try:
         return copies.get(entry_of(copies.folder, archive.url, identity, version, None), write)[0]
     except GzipError as error:

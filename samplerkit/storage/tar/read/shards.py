@@ -23,7 +23,6 @@ from samplerkit.storage.files.paths import file_paths
 from samplerkit.storage.names import short_names
 from samplerkit.storage.opening import AbsentError
 from samplerkit.storage.remote.access import UNKNOWN_SIZE
-from samplerkit.storage.remote.filesystem import MAX_BYTES
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import LocalFile, RemoteStorage
 from samplerkit.storage.tar.format.flaws import Flaw
@@ -235,7 +234,7 @@ class Shards:
         """
         if self.storage is None or not archive.is_remote:
             return None
-        data = self.storage.read_small(add_suffix(self.urls[number], INDEX_SUFFIX), MAX_BYTES)
+        data = self.storage.read_small(add_suffix(self.urls[number], INDEX_SUFFIX))
         if data is None:
             return None
         with on_disk(data) as path:
