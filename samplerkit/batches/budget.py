@@ -182,17 +182,14 @@ def buckets_of(histogram: Histogram, budget: Budget, waste: float, pool: int, lo
     """
     before = edges_of(histogram.counts)
     values = histogram.values
+    if long == "truncate":
+        values = np.minimum(values, budget.longest())
     sizes = budget.sizes(values)
     # Lengths descend, so those that are above the budget come first.
     first = int(np.count_nonzero(sizes == 0))
     starts, uppers, batch_sizes = [], [], []
     if first and long == "alone":
         starts, uppers, batch_sizes = [0], [int(values[0])], [1]
-    if first and long == "truncate":
-        longest = budget.longest()
-        values = np.minimum(values, longest)
-        sizes = budget.sizes(values)
-        first = 0
     padded = budget.padded(values).tolist()
     # `bisect` needs ascending numbers.
     negated, sums = [-length for length in padded], before.tolist()
