@@ -13,24 +13,17 @@ import numpy as np
 
 from samplerkit.batches.budget import Buckets, upper_of
 from samplerkit.batches.cutting import SHORTS, Short, repeats_in, spread
-from samplerkit.batches.lengths import Histogram, SampleLengths, find_lengths
+from samplerkit.batches.lengths import Histogram, SampleLengths, find_lengths, require_one_each
 from samplerkit.batches.plan import Measure
-from samplerkit.batches.recipe import (
-    DEFAULT_WINDOW,
-    SHARED_ARGUMENTS,
-    BatchRecipe,
-    Prepared,
-    require_positive,
-)
+from samplerkit.batches.recipe import SHARED_ARGUMENTS, BatchRecipe, Prepared, require_positive
 from samplerkit.batches.sample_set import SampleSet
 from samplerkit.batches.set_plan import SortedMembers, StaticPlan
 from samplerkit.batches.table_cache import TableCache
 from samplerkit.batches.window_plan import WindowContext
-from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, DatasetError
+from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError
 from samplerkit.order import arguments
 from samplerkit.order.caching import cached_property
 from samplerkit.order.intervals import edges_of
-from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 
 
@@ -160,7 +153,7 @@ class BucketBatches(BatchRecipe):
         self._require_fit(histogram)
         sizes = self._sizes  # also for windows, so that a key without a size is an error now
         if chosen is None or self.window is not None:
-            return Prepared(measure, self.window or DEFAULT_WINDOW)
+            return Prepared(measure)
         number = np.searchsorted(self._ends, histogram.values)
         first = np.flatnonzero(np.diff(number, prepend=-1))
         before = edges_of(histogram.counts)
@@ -172,11 +165,9 @@ class BucketBatches(BatchRecipe):
 
     def _measure(self, dataset: Any, cache: TableCache) -> tuple[SampleLengths, Measure]:
         if self.keys is not None:
-            (keys, numbers), size = self._numbered_keys, len(Layout.of(dataset))
-            if numbers.size != size:
-                problem = f"must be one for each of the {size} samples of the dataset"
-                raise DatasetError("keys", problem, numbers.size)
-            return numbers, Measure(numbers, keys=keys)
+            _, numbers = self._numbered_keys
+            require_one_each("keys", numbers.size, dataset)
+            return numbers, Measure(keys=self._numbered_keys)
         lengths = find_lengths(self.lengths, dataset, cache, pairs_hint="use TokenBatches, or keys=")
         # At least as many as of longer samples: a part of a batch may have only the samples that completed it
         # from a bucket of shorter ones.
@@ -191,11 +182,11 @@ class BucketBatches(BatchRecipe):
             raise ArgumentRangeError("boundaries", problem, last, hint="add a boundary that holds it")
 
     def cut(self, ids: Ids, lengths: Ids, context: WindowContext) -> list[Ids]:
-        """Cuts a window into batches, the bucket of the longest first; for keys, `lengths` are numbers."""
+        """Cuts a window into batches, the bucket of the longest first."""
         repeats = repeats_in(ids)
-        number = np.searchsorted(self._ends, lengths)
-        firsts = np.arange(ids.size) if repeats is None else repeats.firsts
-        places, bucket_sizes = np.lexsort((firsts, -number)), self._sizes
+        is_by_keys = self.keys is not None
+        number = self._numbered_keys[1].at(ids) if is_by_keys else np.searchsorted(self._ends, lengths)
+        places, bucket_sizes = np.lexsort((repeats.firsts, -number)), self._sizes
         sizes = bucket_sizes[number[places]]
         if self.short == "merge":
             return spread(places, sizes, repeats)
@@ -255,5 +246,5 @@ def _boundaries(given: Any) -> tuple[int, ...]:
 
 
 def _max_samples(boundaries: Ids, sizes: Ids, lengths: Ids) -> Ids:
-    at = np.minimum(np.searchsorted(boundaries, lengths), boundaries.size - 1)
-    return np.where(lengths > boundaries[-1], 0, sizes[at])
+    at = np.searchsorted(boundaries, lengths)
+    return np.append(sizes, 0)[at]  # above the last boundary none

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
+from samplerkit.batches.lengths import require_one_each
 from samplerkit.batches.plan import BatchPlan, BatchSamples, Measure
 from samplerkit.batches.recipe import SHARED_ARGUMENTS, BatchRecipe, Prepared, require_positive
 from samplerkit.batches.sample_set import SampleSet
@@ -18,7 +19,6 @@ from samplerkit.errors import CompositionError, DatasetError, NotSupportedError
 from samplerkit.order.files import BlockCache, permuted_within
 from samplerkit.order.intervals import edges_of, groups, interval_of, numbers_in
 from samplerkit.order.keys import Key
-from samplerkit.order.layout import Layout
 from samplerkit.order.order import Located
 from samplerkit.order.sequences import Occurrences
 from samplerkit.order.typing import Ids
@@ -76,9 +76,7 @@ class ClassBatches(BatchRecipe):
 
     def prepared(self, dataset: Any, chosen: SampleSet | None, abreast: int, kept: TableCache) -> Prepared:
         labels = self._finder()._labels_of(dataset)
-        size = len(Layout.of(dataset))
-        if labels.size != size:
-            raise DatasetError("labels", f"must be one for each of the {size} samples", labels.size)
+        require_one_each("labels", labels.size, dataset)
         if chosen is None:
             problem = "of classes need a sampler that reads a fixed set at random"
             hint = "use RandomSampler or DistributedSampler with shuffle GLOBAL, alone or over a subset"

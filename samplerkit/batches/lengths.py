@@ -192,6 +192,18 @@ class SampleLengths:
             yield chunk.max(axis=1) if self.are_pairs else chunk
 
 
+def require_one_each(place: str, count: int, dataset: Any, hint: str = "") -> None:
+    """Checks that there are as many lengths, keys or labels as samples.
+
+    Raises:
+        DatasetError: there are more, or fewer.
+    """
+    size = len(Layout.of(dataset))
+    if count != size:
+        problem = f"must be one for each of the {size} samples of the dataset"
+        raise DatasetError(place, problem, count, hint=hint)
+
+
 def find_lengths(
     given: Any, dataset: Any, cache: TableCache | None = None, *, pairs_hint: str | None = None
 ) -> SampleLengths:
@@ -218,14 +230,11 @@ def find_lengths(
             hint = "give lengths= to the recipe: an array, or the path of an .npy file"
             raise DatasetError("lengths", problem, dataset, hint=hint)
         place, source = f"dataset.{column[0]}", column[1]
-    lengths, size = SampleLengths(source, place, cache), len(Layout.of(dataset))
-    if lengths.size != size:
-        problem = f"must be one for each of the {size} samples of the dataset"
-        hint = "compute them for this dataset, in its order"
-        raise DatasetError("lengths", problem, lengths.size, hint=hint)
+    lengths = SampleLengths(source, place, cache)
+    require_one_each("lengths", lengths.size, dataset, "compute them for this dataset, in its order")
     if lengths.are_pairs and pairs_hint is not None:
         problem = "are pairs, and these batches need one length a sample"
-        raise ArgumentValueError("lengths", problem, (size, 2), hint=pairs_hint)
+        raise ArgumentValueError("lengths", problem, (lengths.size, 2), hint=pairs_hint)
     return lengths
 
 

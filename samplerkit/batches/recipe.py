@@ -23,7 +23,6 @@ from samplerkit.order import arguments
 from samplerkit.order.arguments import LARGEST
 from samplerkit.order.caching import cached_property
 from samplerkit.order.intervals import edges_of
-from samplerkit.order.keys import Key
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.chain import RunConstants, class_name
@@ -95,7 +94,7 @@ class Prepared:
 
     Args:
         measure: how long the samples are.
-        window: samples in a window.
+        window: samples in a window, unless the recipe says how many.
         plan: makes the plans of a whole set; None if windows of the order are cut.
     """
 
@@ -159,7 +158,7 @@ class BatchRecipe(ABC):
             kept: the cache of tables of large sets.
         """
         measure = Measure() if self.lengths is None else Measure(find_lengths(self.lengths, dataset, kept))
-        return Prepared(measure, self.window or DEFAULT_WINDOW)
+        return Prepared(measure)
 
     def evened(self, abreast: int, batches: list[Ids], ids: Ids, lengths: Ids, count: int) -> list[Ids]:
         """Makes more batches of a window, so that their number is a multiple of `abreast`.
@@ -295,9 +294,10 @@ class Plans:
             problem = "over a whole set have no windows, at whose borders a ledger is edited"
             raise NotSupportedError("batches", problem, self.recipe, hint="use window= in the recipe")
         self.measure = self._prepared.measure
+        self._window_size = self.recipe.window or self._prepared.window
         if chosen is not None and self._prepared.plan is not None:
             require_uncut(sampler, chosen.size)
-        self.window = None if self._prepared.plan else self._prepared.window
+        self.window = None if self._prepared.plan else self._window_size
 
     @cached_property
     def digest(self) -> str | None:
@@ -305,10 +305,10 @@ class Plans:
         measure = self.measure
         if measure.labels is not None:
             return short_digest(repr(measure.labels.tolist()).encode())
-        if measure.lengths is None:
-            return None
-        own = measure.lengths.digest
-        return own if measure.keys is None else short_digest(f"{own} {measure.keys!r}".encode())
+        if measure.keys is not None:
+            keys, numbers = measure.keys
+            return short_digest(f"{numbers.digest} {keys!r}".encode())
+        return None if measure.lengths is None else measure.lengths.digest
 
     def plan(self, epoch: int, known: tuple[int, int] = (0, 0)) -> BatchPlan:
         """Returns the plan of an epoch.
@@ -322,17 +322,17 @@ class Plans:
             StateError: there is no such window.
         """
         epoch = arguments.epoch(epoch)
-        prepared = self._prepared
-        if prepared.plan is not None:
-            return prepared.plan(keys=(self._key(epoch, "batch members"), self._key(epoch, "batch groups")))
+        context = WindowContext(epoch, 0, self._seed, self.abreast)
+        groups_key = context.key("batch groups")
+        if self._prepared.plan is not None:
+            return self._prepared.plan(keys=(context.key("batch members"), groups_key))
         order = self.sampler.undealt_order(self.dataset, epoch, constants=self.constants)
-        size = prepared.window
+        size = self._window_size
         window, before = known
         limit = window * size * self.measure.max_parts
         if not (0 <= window <= -(-len(order) // size) and 0 <= before <= limit):
             raise StateError("window", "is none of this epoch", list(known))
-        key = self._key(epoch, "batch groups") if shuffles(self.sampler) else None
-        context = WindowContext(epoch, 0, self._seed, self.abreast)
+        key = groups_key if shuffles(self.sampler) else None
         cut = partial(self.recipe._cut_window, self.measure)
         return WindowPlan(
             self.measure, self.abreast, order, size, cut, context, key, self.recipe.num_batches, known
@@ -343,6 +343,3 @@ class Plans:
         plans = copy.copy(self)
         plans.sampler = sampler
         return plans
-
-    def _key(self, epoch: int, role: str) -> Key:
-        return Key(self._seed, epoch, 0, role)
