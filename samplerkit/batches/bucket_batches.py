@@ -160,8 +160,8 @@ class BucketBatches(BatchRecipe):
         starts = np.append(before[first], before[-1])
         buckets = Buckets(starts, histogram.values[first], sizes[number[first]])
         members = SortedMembers(lengths, chosen, histogram, kept)
-        make_plan = partial(StaticPlan, measure, abreast, self.num_batches, members)
-        return Prepared(measure, plan=partial(make_plan, buckets=buckets, short=self.short))
+        short: Any = self.short  # not None since `__post_init__`
+        return Prepared(measure, plan=partial(StaticPlan, members=members, buckets=buckets, short=short))
 
     def _measure(self, dataset: Any, cache: TableCache) -> tuple[SampleLengths, Measure]:
         if self.keys is not None:
@@ -188,9 +188,8 @@ class BucketBatches(BatchRecipe):
         number = self._numbered_keys[1].at(ids) if is_by_keys else np.searchsorted(self._ends, lengths)
         places, bucket_sizes = np.lexsort((repeats.firsts, -number)), self._sizes
         sizes = bucket_sizes[number[places]]
-        if self.short == "merge":
-            return spread(places, sizes, repeats)
-        edges = [0, *(np.flatnonzero(np.diff(number[places])) + 1).tolist(), ids.size]
+        borders = [] if self.short == "merge" else (np.flatnonzero(np.diff(number[places])) + 1).tolist()
+        edges = [0, *borders, ids.size]
         batches: list[Ids] = []
         for begin, end in pairwise(edges):
             batches += spread(places[begin:end], sizes[begin:end], repeats)

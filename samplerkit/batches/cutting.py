@@ -61,7 +61,7 @@ class Cuts:
             numbers.append(numbers[-1] + count)
             cut = place + count * size
             ends.append(min(cut, end if short == "merge" else bucket_end))
-            place = max(bucket_end, cut) if short == "merge" else bucket_end
+            place = max(bucket_end, ends[-1])
         self._places = np.array([*places, end], dtype=np.int64)
         self._numbers = np.array(numbers, dtype=np.int64)
         self._ends = np.array([*ends, end], dtype=np.int64)

@@ -32,7 +32,6 @@ class Measure:
         cap: returns for each length how many samples a batch may have whose longest sample has that length;
             None if there is no limit.
         keys: the distinct keys, and the number of the key of each sample; None if batches are not by keys.
-        labels: of the samples, for batches by classes; otherwise None.
         pack: tokens of a pack; None if batches are not packs.
         multiple: the length of a part in a pack is rounded up to a multiple of it.
     """
@@ -43,7 +42,6 @@ class Measure:
     upper: Callable[[Ids], Ids] | None = None
     cap: Callable[[Ids], Ids] | None = None
     keys: tuple[tuple[Any, ...], SampleLengths] | None = None
-    labels: np.ndarray[Any, Any] | None = None
     pack: int | None = None
     multiple: int = 1
 
@@ -133,6 +131,7 @@ class BatchPlan(ABC):
     Args:
         measure: how long the samples are.
         abreast: batches of a group, which cost alike: a constant of the run.
+        num_batches: the most batches; None for all.
 
     Example:
         >>> import samplerkit as sk
@@ -146,6 +145,7 @@ class BatchPlan(ABC):
 
     measure: Measure
     abreast: int
+    num_batches: int | None
 
     @abstractmethod
     def __len__(self) -> int:
@@ -338,6 +338,9 @@ class BatchPlan(ABC):
             real += int(self.tokens_in(samples).sum())
             padded += int(self.padded_tokens_in(samples).sum())
         return real / padded if padded else 1.0
+
+    def _limited(self, count: int) -> int:
+        return count if self.num_batches is None else min(count, self.num_batches)
 
     def _samples_of(self, numbers: Any) -> BatchSamples:
         """Returns the samples of batches by a user's numbers; negative ones count from the end."""

@@ -65,7 +65,7 @@ def is_plain(value: Any) -> bool:
 def _text(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return f"<{value.size} values, {short_digest(value.astype(value.dtype.newbyteorder('<')).tobytes())}>"
-    if isinstance(value, partial) or callable(value):
+    if callable(value):
         return getattr(value, "__qualname__", type(value).__qualname__)
     return repr(value)
 
@@ -84,7 +84,7 @@ _NOT_ARGUMENTS = frozenset({"lengths", "keys", "labels", "abreast"})
 _SHARED_NAMES = ("window", "num_batches", "count_multiple")
 
 PlanFactory = Callable[..., BatchPlan]
-"""Makes the plan of an epoch from the argument `keys`: one for the samples in batches, one for groups."""
+"""Makes the plan of an epoch from the first arguments of a `SetPlan`."""
 
 
 @final
@@ -96,11 +96,13 @@ class Prepared:
         measure: how long the samples are.
         window: samples in a window, unless the recipe says how many.
         plan: makes the plans of a whole set; None if windows of the order are cut.
+        labels: of the samples, for batches by classes; otherwise None.
     """
 
     measure: Measure
     window: int = DEFAULT_WINDOW
     plan: PlanFactory | None = None
+    labels: np.ndarray[Any, Any] | None = None
 
 
 class BatchRecipe(ABC):
@@ -302,9 +304,9 @@ class Plans:
     @cached_property
     def digest(self) -> str | None:
         """The digest of the lengths, or of the keys or labels; None for a recipe without them."""
-        measure = self.measure
-        if measure.labels is not None:
-            return short_digest(repr(measure.labels.tolist()).encode())
+        measure, labels = self.measure, self._prepared.labels
+        if labels is not None:
+            return short_digest(repr(labels.tolist()).encode())
         if measure.keys is not None:
             keys, numbers = measure.keys
             return short_digest(f"{numbers.digest} {keys!r}".encode())
@@ -323,9 +325,10 @@ class Plans:
         """
         epoch = arguments.epoch(epoch)
         context = WindowContext(epoch, 0, self._seed, self.abreast)
+        common = self.measure, self.abreast, self.recipe.num_batches
         groups_key = context.key("batch groups")
         if self._prepared.plan is not None:
-            return self._prepared.plan(keys=(context.key("batch members"), groups_key))
+            return self._prepared.plan(*common, (context.key("batch members"), groups_key))
         order = self.sampler.undealt_order(self.dataset, epoch, constants=self.constants)
         size = self._window_size
         window, before = known
@@ -334,9 +337,7 @@ class Plans:
             raise StateError("window", "is none of this epoch", list(known))
         key = groups_key if shuffles(self.sampler) else None
         cut = partial(self.recipe._cut_window, self.measure)
-        return WindowPlan(
-            self.measure, self.abreast, order, size, cut, context, key, self.recipe.num_batches, known
-        )
+        return WindowPlan(*common, order, size, cut, context, key, known)
 
     def read_by(self, sampler: Sampler) -> Plans:
         """Returns the plans for another sampler of the same dataset: a ledger with one more edit."""

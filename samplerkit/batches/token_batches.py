@@ -151,8 +151,7 @@ class TokenBatches(BatchRecipe):
         buckets = buckets_of(histogram, budget, self.waste, pool, self.long)
         members = SortedMembers(lengths, chosen, histogram, kept)
         measure = replace(measure, upper=partial(upper_of, buckets.uppers[::-1]))
-        make_plan = partial(StaticPlan, measure, abreast, self.num_batches, members)
-        return Prepared(measure, plan=partial(make_plan, buckets=buckets, short=self.short))
+        return Prepared(measure, plan=partial(StaticPlan, members=members, buckets=buckets, short=self.short))
 
     def cut(self, ids: Ids, lengths: Ids, context: WindowContext) -> list[Ids]:
         """Sorts a window by length, the longest first, and cuts it; repeats are in different batches."""
@@ -182,11 +181,9 @@ class TokenBatches(BatchRecipe):
         if lengths.ndim == 2 or count == len(batches) or has_repeats(ids):
             return halved(batches, count, self.count_multiple)
         budget = self.budget
-
-        def sizes_at(places: Ids) -> Ids:
-            return budget.sizes(lengths[places])
-
-        return cut_again(batches, sizes_at, count, abreast, self.count_multiple)
+        return cut_again(
+            batches, lambda places: budget.sizes(lengths[places]), count, abreast, self.count_multiple
+        )
 
 
 def _sort_by_strips(lengths: Ids, firsts: Ids, budget: Budget) -> Ids:
