@@ -120,6 +120,7 @@ class ClassPlan(BatchPlan):
     begins another pass.
 
     Args:
+        num_batches: None for so many that the epoch has as many samples as the set.
         keys: one for the samples of classes, one for the seats.
         members: the ids of the samples, class after class; int64 of shape (n,).
         counts: the number of samples of each class; int64 of shape (classes,).
@@ -127,6 +128,7 @@ class ClassPlan(BatchPlan):
         num_val: K.
     """
 
+    num_batches: int | None
     keys: tuple[Key, Key]
     members: Ids
     counts: Ids
@@ -140,7 +142,6 @@ class ClassPlan(BatchPlan):
         self._batch_size = self.num_class * self.num_val
 
     def __len__(self) -> int:
-        # Without a number, so many that the epoch has as many samples as the set.
         return self.num_batches or max(1, self.members.size // self._batch_size)
 
     @property

@@ -179,7 +179,7 @@ class SampleLengths:
     def _checked_chunks(self, state: Any) -> Iterator[Ids]:
         """Yields the checked lengths in chunks, of a pair the longer one, and adds them to a digest."""
         for ids, chunk in self.chunks():
-            low, high = (int(chunk.min()), int(chunk.max())) if chunk.size else (0, 0)
+            low, high = int(chunk.min()), int(chunk.max())  # no chunk is empty
             if low < 0 or high > LONGEST:
                 wrong = np.argwhere((chunk < 0) | (chunk > LONGEST))[0]
                 value, place = int(chunk[tuple(wrong)]), f"{self._place}[{int(ids[wrong[0]])}]"

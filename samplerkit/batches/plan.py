@@ -131,7 +131,6 @@ class BatchPlan(ABC):
     Args:
         measure: how long the samples are.
         abreast: batches of a group, which cost alike: a constant of the run.
-        num_batches: the most batches; None for all.
 
     Example:
         >>> import samplerkit as sk
@@ -145,7 +144,6 @@ class BatchPlan(ABC):
 
     measure: Measure
     abreast: int
-    num_batches: int | None
 
     @abstractmethod
     def __len__(self) -> int:
@@ -338,9 +336,6 @@ class BatchPlan(ABC):
             real += int(self.tokens_in(samples).sum())
             padded += int(self.padded_tokens_in(samples).sum())
         return real / padded if padded else 1.0
-
-    def _limited(self, count: int) -> int:
-        return count if self.num_batches is None else min(count, self.num_batches)
 
     def _samples_of(self, numbers: Any) -> BatchSamples:
         """Returns the samples of batches by a user's numbers; negative ones count from the end."""

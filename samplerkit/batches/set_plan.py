@@ -139,17 +139,19 @@ class SetPlan(BatchPlan):
     """A plan of a whole set, whose number of batches is known from the start.
 
     Args:
+        num_batches: the most batches; None for all.
         keys: one for the samples in batches, one for groups.
         members: the set, sorted by length.
     """
 
+    num_batches: int | None
     keys: tuple[Key, Key]
     members: SortedMembers
 
     def _set_count(self, count: int) -> None:
         """Sets the number of batches of the whole set."""
         self._groups = Groups(count, self.abreast, self.keys[1])
-        self._length = self._limited(count)
+        self._length = count if self.num_batches is None else min(self.num_batches, count)
 
     @final
     def __len__(self) -> int:

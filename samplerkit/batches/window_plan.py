@@ -117,6 +117,7 @@ class WindowPlan(BatchPlan):
     that begins in the middle of an epoch does not cut those again.
 
     Args:
+        num_batches: the most batches; None for all.
         order: of the epoch.
         size: samples in a window.
         cut: cuts the samples of a window into batches.
@@ -125,6 +126,7 @@ class WindowPlan(BatchPlan):
         known: a window, and the number of batches before it.
     """
 
+    num_batches: int | None
     order: Order
     size: int
     cut: CutFunction
@@ -227,6 +229,9 @@ class WindowPlan(BatchPlan):
         places, batches = np.unique([np.concatenate(matches), np.concatenate(numbers)], axis=1)
         exists = batches < self._limited(LARGEST)
         return places[exists], batches[exists]
+
+    def _limited(self, count: int) -> int:
+        return count if self.num_batches is None else min(count, self.num_batches)
 
     @cached_property
     def _from_start(self) -> WindowPlan:
