@@ -13,24 +13,17 @@ import numpy as np
 
 from samplerkit.batches.budget import Buckets, upper_of
 from samplerkit.batches.cutting import SHORTS, Short, repeats_in, spread
-from samplerkit.batches.lengths import Histogram, SampleLengths, find_lengths
+from samplerkit.batches.lengths import Histogram, SampleLengths, find_lengths, require_one_each
 from samplerkit.batches.plan import Measure
-from samplerkit.batches.recipe import (
-    DEFAULT_WINDOW,
-    SHARED_ARGUMENTS,
-    BatchRecipe,
-    Prepared,
-    require_positive,
-)
+from samplerkit.batches.recipe import SHARED_ARGUMENTS, BatchRecipe, Prepared, require_positive
 from samplerkit.batches.sample_set import SampleSet
 from samplerkit.batches.set_plan import SortedMembers, StaticPlan
 from samplerkit.batches.table_cache import TableCache
 from samplerkit.batches.window_plan import WindowContext
-from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, DatasetError
+from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError
 from samplerkit.order import arguments
 from samplerkit.order.caching import cached_property
 from samplerkit.order.intervals import edges_of
-from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 
 
@@ -160,23 +153,21 @@ class BucketBatches(BatchRecipe):
         self._require_fit(histogram)
         sizes = self._sizes  # also for windows, so that a key without a size is an error now
         if chosen is None or self.window is not None:
-            return Prepared(measure, self.window or DEFAULT_WINDOW)
+            return Prepared(measure)
         number = np.searchsorted(self._ends, histogram.values)
         first = np.flatnonzero(np.diff(number, prepend=-1))
         before = edges_of(histogram.counts)
         starts = np.append(before[first], before[-1])
         buckets = Buckets(starts, histogram.values[first], sizes[number[first]])
         members = SortedMembers(lengths, chosen, histogram, kept)
-        make_plan = partial(StaticPlan, measure, abreast, self.num_batches, members)
-        return Prepared(measure, plan=partial(make_plan, buckets=buckets, short=self.short))
+        short: Any = self.short  # not None since `__post_init__`
+        return Prepared(measure, plan=partial(StaticPlan, members=members, buckets=buckets, short=short))
 
     def _measure(self, dataset: Any, cache: TableCache) -> tuple[SampleLengths, Measure]:
         if self.keys is not None:
-            (keys, numbers), size = self._numbered_keys, len(Layout.of(dataset))
-            if numbers.size != size:
-                problem = f"must be one for each of the {size} samples of the dataset"
-                raise DatasetError("keys", problem, numbers.size)
-            return numbers, Measure(numbers, keys=keys)
+            _, numbers = self._numbered_keys
+            require_one_each("keys", numbers.size, dataset)
+            return numbers, Measure(keys=self._numbered_keys)
         lengths = find_lengths(self.lengths, dataset, cache, pairs_hint="use TokenBatches, or keys=")
         # At least as many as of longer samples: a part of a batch may have only the samples that completed it
         # from a bucket of shorter ones.
@@ -191,15 +182,14 @@ class BucketBatches(BatchRecipe):
             raise ArgumentRangeError("boundaries", problem, last, hint="add a boundary that holds it")
 
     def cut(self, ids: Ids, lengths: Ids, context: WindowContext) -> list[Ids]:
-        """Cuts a window into batches, the bucket of the longest first; for keys, `lengths` are numbers."""
+        """Cuts a window into batches, the bucket of the longest first."""
         repeats = repeats_in(ids)
-        number = np.searchsorted(self._ends, lengths)
-        firsts = np.arange(ids.size) if repeats is None else repeats.firsts
-        places, bucket_sizes = np.lexsort((firsts, -number)), self._sizes
+        is_by_keys = self.keys is not None
+        number = self._numbered_keys[1].at(ids) if is_by_keys else np.searchsorted(self._ends, lengths)
+        places, bucket_sizes = np.lexsort((repeats.firsts, -number)), self._sizes
         sizes = bucket_sizes[number[places]]
-        if self.short == "merge":
-            return spread(places, sizes, repeats)
-        edges = [0, *(np.flatnonzero(np.diff(number[places])) + 1).tolist(), ids.size]
+        borders = [] if self.short == "merge" else (np.flatnonzero(np.diff(number[places])) + 1).tolist()
+        edges = [0, *borders, ids.size]
         batches: list[Ids] = []
         for begin, end in pairwise(edges):
             batches += spread(places[begin:end], sizes[begin:end], repeats)
@@ -255,5 +245,5 @@ def _boundaries(given: Any) -> tuple[int, ...]:
 
 
 def _max_samples(boundaries: Ids, sizes: Ids, lengths: Ids) -> Ids:
-    at = np.minimum(np.searchsorted(boundaries, lengths), boundaries.size - 1)
-    return np.where(lengths > boundaries[-1], 0, sizes[at])
+    at = np.searchsorted(boundaries, lengths)
+    return np.append(sizes, 0)[at]  # above the last boundary none

@@ -32,7 +32,7 @@ class Budget:
         count_multiple: the number of samples is a multiple of it, if that many fit.
         length_multiple: lengths are padded to a multiple of it.
         quadratic: Q, which adds u^2 / Q to the cost of a sample of padded length u; None for no such term.
-        cost: the cost of a sample, in place of its padded length.
+        cost: the cost of a sample, in place of its padded length; not with `quadratic`.
 
     Example:
         >>> Budget(4096, count_multiple=8, length_multiple=64).sizes(np.array([10, 100, 2000, 9000]))
@@ -77,14 +77,9 @@ class Budget:
             least: the result if not even one sample fits.
         """
         costs = self.costs(lengths)
-        budget = self.max_tokens * (self.quadratic or 1) if self.cost is None else self.max_tokens
-        if costs.dtype.kind == "f":
-            sizes = np.minimum(np.floor_divide(budget, np.maximum(costs, budget / _MAX)), _MAX)
-            sizes = sizes.astype(np.int64)
-        else:
-            sizes = np.minimum(budget // np.maximum(costs, 1), _MAX)
-        if self.max_samples is not None:
-            sizes = np.minimum(sizes, self.max_samples)
+        budget, most = self.max_tokens * (self.quadratic or 1), min(self.max_samples or _MAX, _MAX)
+        smallest = budget / _MAX if costs.dtype.kind == "f" else 1
+        sizes = np.minimum(budget // np.maximum(costs, smallest), most).astype(np.int64, copy=False)
         rounded = np.where(sizes >= self.count_multiple, sizes - sizes % self.count_multiple, sizes)
         result: Ids = np.maximum(rounded, least)
         return result
@@ -182,17 +177,12 @@ def buckets_of(histogram: Histogram, budget: Budget, waste: float, pool: int, lo
     """
     before = edges_of(histogram.counts)
     values = histogram.values
+    if long == "truncate":
+        values = np.minimum(values, budget.longest())
     sizes = budget.sizes(values)
     # Lengths descend, so those that are above the budget come first.
     first = int(np.count_nonzero(sizes == 0))
-    starts, uppers, batch_sizes = [], [], []
-    if first and long == "alone":
-        starts, uppers, batch_sizes = [0], [int(values[0])], [1]
-    if first and long == "truncate":
-        longest = budget.longest()
-        values = np.minimum(values, longest)
-        sizes = budget.sizes(values)
-        first = 0
+    firsts = [0] if first and long == "alone" else []
     padded = budget.padded(values).tolist()
     # `bisect` needs ascending numbers.
     negated, sums = [-length for length in padded], before.tolist()
@@ -204,12 +194,11 @@ def buckets_of(histogram: Histogram, budget: Budget, waste: float, pool: int, lo
         # Samples that are padded to the same length waste nothing, so a bucket has at least one length.
         by_waste = bisect_left(negated, -least) if least < upper else bisect_right(negated, -upper)
         by_pool = bisect_left(sums, sums[at] + pool * size)
-        starts.append(int(before[at]))
-        uppers.append(int(values[at]))
-        batch_sizes.append(size)
+        firsts.append(at)
         at = max(by_waste, min(by_pool, values.size))
-    ends = np.array([*starts, int(before[-1])], dtype=np.int64)
-    return Buckets(ends, np.array(uppers, dtype=np.int64), np.array(batch_sizes, dtype=np.int64))
+    index = np.array(firsts, dtype=np.int64)
+    # A sample that is above the budget is a batch by itself.
+    return Buckets(np.append(before[index], before[-1]), values[index], np.maximum(sizes[index], 1))
 
 
 def upper_of(uppers: Ids, lengths: Ids) -> Ids:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
+from samplerkit.batches.lengths import require_one_each
 from samplerkit.batches.plan import BatchPlan, BatchSamples, Measure
 from samplerkit.batches.recipe import SHARED_ARGUMENTS, BatchRecipe, Prepared, require_positive
 from samplerkit.batches.sample_set import SampleSet
@@ -18,7 +19,6 @@ from samplerkit.errors import CompositionError, DatasetError, NotSupportedError
 from samplerkit.order.files import BlockCache, permuted_within
 from samplerkit.order.intervals import edges_of, groups, interval_of, numbers_in
 from samplerkit.order.keys import Key
-from samplerkit.order.layout import Layout
 from samplerkit.order.order import Located
 from samplerkit.order.sequences import Occurrences
 from samplerkit.order.typing import Ids
@@ -76,9 +76,7 @@ class ClassBatches(BatchRecipe):
 
     def prepared(self, dataset: Any, chosen: SampleSet | None, abreast: int, kept: TableCache) -> Prepared:
         labels = self._finder()._labels_of(dataset)
-        size = len(Layout.of(dataset))
-        if labels.size != size:
-            raise DatasetError("labels", f"must be one for each of the {size} samples", labels.size)
+        require_one_each("labels", labels.size, dataset)
         if chosen is None:
             problem = "of classes need a sampler that reads a fixed set at random"
             hint = "use RandomSampler or DistributedSampler with shuffle GLOBAL, alone or over a subset"
@@ -94,10 +92,10 @@ class ClassBatches(BatchRecipe):
             hint = "use a smaller one, or leave such classes out by a SubsetRandomSampler"
             raise DatasetError("num_val", problem, self.num_val, hint=hint)
         members = ids[np.argsort(numbers, kind="stable")]
-        length = self.num_batches or max(1, ids.size // (self.num_class * self.num_val))
-        sizes = self.num_class, self.num_val
-        make_plan = partial(ClassPlan, Measure(), abreast, members, counts, sizes, length)
-        return Prepared(Measure(labels=labels), plan=make_plan)
+        make_plan = partial(
+            ClassPlan, members=members, counts=counts, num_class=self.num_class, num_val=self.num_val
+        )
+        return Prepared(Measure(), plan=make_plan, labels=labels)
 
     def cut(self, ids: Ids, lengths: Ids, context: WindowContext) -> list[Ids]:
         """Raises an error: the samples of a window may have fewer than P classes."""
@@ -122,69 +120,71 @@ class ClassPlan(BatchPlan):
     begins another pass.
 
     Args:
+        num_batches: None for so many that the epoch has as many samples as the set.
+        keys: one for the samples of classes, one for the seats.
         members: the ids of the samples, class after class; int64 of shape (n,).
         counts: the number of samples of each class; int64 of shape (classes,).
-        sizes: P and K.
-        length: the number of batches.
-        keys: one for the samples of classes, one for the seats.
+        num_class: P.
+        num_val: K.
     """
 
+    num_batches: int | None
+    keys: tuple[Key, Key]
     members: Ids
     counts: Ids
-    sizes: tuple[int, int]
-    length: int
-    keys: tuple[Key, Key]
+    num_class: int
+    num_val: int
 
     def __post_init__(self) -> None:
         self._starts = edges_of(self.counts)
-        self._classes, self._per_class = self.sizes
         self._member_blocks, self._class_blocks = map(BlockCache, self.keys)
-        self._per_round = self.counts.size // self._classes
+        self._per_round = self.counts.size // self.num_class
+        self._batch_size = self.num_class * self.num_val
 
     def __len__(self) -> int:
-        return self.length
+        return self.num_batches or max(1, self.members.size // self._batch_size)
 
     @property
     def num_draws(self) -> int:
-        return self.length * self._classes * self._per_class
+        return len(self) * self._batch_size
 
     def samples(self, numbers: Ids) -> BatchSamples:
-        size = self._classes * self._per_class
+        size = self._batch_size
         positions = (numbers[:, None] * size + np.arange(size)).reshape(-1)
-        turns, classes = self._classes_at(positions[:: self._per_class])
-        passes, parts = np.divmod(turns, self.counts[classes] // self._per_class)
-        rows = (parts[:, None] * self._per_class + np.arange(self._per_class)).reshape(-1)
-        rows = self._members_in(classes, passes, np.repeat(np.arange(classes.size), self._per_class), rows)
-        ids = self.members[np.repeat(self._starts[classes], self._per_class) + rows]
+        turns, classes = self._classes_at(positions[:: self.num_val])
+        passes, parts = np.divmod(turns, self.counts[classes] // self.num_val)
+        rows = (parts[:, None] * self.num_val + np.arange(self.num_val)).reshape(-1)
+        rows = self._members_in(classes, passes, np.repeat(np.arange(classes.size), self.num_val), rows)
+        ids = self.members[np.repeat(self._starts[classes], self.num_val) + rows]
         return BatchSamples(ids, positions, np.arange(numbers.size + 1) * size)
 
     def passes_at(self, draws: Ids) -> Ids:
         turns, classes = self._classes_at(draws)
-        return turns // (self.counts[classes] // self._per_class)
+        return turns // (self.counts[classes] // self.num_val)
 
     def locate(self, ids: Ids) -> Located:
         # The inverse of `samples`: from a sample to its part in each pass over its class, from pass and part
         # to the round, and from the seat of the class in that round to the batch.
         which, at = Occurrences(self.members).locate(ids)
         classes = interval_of(self._starts, at)
-        rounds, parts = -(-self.length // self._per_round), self.counts[classes] // self._per_class
+        rounds, parts = -(-len(self) // self._per_round), self.counts[classes] // self.num_val
         times = -(-rounds // parts)
         passes, index = numbers_in(np.zeros_like(times), times), np.repeat(np.arange(times.size), times)
         which, classes, parts = which[index], classes[index], parts[index]
         rows = at[index] - self._starts[classes]
-        part = self._members_in(classes, passes, np.arange(rows.size), rows, inverse=True) // self._per_class
+        part = self._members_in(classes, passes, np.arange(rows.size), rows, inverse=True) // self.num_val
         turns = passes * parts + part
         due = np.flatnonzero((part < parts) & (turns < rounds))
-        slots = self._permute_rounds(turns[due], classes[due], inverse=True) // self._classes
+        slots = self._permute_rounds(turns[due], classes[due], inverse=True) // self.num_class
         numbers = turns[due] * self._per_round + slots
-        exists = (slots < self._per_round) & (numbers < self.length)
+        exists = (slots < self._per_round) & (numbers < len(self))
         return which[due[exists]], numbers[exists]
 
     def _classes_at(self, draws: Ids) -> tuple[Ids, Ids]:
         """Returns (rounds, classes) of draws, each int64 of shape (m,)."""
-        numbers, places = np.divmod(draws, self._classes * self._per_class)
+        numbers, places = np.divmod(draws, self._batch_size)
         turns, slots = np.divmod(numbers, self._per_round)
-        seats = slots * self._classes + places // self._per_class
+        seats = slots * self.num_class + places // self.num_val
         return turns, self._permute_rounds(turns, seats)
 
     def _permute_rounds(self, turns: Ids, seats: Ids, *, inverse: bool = False) -> Ids:

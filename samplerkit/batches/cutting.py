@@ -61,7 +61,7 @@ class Cuts:
             numbers.append(numbers[-1] + count)
             cut = place + count * size
             ends.append(min(cut, end if short == "merge" else bucket_end))
-            place = max(bucket_end, cut) if short == "merge" else bucket_end
+            place = max(bucket_end, ends[-1])
         self._places = np.array([*places, end], dtype=np.int64)
         self._numbers = np.array(numbers, dtype=np.int64)
         self._ends = np.array([*ends, end], dtype=np.int64)
@@ -146,11 +146,11 @@ class Repeats:
 
     Args:
         firsts: the first place with the sample of each place; int64 of shape (m,).
-        counts: the number of places with that sample; int64 of shape (m,).
+        counts: the number of places with that sample, int64 of shape (m,); None if no sample repeats.
     """
 
     firsts: Ids
-    counts: Ids
+    counts: Ids | None
 
 
 def has_repeats(ids: Ids) -> bool:
@@ -159,15 +159,15 @@ def has_repeats(ids: Ids) -> bool:
     return bool((ascending[1:] == ascending[:-1]).any())
 
 
-def repeats_in(ids: Ids) -> Repeats | None:
-    """Finds the repeats in a window, None if there are none.
+def repeats_in(ids: Ids) -> Repeats:
+    """Finds the repeats in a window.
 
     Example:
-        >>> repeats_in(np.array([4, 2, 4])).counts, repeats_in(np.array([4, 2]))
+        >>> repeats_in(np.array([4, 2, 4])).counts, repeats_in(np.array([4, 2])).counts
         (array([2, 1, 2]), None)
     """
     if not has_repeats(ids):
-        return None
+        return Repeats(np.arange(ids.size), None)
     _, first, inverse, counts = np.unique(ids, return_index=True, return_inverse=True, return_counts=True)
     return Repeats(first[inverse], counts[inverse])
 
@@ -179,7 +179,7 @@ def longest_first(lengths: Ids) -> Ids:
     return np.argsort(gaps.astype(np.uint16) if gaps.max(initial=0) < 1 << 16 else gaps, kind="stable")
 
 
-def spread(places: Ids, sizes: Ids, repeats: Repeats | None = None) -> list[Ids]:
+def spread(places: Ids, sizes: Ids, repeats: Repeats) -> list[Ids]:
     """Cuts places that are sorted by length, the longest first, into batches.
 
     If a sample is at n places, n batches are cut together, and their places are dealt to them like cards. So
@@ -188,7 +188,7 @@ def spread(places: Ids, sizes: Ids, repeats: Repeats | None = None) -> list[Ids]
     Args:
         places: of the samples, repeats of a sample next to one another; int64 of shape (m,).
         sizes: how many samples fit into a batch that begins at each; int64 of shape (m,).
-        repeats: of the window; None if there are none.
+        repeats: of the window.
 
     Example:
         >>> repeats = repeats_in(np.array([7, 7, 8, 9]))
@@ -196,7 +196,7 @@ def spread(places: Ids, sizes: Ids, repeats: Repeats | None = None) -> list[Ids]
         [[0, 2], [1, 3]]
     """
     batches: list[Ids] = []
-    counts = None if repeats is None else repeats.counts[places]
+    counts = None if repeats.counts is None else repeats.counts[places]
     at = 0
     while at < places.size:
         dealt = 1
@@ -241,23 +241,22 @@ def halved(batches: Sequence[Ids], count: int, multiple: int = 1) -> list[Ids]:
         >>> [batch.tolist() for batch in halved([np.arange(2), np.arange(5)], 4)]
         [[0, 1], [0, 1], [2], [3, 4]]
     """
-    parts = [[batch] for batch in batches]
-    # Among parts of equal size the last comes first, so that parts of similar batches are neighbours.
-    heap = [(-batch.size, -number) for number, batch in enumerate(batches)]
+    # Among parts of equal size those of the last batch come first, so that parts of similar batches are
+    # neighbours; and of one batch, the first part.
+    heap = [(-batch.size, -number, 0) for number, batch in enumerate(batches)]
     heapq.heapify(heap)
     for _ in range(count - len(batches)):
         if not heap or heap[0][0] >= -1:
             break
-        size, number = -heap[0][0], -heap[0][1]
-        at = max(range(len(parts[number])), key=lambda k: parts[number][k].size)
-        batch = parts[number][at]
+        negative, number, begin = heap[0]
+        size = -negative
         half = (size + 1) // 2
         rounded = half + -half % multiple
         half = rounded if rounded < size else half
-        parts[number][at : at + 1] = [batch[:half], batch[half:]]
-        largest = max(part.size for part in parts[number])
-        heapq.heapreplace(heap, (-largest, -number))
-    return [part for pieces in parts for part in pieces]
+        heapq.heapreplace(heap, (-half, number, begin))
+        heapq.heappush(heap, (half - size, number, begin + half))
+    parts = sorted((-number, begin, begin - negative) for negative, number, begin in heap)
+    return [batches[number][begin:end] for number, begin, end in parts]
 
 
 def cut_again(

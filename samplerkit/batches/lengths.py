@@ -179,7 +179,7 @@ class SampleLengths:
     def _checked_chunks(self, state: Any) -> Iterator[Ids]:
         """Yields the checked lengths in chunks, of a pair the longer one, and adds them to a digest."""
         for ids, chunk in self.chunks():
-            low, high = (int(chunk.min()), int(chunk.max())) if chunk.size else (0, 0)
+            low, high = int(chunk.min()), int(chunk.max())  # no chunk is empty
             if low < 0 or high > LONGEST:
                 wrong = np.argwhere((chunk < 0) | (chunk > LONGEST))[0]
                 value, place = int(chunk[tuple(wrong)]), f"{self._place}[{int(ids[wrong[0]])}]"
@@ -190,6 +190,18 @@ class SampleLengths:
             state.update(narrow.dtype.str.encode())
             state.update(narrow.tobytes())
             yield chunk.max(axis=1) if self.are_pairs else chunk
+
+
+def require_one_each(place: str, count: int, dataset: Any, hint: str = "") -> None:
+    """Checks that there are as many lengths, keys or labels as samples.
+
+    Raises:
+        DatasetError: there are more, or fewer.
+    """
+    size = len(Layout.of(dataset))
+    if count != size:
+        problem = f"must be one for each of the {size} samples of the dataset"
+        raise DatasetError(place, problem, count, hint=hint)
 
 
 def find_lengths(
@@ -218,14 +230,11 @@ def find_lengths(
             hint = "give lengths= to the recipe: an array, or the path of an .npy file"
             raise DatasetError("lengths", problem, dataset, hint=hint)
         place, source = f"dataset.{column[0]}", column[1]
-    lengths, size = SampleLengths(source, place, cache), len(Layout.of(dataset))
-    if lengths.size != size:
-        problem = f"must be one for each of the {size} samples of the dataset"
-        hint = "compute them for this dataset, in its order"
-        raise DatasetError("lengths", problem, lengths.size, hint=hint)
+    lengths = SampleLengths(source, place, cache)
+    require_one_each("lengths", lengths.size, dataset, "compute them for this dataset, in its order")
     if lengths.are_pairs and pairs_hint is not None:
         problem = "are pairs, and these batches need one length a sample"
-        raise ArgumentValueError("lengths", problem, (size, 2), hint=pairs_hint)
+        raise ArgumentValueError("lengths", problem, (lengths.size, 2), hint=pairs_hint)
     return lengths
 
 

@@ -24,15 +24,14 @@ class Measure:
     """How long the samples of a plan are, and to what a batch of them is padded.
 
     Args:
-        lengths: of the samples; for batches by keys, the numbers of their keys; None if they are not known.
+        lengths: of the samples; None if they are not known, or the batches are by keys.
         padded: rounds lengths up to padded ones; None if they are not rounded.
         longest: the length to which longer samples are truncated; None if none are.
         upper: returns the upper end of the bucket of each length, or the length itself above all buckets;
             None if there are no buckets.
         cap: returns for each length how many samples a batch may have whose longest sample has that length;
             None if there is no limit.
-        keys: by their numbers, for batches by keys; otherwise None.
-        labels: of the samples, for batches by classes; otherwise None.
+        keys: the distinct keys, and the number of the key of each sample; None if batches are not by keys.
         pack: tokens of a pack; None if batches are not packs.
         multiple: the length of a part in a pack is rounded up to a multiple of it.
     """
@@ -42,8 +41,7 @@ class Measure:
     longest: int | None = None
     upper: Callable[[Ids], Ids] | None = None
     cap: Callable[[Ids], Ids] | None = None
-    keys: tuple[Any, ...] | None = None
-    labels: np.ndarray[Any, Any] | None = None
+    keys: tuple[tuple[Any, ...], SampleLengths] | None = None
     pack: int | None = None
     multiple: int = 1
 
@@ -63,26 +61,22 @@ class Measure:
 
     def tokens(self, ids: Ids) -> Ids:
         """Returns the number of tokens of each sample: both lengths of a pair; 1 if they are not known."""
-        if self.lengths is None or self.keys is not None:
-            return np.ones(ids.size, dtype=np.int64)
         lengths = self.counted(ids)
         return lengths if lengths.ndim == 1 else lengths.sum(axis=1)
 
     def padded_tokens(self, ids: Ids, edges: Ids) -> Ids:
         """Returns the padded tokens of batches, whose samples are ids[edges[i]:edges[i + 1]]."""
-        counts = np.diff(edges)
-        if self.lengths is None or self.keys is not None:
-            return counts
         longest = self.rounded(np.maximum.reduceat(self.counted(ids), edges[:-1]))
-        return counts * (longest if longest.ndim == 1 else longest.sum(axis=1))
+        return np.diff(edges) * (longest if longest.ndim == 1 else longest.sum(axis=1))
 
     def shape(self, ids: Ids, *, of_bucket: bool = False) -> tuple[Any, ...]:
         """Returns the shape of a batch, as `BatchPlan.shape`."""
+        if self.keys is not None:
+            keys, numbers = self.keys
+            key = keys[numbers.at(ids[:1]).item()]
+            return (ids.size, *key) if isinstance(key, tuple) else (ids.size, key)
         if self.lengths is None:
             return (ids.size,)
-        if self.keys is not None:
-            key = self.keys[int(self.lengths.at(ids[:1])[0])]
-            return (ids.size, *key) if isinstance(key, tuple) else (ids.size, key)
         longest = self.counted(ids).max(axis=0, keepdims=True)
         if of_bucket and self.upper is not None:
             longest = self.upper(longest)

@@ -23,7 +23,6 @@ from samplerkit.order import arguments
 from samplerkit.order.arguments import LARGEST
 from samplerkit.order.caching import cached_property
 from samplerkit.order.intervals import edges_of
-from samplerkit.order.keys import Key
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.chain import RunConstants, class_name
@@ -66,7 +65,7 @@ def is_plain(value: Any) -> bool:
 def _text(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return f"<{value.size} values, {short_digest(value.astype(value.dtype.newbyteorder('<')).tobytes())}>"
-    if isinstance(value, partial) or callable(value):
+    if callable(value):
         return getattr(value, "__qualname__", type(value).__qualname__)
     return repr(value)
 
@@ -85,7 +84,7 @@ _NOT_ARGUMENTS = frozenset({"lengths", "keys", "labels", "abreast"})
 _SHARED_NAMES = ("window", "num_batches", "count_multiple")
 
 PlanFactory = Callable[..., BatchPlan]
-"""Makes the plan of an epoch from the argument `keys`: one for the samples in batches, one for groups."""
+"""Makes the plan of an epoch from the first arguments of a `SetPlan`."""
 
 
 @final
@@ -95,13 +94,15 @@ class Prepared:
 
     Args:
         measure: how long the samples are.
-        window: samples in a window.
+        window: samples in a window, unless the recipe says how many.
         plan: makes the plans of a whole set; None if windows of the order are cut.
+        labels: of the samples, for batches by classes; otherwise None.
     """
 
     measure: Measure
     window: int = DEFAULT_WINDOW
     plan: PlanFactory | None = None
+    labels: np.ndarray[Any, Any] | None = None
 
 
 class BatchRecipe(ABC):
@@ -159,7 +160,7 @@ class BatchRecipe(ABC):
             kept: the cache of tables of large sets.
         """
         measure = Measure() if self.lengths is None else Measure(find_lengths(self.lengths, dataset, kept))
-        return Prepared(measure, self.window or DEFAULT_WINDOW)
+        return Prepared(measure)
 
     def evened(self, abreast: int, batches: list[Ids], ids: Ids, lengths: Ids, count: int) -> list[Ids]:
         """Makes more batches of a window, so that their number is a multiple of `abreast`.
@@ -295,20 +296,21 @@ class Plans:
             problem = "over a whole set have no windows, at whose borders a ledger is edited"
             raise NotSupportedError("batches", problem, self.recipe, hint="use window= in the recipe")
         self.measure = self._prepared.measure
+        self._window_size = self.recipe.window or self._prepared.window
         if chosen is not None and self._prepared.plan is not None:
             require_uncut(sampler, chosen.size)
-        self.window = None if self._prepared.plan else self._prepared.window
+        self.window = None if self._prepared.plan else self._window_size
 
     @cached_property
     def digest(self) -> str | None:
         """The digest of the lengths, or of the keys or labels; None for a recipe without them."""
-        measure = self.measure
-        if measure.labels is not None:
-            return short_digest(repr(measure.labels.tolist()).encode())
-        if measure.lengths is None:
-            return None
-        own = measure.lengths.digest
-        return own if measure.keys is None else short_digest(f"{own} {measure.keys!r}".encode())
+        measure, labels = self.measure, self._prepared.labels
+        if labels is not None:
+            return short_digest(repr(labels.tolist()).encode())
+        if measure.keys is not None:
+            keys, numbers = measure.keys
+            return short_digest(f"{numbers.digest} {keys!r}".encode())
+        return None if measure.lengths is None else measure.lengths.digest
 
     def plan(self, epoch: int, known: tuple[int, int] = (0, 0)) -> BatchPlan:
         """Returns the plan of an epoch.
@@ -322,27 +324,23 @@ class Plans:
             StateError: there is no such window.
         """
         epoch = arguments.epoch(epoch)
-        prepared = self._prepared
-        if prepared.plan is not None:
-            return prepared.plan(keys=(self._key(epoch, "batch members"), self._key(epoch, "batch groups")))
+        context = WindowContext(epoch, 0, self._seed, self.abreast)
+        common = self.measure, self.abreast, self.recipe.num_batches
+        groups_key = context.key("batch groups")
+        if self._prepared.plan is not None:
+            return self._prepared.plan(*common, (context.key("batch members"), groups_key))
         order = self.sampler.undealt_order(self.dataset, epoch, constants=self.constants)
-        size = prepared.window
+        size = self._window_size
         window, before = known
         limit = window * size * self.measure.max_parts
         if not (0 <= window <= -(-len(order) // size) and 0 <= before <= limit):
             raise StateError("window", "is none of this epoch", list(known))
-        key = self._key(epoch, "batch groups") if shuffles(self.sampler) else None
-        context = WindowContext(epoch, 0, self._seed, self.abreast)
+        key = groups_key if shuffles(self.sampler) else None
         cut = partial(self.recipe._cut_window, self.measure)
-        return WindowPlan(
-            self.measure, self.abreast, order, size, cut, context, key, self.recipe.num_batches, known
-        )
+        return WindowPlan(*common, order, size, cut, context, key, known)
 
     def read_by(self, sampler: Sampler) -> Plans:
         """Returns the plans for another sampler of the same dataset: a ledger with one more edit."""
         plans = copy.copy(self)
         plans.sampler = sampler
         return plans
-
-    def _key(self, epoch: int, role: str) -> Key:
-        return Key(self._seed, epoch, 0, role)

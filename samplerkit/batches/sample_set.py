@@ -67,15 +67,13 @@ def find_set(sampler: Sampler, dataset: Any) -> SampleSet | None:
         sampler, of a list with repeats, with a distributed sampler below the root, or of an algorithm that
         replays another package.
     """
-    if sampler.chain.algorithm != ALGORITHM:
+    if sampler.chain.algorithm != ALGORITHM or not shuffles(sampler):
         return None
     # From the dataset outwards: first the samplers that only list samples; the list is the set.
     links = sampler._links()[::-1]
     listed = 0
     while listed < len(links) and links[listed].is_fixed:
         listed += 1
-    if listed == len(links):
-        return None  # nothing shuffles the list, so it is an order and not a set
     chosen = (
         _listed(links[listed - 1].undealt_order(dataset)) if listed else SampleSet(len(Layout.of(dataset)))
     )
@@ -88,10 +86,10 @@ def find_set(sampler: Sampler, dataset: Any) -> SampleSet | None:
             chosen = _listed(places if chosen.ids is None else chosen.ids[places])
         elif not _reads_all(link, dataset if depth == 0 else chosen.size, is_root=depth == len(links) - 1):
             return None
-    if chosen is None or not shuffles(sampler):
-        return None
+    if chosen is None or chosen.ids is None:
+        return chosen
     # Sorted, so that the plan does not depend on the order of the list.
-    return chosen if chosen.ids is None else SampleSet(chosen.size, np.sort(chosen.ids))
+    return SampleSet(chosen.size, np.sort(chosen.ids))
 
 
 def require_uncut(sampler: Sampler, size: int) -> None:

@@ -139,16 +139,14 @@ class SetPlan(BatchPlan):
     """A plan of a whole set, whose number of batches is known from the start.
 
     Args:
-        measure: how long the samples are.
-        abreast: batches of a group.
         num_batches: the most batches; None for all.
-        members: the set, sorted by length.
         keys: one for the samples in batches, one for groups.
+        members: the set, sorted by length.
     """
 
     num_batches: int | None
-    members: SortedMembers
     keys: tuple[Key, Key]
+    members: SortedMembers
 
     def _set_count(self, count: int) -> None:
         """Sets the number of batches of the whole set."""

@@ -137,7 +137,7 @@ class TokenBatches(BatchRecipe):
         measure = Measure(lengths, budget.padded, cap=partial(budget.sizes, least=int(self.long == "alone")))
         if lengths.are_pairs:
             _require_pairs_fit(lengths, chosen, budget, self.long)
-            return Prepared(measure, self.window or _WINDOW_OF_PAIRS)
+            return Prepared(measure, _WINDOW_OF_PAIRS)
         histogram = lengths.histogram_of(chosen)
         require_fit(histogram, budget, self.long)
         # The number of batches that the samples fill, times `_PARTS`: in integers, which numpy adds exactly.
@@ -146,19 +146,18 @@ class TokenBatches(BatchRecipe):
             measure = replace(measure, longest=budget.longest())
         if chosen is None or self.window is not None:
             size = window_size(abreast, histogram.total * _PARTS, parts, _SMALLEST_WINDOW)
-            return Prepared(measure, self.window or size)
+            return Prepared(measure, size)
         pool = self.pool or max(1, min(_LARGEST_POOL, math.isqrt(parts // _PARTS) * 2 // 5))
         buckets = buckets_of(histogram, budget, self.waste, pool, self.long)
         members = SortedMembers(lengths, chosen, histogram, kept)
         measure = replace(measure, upper=partial(upper_of, buckets.uppers[::-1]))
-        make_plan = partial(StaticPlan, measure, abreast, self.num_batches, members)
-        return Prepared(measure, plan=partial(make_plan, buckets=buckets, short=self.short))
+        return Prepared(measure, plan=partial(StaticPlan, members=members, buckets=buckets, short=self.short))
 
     def cut(self, ids: Ids, lengths: Ids, context: WindowContext) -> list[Ids]:
         """Sorts a window by length, the longest first, and cuts it; repeats are in different batches."""
         repeats = repeats_in(ids)
         if lengths.ndim == 2:
-            batches = _cut_pairs(_sort_by_strips(lengths, repeats, self.budget), lengths, self)
+            batches = _cut_pairs(_sort_by_strips(lengths, repeats.firsts, self.budget), lengths, self)
         else:
             batches = self._cut_lengths(lengths, repeats)
         if self.short == "drop" and batches:
@@ -166,9 +165,9 @@ class TokenBatches(BatchRecipe):
             batches = batches[:-1] if batches[-1].size < self.budget.sizes(longest)[0] else batches
         return batches
 
-    def _cut_lengths(self, lengths: Ids, repeats: Repeats | None) -> list[Ids]:
+    def _cut_lengths(self, lengths: Ids, repeats: Repeats) -> list[Ids]:
         # Samples of one length keep their order, except that repeats are together.
-        places = longest_first(lengths) if repeats is None else np.lexsort((repeats.firsts, -lengths))
+        places = longest_first(lengths) if repeats.counts is None else np.lexsort((repeats.firsts, -lengths))
         descending = lengths[places]
         # The size is computed once for each distinct length.
         first = np.flatnonzero(np.diff(descending, prepend=-1))
@@ -182,14 +181,12 @@ class TokenBatches(BatchRecipe):
         if lengths.ndim == 2 or count == len(batches) or has_repeats(ids):
             return halved(batches, count, self.count_multiple)
         budget = self.budget
-
-        def sizes_at(places: Ids) -> Ids:
-            return budget.sizes(lengths[places])
-
-        return cut_again(batches, sizes_at, count, abreast, self.count_multiple)
+        return cut_again(
+            batches, lambda places: budget.sizes(lengths[places]), count, abreast, self.count_multiple
+        )
 
 
-def _sort_by_strips(lengths: Ids, repeats: Repeats | None, budget: Budget) -> Ids:
+def _sort_by_strips(lengths: Ids, firsts: Ids, budget: Budget) -> Ids:
     """Sorts the places of pairs: by the first length into strips, and by the second one within each strip.
 
     As many strips as each of them fills batches, so that pairs in a batch are similar on both sides.
@@ -198,7 +195,6 @@ def _sort_by_strips(lengths: Ids, repeats: Repeats | None, budget: Budget) -> Id
     by_first = np.argsort(-lengths[:, 0], kind="stable")
     strips = np.empty(by_first.size, dtype=np.int64)
     strips[by_first] = np.arange(by_first.size) * math.isqrt(max(1, batches)) // by_first.size
-    firsts = np.arange(strips.size) if repeats is None else repeats.firsts
     return np.lexsort((firsts, -lengths[:, 1], strips))
 
 

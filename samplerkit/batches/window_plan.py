@@ -117,21 +117,21 @@ class WindowPlan(BatchPlan):
     that begins in the middle of an epoch does not cut those again.
 
     Args:
+        num_batches: the most batches; None for all.
         order: of the epoch.
         size: samples in a window.
         cut: cuts the samples of a window into batches.
         context: of the epoch; its number of the window is replaced.
         key: of the order of groups; None leaves the batches in the order in which they were cut.
-        num_batches: the most batches; None for all.
         known: a window, and the number of batches before it.
     """
 
+    num_batches: int | None
     order: Order
     size: int
     cut: CutFunction
     context: WindowContext
     key: Key | None
-    num_batches: int | None
     known: tuple[int, int] = (0, 0)
 
     def __post_init__(self) -> None:
@@ -169,9 +169,7 @@ class WindowPlan(BatchPlan):
         return self.order.epochs_at(epoch, draws)
 
     def has(self, number: int) -> bool:
-        if number < 0 or number >= self._limited(number + 1):
-            return False
-        return self._window_of(number) is not None
+        return 0 <= number < self._limited(number + 1) and self._window_of(number) is not None
 
     def window_of(self, number: int) -> tuple[int, int]:
         """Returns the window of a batch and the number of batches before it.

@@ -75,7 +75,7 @@ def batch_figures(view: RunView, epoch: int) -> BatchFigures | None:
         return None
     count = len(plan)
     sizes, tokens, padded, ids, cut = _measure(plan, view.num_ranks, count)
-    has_lengths = plan.measure.lengths is not None and plan.measure.keys is None
+    has_lengths = plan.measure.lengths is not None
     total, mean = int(tokens.sum()), float(sizes.mean()) if sizes.size else 0.0
     efficiency = total / max(1, int(padded.sum())) if has_lengths and sizes.size else None
     plain = _plain_efficiency(plan, ids, max(1, round(mean))) if efficiency is not None else None

@@ -130,7 +130,7 @@ class PadCollate(PlannedCollate):
         """Returns the padded length of each field, and checks the batch against its limit."""
         longest = {path: int(field.lengths.max()) for path, field in fields.items()}
         measure = self._measure
-        if measure.lengths is None or measure.keys is not None:
+        if measure.lengths is None:
             return {path: self._rounded(length) for path, length in longest.items()}
         counted = [fields[path] for path in self.fields or fields][: 2 if measure.lengths.are_pairs else 1]
         if len(counted) <= measure.lengths.are_pairs:

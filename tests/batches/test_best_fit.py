@@ -52,22 +52,23 @@ def test_every_run_is_permuted_within_itself_and_back(name):
     starts = np.append(0, np.cumsum(SIZES[name]))
     runs, other = (GroupedPermutation(starts, Key(1, epoch, 0, "batch members")) for epoch in (0, 1))
     places = np.arange(starts[-1])
-    moved = runs.forward(places)
+    moved = runs.permuted(places)
     for first, end in pairwise(starts):
         assert sorted(moved[first:end].tolist()) == list(range(first, end))
-    assert runs.backward(moved).tolist() == places.tolist()
+    assert runs.permuted(moved, inverse=True).tolist() == places.tolist()
     assert (
-        GroupedPermutation(starts, Key(1, 0, 0, "batch members")).backward(moved).tolist() == places.tolist()
+        GroupedPermutation(starts, Key(1, 0, 0, "batch members")).permuted(moved, inverse=True).tolist()
+        == places.tolist()
     )
-    assert moved.tolist() != other.forward(places).tolist()
+    assert moved.tolist() != other.permuted(places).tolist()
     some = np.random.default_rng(0).permutation(places)[:50]
-    assert runs.forward(some).tolist() == moved[some].tolist()
+    assert runs.permuted(some).tolist() == moved[some].tolist()
 
 
 def test_a_run_of_more_than_two_thousand_million_places_is_permuted_too():
     starts = np.array([0, 5, 3 * 10**9, 3 * 10**9 + 1000])
     runs = GroupedPermutation(starts, Key(1, 0, 0, "batch members"))
     places = np.array([0, 4, 5, 17, 2 * 10**9, 3 * 10**9 - 1, 3 * 10**9, 3 * 10**9 + 999])
-    moved = runs.forward(places)
-    assert runs.backward(moved).tolist() == places.tolist()
+    moved = runs.permuted(places)
+    assert runs.permuted(moved, inverse=True).tolist() == places.tolist()
     assert np.searchsorted(starts, moved, side="right").tolist() == [1, 1, 2, 2, 2, 2, 3, 3]

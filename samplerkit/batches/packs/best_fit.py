@@ -136,8 +136,6 @@ class Bins:
         Returns:
             (items, edges): bins[i] has items[edges[i]:edges[i + 1]].
         """
-        if not bins.size:
-            return bins, np.zeros(1, dtype=np.int64)
         kind = interval_of(self._starts, bins)
         depths = self._edges[kind + 1] - self._edges[kind]
         entries = self._entries[numbers_in(self._edges[kind], depths)]

@@ -103,11 +103,10 @@ class PackBatches(BatchRecipe):
         self._require_fit(histogram)
         measure = Measure(lengths, pack=self.seq_len, multiple=self.length_multiple)
         if chosen is None or self.window is not None:
-            return Prepared(measure, self.window or self._window_size(histogram, abreast))
+            return Prepared(measure, self._window_size(histogram, abreast))
         members = SortedMembers(lengths, chosen, histogram, kept)
-        make_plan = partial(PackPlan, measure, abreast, self.num_batches, members)
         packed = PackedSet(histogram, self.fit)
-        return Prepared(measure, plan=partial(make_plan, packed=packed, packs=self.packs))
+        return Prepared(measure, plan=partial(PackPlan, members=members, packed=packed, packs=self.packs))
 
     def cut(self, ids: Ids, lengths: Ids, context: WindowContext) -> list[Ids]:
         """Packs a window: returns the places of the documents in each batch; one may be in several."""

@@ -138,7 +138,7 @@ class PackPlan(SetPlan):
     def _ends(self, items: Ids) -> tuple[Ids, Ids, Ids]:
         """Returns the parts that are items: index of the length, place of the document, first token."""
         packed = self.packed
-        drawn = self._items.forward(items)
+        drawn = self._items.permuted(items)
         at = interval_of(packed.item_starts, drawn)
         value = packed.by_item[at]
         return (
@@ -153,11 +153,10 @@ class PackPlan(SetPlan):
         value = interval_of(packed.places, places)
         document = places - packed.places[value]
         is_item = packed.first_items[value] >= 0
-        items = self._items.backward((packed.first_items[value] + document)[is_item])
+        items = self._items.permuted((packed.first_items[value] + document)[is_item], inverse=True)
         times = packed.full[value]
         parts = numbers_in(packed.full_starts[value] + document * times, times)
-        if parts.size:
-            parts = self._full.permuted(parts, inverse=True)
+        parts = self._full.permuted(parts, inverse=True)
         packs = np.concatenate([packed.bins.bin_of(items) + packed.num_full, parts])
         matches = np.concatenate([which[is_item], np.repeat(which, times)])
         numbers = self._groups.backward(packs // self.packs)
@@ -188,8 +187,8 @@ class GroupedPermutation:
     Example:
         >>> key = Key(seed=1, epoch=0, depth=0, role="batch members")
         >>> runs = GroupedPermutation(np.array([0, 3, 500]), key)
-        >>> places = runs.forward(np.arange(500))
-        >>> sorted(places[:3].tolist()), runs.backward(places).tolist() == list(range(500))
+        >>> places = runs.permuted(np.arange(500))
+        >>> sorted(places[:3].tolist()), runs.permuted(places, inverse=True).tolist() == list(range(500))
         ([0, 1, 2], True)
     """
 
@@ -202,15 +201,8 @@ class GroupedPermutation:
         self._tables: dict[bool, tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]] = {}
         self._words = key.words(2 * _KEY_WORDS)
 
-    def forward(self, places: Ids) -> Ids:
-        """Returns the place to which each place is moved."""
-        return self._permuted(places, inverse=False)
-
-    def backward(self, places: Ids) -> Ids:
-        """Returns the place that is moved to each place: the inverse of `forward`."""
-        return self._permuted(places, inverse=True)
-
-    def _permuted(self, places: Ids, *, inverse: bool) -> Ids:
+    def permuted(self, places: Ids, *, inverse: bool = False) -> Ids:
+        """Returns the place to which each place is moved; with `inverse`, the one that is moved to it."""
         run = interval_of(self._starts, places)
         first = self._starts[run]
         moved = np.empty_like(places)
@@ -219,12 +211,11 @@ class GroupedPermutation:
         if at.size:
             moved[at] = self._by_table(run[at], places[at] - first[at], inverse=inverse)
         at = np.flatnonzero(~is_small)
-        if at.size:
-            is_wide = self._starts[run[at] + 1] - first[at] >= NARROW_LIMIT
-            for part in (at[~is_wide], at[is_wide]):
-                if part.size:
-                    network, rows = self._network(run[part]), places[part] - first[part]
-                    moved[part] = permuted(network, rows, inverse=inverse)
+        is_wide = self._starts[run[at] + 1] - first[at] >= NARROW_LIMIT
+        for part in (at[~is_wide], at[is_wide]):
+            if part.size:
+                network, rows = self._network(run[part]), places[part] - first[part]
+                moved[part] = permuted(network, rows, inverse=inverse)
         moved += first
         return moved
 

@@ -187,7 +187,7 @@ class PlotData:
     def has_lengths(self) -> bool:
         """Whether the run has batches of samples of different lengths, and the lengths are known."""
         plan = self.view.run.epoch(self.epoch).plan
-        return plan is not None and plan.measure.lengths is not None and plan.measure.keys is None
+        return plan is not None and plan.measure.lengths is not None
 
     @cached_property
     def batches(self) -> tuple[Ids, Ids, Ids, Ids]:
