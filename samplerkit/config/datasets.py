@@ -63,7 +63,7 @@ def with_layout(dataset: Any, declared: Any) -> Any:
     """
     if dataset is None:
         if declared is None or isinstance(declared, Layout):
-            problem = "is missing" if declared is None else "says only a layout"
+            problem = "is missing" if declared is None else "is only a layout"
             raise ConfigError("dataset", problem, hint="pass the dataset, or name one of kind files or tar")
         return declared
     if declared is None:
@@ -74,14 +74,14 @@ def with_layout(dataset: Any, declared: Any) -> Any:
     except DatasetError:
         return WithLayout(dataset, declared)
     if own.num_samples != declared.num_samples:
-        problem = f"says {declared.num_samples} samples, and the dataset has others"
+        problem = f"declares {declared.num_samples} samples, but the dataset has another number"
         raise ConfigError("dataset", problem, own.num_samples)
     if own == declared or not declared.has_files or (own.parts and not declared.parts):
         return dataset
     if own.has_files and own.sizes.tolist() != declared.sizes.tolist():
-        raise ConfigError("dataset", f"says {declared!r}, and the dataset has other files", own)
+        raise ConfigError("dataset", f"declares {declared!r}, but the dataset has other files", own)
     if own.parts and [path for path, _ in own.leaves] != [path for path, _ in declared.leaves]:
-        raise ConfigError("dataset", f"says {declared!r}, and the dataset has other parts", own)
+        raise ConfigError("dataset", f"declares {declared!r}, but the dataset has other parts", own)
     return WithLayout(dataset, declared)
 
 

@@ -231,7 +231,7 @@ class Agreement:
     ) -> DisagreementError:
         if "problem" in refusal:
             self._wait_for_refused([own])
-            hint = "leave num_shards and shard_id out, so that the job says them, or have each shard read"
+            hint = "leave out num_shards and shard_id, which the job then sets, or have each shard read"
             return DisagreementError("ranks", refusal["problem"], hint=hint)
         other = Group(*refusal["group"])
         differing = differences(identity, json.loads(self.store.get(f"identity/{other.of}")))

@@ -132,7 +132,7 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
         # torch's constructor asks for a process group, and makes plain numbers of what is a property here.
         run = Run.of(sampler, dataset, world)
         if run.edits.ledger.ramp:
-            problem = "says a global_batch, and another loader makes the batches"
+            problem = "sets a global_batch, but another loader makes the batches"
             raise NotSupportedError("sampler", problem, sampler, hint="read by sk.Loader")
         self.recipe = run.recipe
         self.dataset = dataset

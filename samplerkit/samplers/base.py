@@ -318,7 +318,7 @@ def plain(value: Any, place: str) -> Any:
     value = os.fspath(value) if isinstance(value, os.PathLike) else value
     if value is None or isinstance(value, str | int | float):
         return value
-    problem = "is an object of which no edit can keep what it says"
+    problem = "is an object whose arguments an edit cannot store"
     raise NotSupportedError(place, problem, value, hint="give a sampler whose arguments are plain values")
 
 

@@ -161,4 +161,4 @@ def test_what_cannot_be_measured_is_one_line(refused, monkeypatch, tmp_path, con
 def test_a_layout_has_no_samples_to_measure(refused, tmp_path):
     path = tmp_path / "layout.yaml"
     path.write_text("dataset: {kind: size, size: 10}\nsampler: {kind: random}\n")
-    assert "dataset: says only a layout" in refused("lengths", path, "--out", tmp_path / "l.npy")
+    assert "dataset: is only a layout" in refused("lengths", path, "--out", tmp_path / "l.npy")

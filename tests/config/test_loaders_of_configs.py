@@ -71,7 +71,7 @@ def test_a_sampler_reads_labels_from_the_dataset_when_the_config_gives_the_files
 )
 def test_a_dataset_that_contradicts_the_config_is_refused(section, dataset):
     config = sk.Config.from_yaml(f"sampler: {{kind: random}}\ndataset: {section}")
-    with pytest.raises(sk.ConfigError, match="dataset: says"):
+    with pytest.raises(sk.ConfigError, match="dataset: declares"):
         config.dataloader(dataset)
 
 

@@ -86,7 +86,7 @@ def test_a_users_dataset_gets_the_parts_of_the_config():
     parts = {"web": ConcatDataset([range(5), range(7)]), "more": sk.TreeDataset({"code": range(3)})}
     assert config.make_loader(sk.TreeDataset(parts)).dataset.layout == config.dataset
     for other in ({"web": parts["web"], "less": parts["more"]}, {"web": range(12), "more": range(3)}):
-        with pytest.raises(sk.ConfigError, match="and the dataset has other"):
+        with pytest.raises(sk.ConfigError, match="but the dataset has other"):
             config.make_loader(sk.TreeDataset(other))
     flat = sk.load_config(of({"kind": "layout", "sizes": [5, 7, 3]}))
     assert flat.make_loader(sk.TreeDataset(parts)).dataset.layout == config.dataset

@@ -225,15 +225,15 @@ CALLS = {
     ),
     "at: is before": lambda _: edit_in_the_loop(),
     "edit at ...: weights": lambda _: of_mixture({}, weights={"x": 1}),
-    "edit at ...: says a global": lambda _: next(
+    "edit at ...: sets a global": lambda _: next(
         iter(loader(sampler=sk.Ledger(sk.RandomSampler(), [sk.Edit(at=0, global_batch=3)]), **TWO))
     ),
-    "edit at ...: says weights": lambda _: of_mixture({"passes": "restart"}, weights={"a": 1, "b": 1}),
-    "edit at ...: says without, and": lambda _: sk.Ledger(
+    "edit at ...: changes weights": lambda _: of_mixture({"passes": "restart"}, weights={"a": 1, "b": 1}),
+    "edit at ...: removes ids, but": lambda _: sk.Ledger(
         sk.RandomSampler(replacement=True), [sk.Edit(at=4, without=[1])]
     ).order(SIZE),
     "source ...: would": lambda _: of_mixture({}, without=range(30)),
-    "edit at ...: says without an id": lambda _: of_mixture({}, without=[SIZE]),
+    "edit at ...: removes an id": lambda _: of_mixture({}, without=[SIZE]),
     "weights: lack": lambda _: sk.MixtureSampler({"a": None, "b": None}, weights={"a": 1}),
     "sources: name": lambda _: sk.MixtureSampler({"c": None}).order(TREE),
     "sources...: holds": lambda _: sk.MixtureSampler({"a": sk.DistributedSampler(2, 0)}),

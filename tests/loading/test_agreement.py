@@ -199,4 +199,4 @@ def test_unread_shards_are_an_error_on_all_ranks_and_shared_shards_are_allowed(w
 
     run_in_threads(*(partial(begin, rank, world) for rank, world in enumerate(worlds)))
     assert len(messages) == (len(worlds) if problem else 0)
-    assert all(problem in error and "leave num_shards and shard_id out" in error for error in messages)
+    assert all(problem in error and "leave out num_shards and shard_id" in error for error in messages)

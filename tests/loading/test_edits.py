@@ -198,7 +198,7 @@ def test_a_file_keeps_all_edits_and_the_next_start_reads_it(tmp_path):
     for given in ([], SKIPS[:1], SKIPS[:2], SKIPS):
         again = sk.Ledger(sk.SequentialSampler(), given, edits_file=path)
         assert again.edits == tuple(SKIPS[: max(2, len(given))])
-    with pytest.raises(sk.ArgumentValueError, match=r"edits\[0\]: is another one in the file"):
+    with pytest.raises(sk.ArgumentValueError, match=r"edits\[0\]: differs from the one in the file"):
         sk.Ledger(edits=[sk.Edit(at=8, skip=5)], edits_file=path)
 
 

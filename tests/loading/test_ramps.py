@@ -100,15 +100,15 @@ def test_a_run_whose_batches_grow_is_resumed_on_other_ranks_with_the_same_steps(
 def test_a_global_batch_that_the_ranks_do_not_divide_is_refused_when_edited_and_when_loaded():
     edits = [sk.Edit(at=10, global_batch=6), sk.Edit(at=60, global_batch=8)]
     two = sk.Loader(range(100), sk.Ledger(sk.RandomSampler(), edits), batch_size=5, world=sk.World(2, 0))
-    with pytest.raises(sk.ArgumentValueError, match="edit at 70: says a global_batch that 2 ranks do not"):
+    with pytest.raises(sk.ArgumentValueError, match="edit at 70: sets a global_batch that 2 ranks do not"):
         two.edit(at=70, global_batch=9)
     assert two.sampler.edits == tuple(edits)
     early, late = two.state_dict(step=3), two.state_dict(step=11)
     assert [early["position"], late["position"]] == [22, 72]
     four = sk.Loader(range(100), sk.Ledger(sk.RandomSampler(), edits), batch_size=5, world=sk.World(4, 0))
-    with pytest.raises(sk.StateError, match="edit at 10: says a global_batch that 4 ranks do not divide"):
+    with pytest.raises(sk.StateError, match="edit at 10: sets a global_batch that 4 ranks do not divide"):
         four.load_state_dict(early)
-    with pytest.raises(sk.ArgumentValueError, match="edit at 10: says a global_batch that 4 ranks do not"):
+    with pytest.raises(sk.ArgumentValueError, match="edit at 10: sets a global_batch that 4 ranks do not"):
         next(iter(four))
     four.load_state_dict(late)
     assert len(next(iter(four))) == 2

@@ -85,7 +85,7 @@ def test_ids_are_removed_from_an_added_source_that_reads_a_fixed_set():
     ids = sk.Ledger(mixture(1), [edit(SAMPLERS["files"]()), *removal]).order(CORPUS)
     assert set(ids[AT:].tolist()) >= set(range(START + 15, START + 30))
     assert not set(ids[AT + 20 :].tolist()) & set(range(START, START + 15))
-    with pytest.raises(sk.NotSupportedError, match="source new: says without, and this reads other samples"):
+    with pytest.raises(sk.NotSupportedError, match="new: removes ids, but this source reads other"):
         sk.Ledger(mixture(1), [edit(SAMPLERS["by weights"]()), *removal]).order(CORPUS)
 
 

@@ -44,7 +44,7 @@ _CHECKS = {
     "window": optional(list_of(int_in(0, LARGEST), 2)),
 }
 _HINT = "make the batches as they were made when the state was saved"
-_GLOBAL_BATCH = "says a global_batch, and a step is one batch of the recipe a rank"
+_GLOBAL_BATCH = "sets a global_batch, but a step is one batch of the recipe for each rank"
 
 
 @final

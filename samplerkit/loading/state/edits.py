@@ -193,7 +193,7 @@ def require_divided(ledger: Ledger, position: int, ranks: int) -> None:
     before = [stage for stage in ledger.ramp if stage[0] <= position]
     for at, size in (*before[-1:], *ledger.ramp[len(before) :]):
         if size % ranks:
-            problem = f"says a global_batch that {ranks} ranks do not divide"
+            problem = f"sets a global_batch that {ranks} ranks do not divide"
             hint = "start as many ranks as divide it, or edit the run again at the position of the state"
             raise ArgumentValueError(f"edit at {at}", problem, size, hint=hint)
 

@@ -148,7 +148,7 @@ def _join_edits(
     shorter, longer = sorted((given, saved), key=len)
     if longer[: len(shorter)] != shorter:
         number = next(n for n, (one, other) in enumerate(zip(given, saved, strict=False)) if one != other)
-        problem = f"is another one in the file {os.fspath(path)}, which says {saved[number]}"
+        problem = f"differs from the one in the file {os.fspath(path)}, which is {saved[number]}"
         hint = "leave the edits out: the file has all of them"
         raise ArgumentValueError(f"edits[{number}]", problem, given[number], hint=hint)
     return longer
@@ -173,13 +173,13 @@ def _changes(edits: Sequence[Edit], sampler: Sampler, source: Passes | Blend, si
         place, weights = f"edit at {edit.at}", None
         if edit.weights is not None:
             if not sources:
-                raise NotSupportedError(place, "says weights, and this mixes no sources with names", sampler)
+                raise NotSupportedError(place, "changes weights, but there are no named sources", sampler)
             weights = _shares(place, edit, sources, source)
             sources |= edit.new_sources
         if edit.without is not None:
             ids = np.asarray(edit.without)
             if ids[-1] >= size:
-                problem = f"says without an id that is not in a dataset of {size}"
+                problem = f"removes an id that is not in a dataset of {size}"
                 raise ArgumentValueError(place, problem, int(ids[-1]))
             _require_fixed_set(place, source, ids)
         yield Change(edit.at, weights, edit.skip, edit.without)
@@ -188,14 +188,14 @@ def _changes(edits: Sequence[Edit], sampler: Sampler, source: Passes | Blend, si
 def _shares(place: str, edit: Edit, sources: Mapping[str, Any], source: Passes | Blend) -> list[float]:
     """Returns the weights of an edit, one for each part of a tree."""
     if isinstance(source, Passes):
-        problem = "says weights, and the passes of this mixture begin again in each epoch"
+        problem = "changes weights, but the passes of this mixture begin again in each epoch"
         raise NotSupportedError(place, problem, hint="use passes='run_on'")
     for name in edit.new_sources:
         if name in sources:
-            raise ArgumentValueError(place, "adds a source that is there", name)
+            raise ArgumentValueError(place, "adds a source that exists", name)
         if name not in source.sources:
             hint = f"parts: {', '.join(source.sources)}"
-            raise ArgumentValueError(place, "adds what is no part of the dataset", name, hint=hint)
+            raise ArgumentValueError(place, "adds a source that is no part of the dataset", name, hint=hint)
     given = edit.weights or {}
     require_shares(f"{place}: weights", given, {**sources, **edit.new_sources})
     return source.shares_of_draws([given.get(name, 0.0) for name in source.sources], f"{place}: weights")
@@ -207,15 +207,15 @@ def _require_fixed_set(place: str, source: Passes | Blend, ids: Ids) -> None:
         for name, inner, own_ids in source.split(ids):
             if isinstance(inner, Blend) and inner.caps:
                 # Its passes would become shorter, but the positions of its caps would not move.
-                problem = "says without, of what a nested mixture with caps on its passes reads"
+                problem = "removes ids from a nested mixture with caps on its passes"
                 raise NotSupportedError(f"{place}, source {name}", problem, inner.mixture.max_passes)
             _require_fixed_set(f"{place}, source {name}", inner, own_ids)
     elif isinstance(source.orders, EpochOrders):
         sampler = source.orders.sampler
-        problem = "says without, and this reads other samples in each pass"
+        problem = "removes ids, but this source reads other samples in each pass"
         hint = "ids can leave what reads all of a fixed set in each pass"
         if isinstance(sampler, MixtureSampler) and sampler.get_child() is None:
-            problem = "says without, and the passes of this mixture begin again in each epoch"
+            problem = "removes ids, but the passes of this mixture begin again in each epoch"
             hint = "use passes='run_on'"
         elif _reads_fixed_set(sampler, source.orders.dataset):
             return
