@@ -240,10 +240,9 @@ def when(
 
 def in_epoch(view: RunView, reading: Reading, sample: int) -> EpochOfSample:
     """Finds the times when any rank reads a sample in an epoch."""
-    epoch, plan = reading.epoch, view.run.epoch(reading.epoch).plan
-    positions = (
-        view.run.epoch(epoch).order.positions_of(sample) if plan is None else np.unique(plan.batch_of(sample))
-    )
+    epoch, units = reading.epoch, view.run.epoch(reading.epoch)
+    plan = units.plan
+    positions = units.order.positions_of(sample) if plan is None else np.unique(plan.batch_of(sample))
     dealt = [
         time
         for time in occurrences_of(epoch, reading.delivery, positions)
