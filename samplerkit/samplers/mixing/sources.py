@@ -9,12 +9,7 @@ from typing import Any, ClassVar, Final, final
 
 import numpy as np
 
-from samplerkit.errors import (
-    ArgumentTypeError,
-    ArgumentValueError,
-    CompositionError,
-    DatasetError,
-)
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError, CompositionError, DatasetError
 from samplerkit.order import arguments
 from samplerkit.order.caching import Latest
 from samplerkit.order.dataset_protocol import find_column

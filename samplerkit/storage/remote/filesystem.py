@@ -23,7 +23,7 @@ from samplerkit.storage.remote.access import (
     translate_errors,
 )
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.retries import Client, RemoteStats, check_small, retry
+from samplerkit.storage.remote.retries import Client, Counts, check_small, retry
 from samplerkit.storage.threads import Pool, Stop, importing, with_timeout
 from samplerkit.storage.urls import has_pattern, has_version, is_remote, is_s3, is_web, shown
 
@@ -55,7 +55,7 @@ parent, whose descriptors the child shares, so that the parent would wait foreve
 class Filesystems(Client):
     """The fsspec filesystems of one process, since connections and event loops do not survive a fork."""
 
-    def __init__(self, options: RemoteOptions, counts: RemoteStats) -> None:
+    def __init__(self, options: RemoteOptions, counts: Counts) -> None:
         super().__init__(options, counts)
         self._lock = threading.Lock()
         self._by_key: dict[str, Any] = {}
@@ -236,7 +236,7 @@ def expand(pattern: str, options: RemoteOptions) -> tuple[str, ...]:
         raise DatasetError(shown(pattern), "is a pattern, and HTTP has no listing", hint="name each URL")
     if "::" in pattern:
         raise DatasetError(shown(pattern), "is a pattern in a chain of URLs", hint="name each URL")
-    client, stop = Filesystems(options, RemoteStats()), Stop()
+    client, stop = Filesystems(options, Counts()), Stop()
     urls = retry(pattern, client, lambda client: client.matches(pattern, stop), stop)
     if not urls:
         raise DatasetError(shown(pattern), "no file matches", hint="check folder and pattern")
@@ -300,7 +300,7 @@ def write_small(path: str, data: bytes, options: RemoteOptions) -> None:
         hint = "use --out FOLDER, and upload what is in it"
         raise DatasetError(shown(path), "cannot be written by HTTP", hint=hint)
     if is_remote(path):
-        client, stop = Filesystems(options, RemoteStats()), Stop()
+        client, stop = Filesystems(options, Counts()), Stop()
         translate_errors(
             lambda: retry(path, client, lambda client: client.put(path, data, stop), stop),
             DatasetError,

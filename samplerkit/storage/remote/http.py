@@ -27,7 +27,7 @@ from samplerkit.storage.remote.http_checks import check_end, check_part, version
 from samplerkit.storage.remote.http_connections import Connections, Route, errno_text
 from samplerkit.storage.remote.http_response import Headers, Response
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.retries import Client, RemoteStats, check_small
+from samplerkit.storage.remote.retries import Client, Counts, check_small
 from samplerkit.storage.threads import Pool, Stop, importing
 from samplerkit.storage.urls import is_s3, is_web
 
@@ -47,7 +47,7 @@ class Http(Client):
         without_ranges: URLs whose servers do not support range requests.
     """
 
-    def __init__(self, options: RemoteOptions, counts: RemoteStats) -> None:
+    def __init__(self, options: RemoteOptions, counts: Counts) -> None:
         super().__init__(options, counts)
         self.without_ranges: set[str] = set()
         self.connections = Connections(options)

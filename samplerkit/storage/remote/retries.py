@@ -8,7 +8,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TypeVar, final
 
@@ -28,9 +28,9 @@ Result = TypeVar("Result")
 
 
 @final
-@dataclass
+@dataclass(frozen=True)
 class RemoteStats:
-    """Thread-safe counters of requests to remote servers by one process.
+    """Counters of requests to remote servers by one process.
 
     Args:
         requests: the number of requests; each attempt counts, but following a redirect does not.
@@ -43,13 +43,27 @@ class RemoteStats:
     bytes: int = 0
     retries: int = 0
     downloads: int = 0
-    _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
+
+
+@final
+class Counts:
+    """Thread-safe counters, which are read as `RemoteStats`."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._values = asdict(RemoteStats())
+
+    @property
+    def stats(self) -> RemoteStats:
+        """The counters so far."""
+        with self._lock:
+            return RemoteStats(**self._values)
 
     def add(self, **more: int) -> None:
         """Adds to counters by their names."""
         with self._lock:
             for name, number in more.items():
-                vars(self)[name] += number
+                self._values[name] += number
 
 
 class Client(ABC):
@@ -60,7 +74,7 @@ class Client(ABC):
         counts: the counters of requests, bytes and retries.
     """
 
-    def __init__(self, options: RemoteOptions, counts: RemoteStats) -> None:
+    def __init__(self, options: RemoteOptions, counts: Counts) -> None:
         self.options = options
         self.counts = counts
 

@@ -8,7 +8,6 @@ import os
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar, final
@@ -23,7 +22,7 @@ from samplerkit.storage.remote.filesystem import Filesystems
 from samplerkit.storage.remote.http import Http
 from samplerkit.storage.remote.http_parallel import ParallelHttp
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.retries import RemoteStats, final_error, retry, unless_closed
+from samplerkit.storage.remote.retries import Counts, RemoteStats, final_error, retry, unless_closed
 from samplerkit.storage.threads import Pool, Stop
 from samplerkit.storage.urls import digest_of, identity, shown
 
@@ -69,7 +68,7 @@ class RemoteStorage(Closing):
     @property
     def stats(self) -> RemoteStats:
         """The counters of requests by this process."""
-        return replace(self._resources().counts)
+        return self._resources().counts.stats
 
     def version(self, url: str) -> Version:
         """Returns the size and tag that a file had at its first request; takes at most one request.
@@ -185,7 +184,7 @@ class RemoteStorage(Closing):
         pid = os.getpid()
         resources = self._resources_by_pid.get(pid)
         if resources is None:  # another thread may make them at the same time
-            resources = RemoteResources(self, self._versions, RemoteStats())
+            resources = RemoteResources(self, self._versions, Counts())
             resources = self._resources_by_pid.setdefault(pid, resources)
             self._resources_by_pid = {pid: resources}
         return resources
@@ -218,7 +217,7 @@ class RemoteResources:
         finalizer: calls `end` when the storage is garbage collected, and at interpreter exit.
     """
 
-    def __init__(self, storage: RemoteStorage, versions: dict[str, Version], counts: RemoteStats) -> None:
+    def __init__(self, storage: RemoteStorage, versions: dict[str, Version], counts: Counts) -> None:
         options = storage.options
         self.counts = counts
         self._versions = versions

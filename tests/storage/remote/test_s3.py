@@ -10,7 +10,7 @@ from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.filesystem import expand
 from samplerkit.storage.remote.http import Http, SignedUrls
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.retries import RemoteStats
+from samplerkit.storage.remote.retries import Counts
 from samplerkit.storage.remote.storage import Span
 from tests.storage.remote import faults
 from tests.storage.remote.conftest import CLIENTS
@@ -135,7 +135,7 @@ def test_each_key_is_read_as_it_is(key, bucket, storage, endpoint):
 @pytest.fixture
 def signed_urls():
     """Makes signers of URLs, whose connections are closed at the end."""
-    http = Http(RemoteOptions(), RemoteStats())
+    http = Http(RemoteOptions(), Counts())
     yield lambda **options: SignedUrls(options, http._headers)
     http.connections.close()
 
