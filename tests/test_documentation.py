@@ -1,7 +1,5 @@
 """The Python blocks of README and docs run, with the values in their comments."""
 
-from __future__ import annotations
-
 import ast
 import doctest
 import re

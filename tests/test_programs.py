@@ -1,12 +1,11 @@
-"""Forked programs behave as programs that Python has started: tests rely on that."""
-
-from __future__ import annotations
+"""What tests rely on: forked programs behave as Python's; files left over fail a run; CI's files exist."""
 
 import json
 import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -66,3 +65,33 @@ def test_a_fork_ends_as_a_program_of_python_ends(text, code, errors):
     done = run(["-c", text])
     assert done.returncode == code
     assert done.stderr.endswith(errors)
+
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_files_left_in_the_temporary_folder_fail_the_run(tmp_path):
+    test = tmp_path / "test_one.py"
+    test.write_text("import tempfile\n\n\ndef test_one():\n    tempfile.mkdtemp(prefix='left-here-')\n")
+    (tmp_path / "now.py").write_text("from tests import conftest\n\nconftest.SECONDS_TO_CLEAN_UP = 0\n")
+    options = [option for plugin in ("xdist", "tests.conftest", "now") for option in ("-p", plugin)]
+    options += ["-c", os.devnull, "--rootdir", tmp_path, "-n", "1"]
+    variables = {"TMPDIR": str(tmp_path), "PYTHONPATH": str(tmp_path), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, test],
+        cwd=ROOT,
+        env={**os.environ, **variables},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 1, ended.stdout
+    assert "1 passed" in ended.stdout
+    assert "left-here-" in ended.stdout
+    assert not any(tmp_path.glob("tests-*"))
+
+
+def test_every_file_that_runs_on_other_versions_exists():
+    names = (ROOT / ".ci" / "core_tests").read_text().split()
+    assert names
+    assert [name for name in names if not (ROOT / name).exists()] == []

@@ -1,7 +1,5 @@
 """The names in docs/reliability.md exist: tests, planted bugs, and all rows."""
 
-from __future__ import annotations
-
 import ast
 import re
 from functools import cache

@@ -5,8 +5,6 @@ odd, a tail, and the actions of a script on the loaders of all ranks, simulated 
 `python -m tests.campaigns.ledgers.script NUMBER` repeats one.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import fields
 from random import Random

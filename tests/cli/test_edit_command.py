@@ -1,7 +1,5 @@
 """The command `samplerkit edit`: it writes a config that the checkpoint fits, and prints what changes."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 

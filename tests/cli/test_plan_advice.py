@@ -1,7 +1,5 @@
 """The advice of plan keeps the samples; its figures for other starts, machines and workers are right."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import yaml

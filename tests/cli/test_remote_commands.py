@@ -1,7 +1,5 @@
 """The commands on remote files: their requests, their output, and what they refuse."""
 
-from __future__ import annotations
-
 import pytest
 import yaml
 

@@ -1,7 +1,5 @@
 """What was read, and when: the commands at, when, seen and state."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

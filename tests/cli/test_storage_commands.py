@@ -1,7 +1,5 @@
 """The commands `pack`, `index` and `lengths`, as a user runs them."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections import Counter

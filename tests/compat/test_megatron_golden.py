@@ -1,7 +1,5 @@
 """What Megatron-LM reads, ours reads: its recorded builds and micro-batches, all of them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

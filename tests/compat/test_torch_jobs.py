@@ -1,7 +1,5 @@
 """The drop-ins in a real job of two ranks."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """Samplers of every kind, as a config writes them and as they are built by hand."""
 
-from __future__ import annotations
-
 import samplerkit as sk
 from samplerkit.config.registry import SAMPLERS
 

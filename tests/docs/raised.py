@@ -1,7 +1,5 @@
 """What raises or logs each message on the page of error messages."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """The table of the page on shuffle modes: each yes is an order, each no a typed error."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

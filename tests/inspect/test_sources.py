@@ -1,7 +1,5 @@
 """What is read of each source of a mixture: in a training log, in a plan, of nested and edited mixtures."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """What a run of tokens reads, in tokens and documents: in a plan, in a step, and in the commands."""
 
-from __future__ import annotations
-
 import json
 import tracemalloc
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """Orders made of orders equal their definitions, at small sizes and at the largest ones."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

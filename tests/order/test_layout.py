@@ -1,7 +1,5 @@
 """Layouts, made from sizes or datasets, and the search for the interval of a value."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

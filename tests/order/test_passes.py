@@ -1,7 +1,5 @@
 """The pass over its source of each position, compared with counting, in all kinds of orders."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import zip_longest
 

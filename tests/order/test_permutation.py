@@ -1,7 +1,5 @@
 """The keyed permutation is a bijection of [0, n) for every n, with an inverse, and few values are walked."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

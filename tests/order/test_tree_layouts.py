@@ -1,7 +1,5 @@
 """A tree is a layout: its files are those of its parts, and different trees are different layouts."""
 
-from __future__ import annotations
-
 import itertools
 import pickle
 

@@ -3,8 +3,6 @@
 The golden plans would notice most of them too; here it is the laws and promises that must.
 """
 
-from __future__ import annotations
-
 from tests.campaigns.planting import Bug
 
 LAWS = "tests/batches/test_laws.py"
@@ -14,7 +12,7 @@ PADDING = "tests/loading/test_pad_collate.py"
 STATES = "tests/loading/test_batch_states.py"
 JOBS = "tests/campaigns/test_random_ledgers.py::test_the_first_of_the_random_jobs_lose_and_repeat_nothing"
 BY_VALUES = "tests/loading/test_batches_by_values.py"
-BINS = "tests/batches/test_best_fit.py"
+BINS = "tests/batches/test_packs.py"
 PACKS = "tests/batches/test_packs.py"
 
 BUGS = [

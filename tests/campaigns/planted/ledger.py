@@ -1,7 +1,5 @@
 """Bugs in skips, weights, states and what edits are legal."""
 
-from __future__ import annotations
-
 from tests.campaigns.planting import Bug
 
 RAMPS = "tests/loading/test_ramps.py"

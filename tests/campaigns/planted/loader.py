@@ -1,7 +1,5 @@
 """Bugs in the loader and its workers, and those of them that tests over threads alone must notice."""
 
-from __future__ import annotations
-
 from tests.campaigns.planting import Bug
 
 LOADER = "tests/loading/test_loader.py"

@@ -1,7 +1,5 @@
 """Bugs in orders and samplers."""
 
-from __future__ import annotations
-
 from tests.campaigns.planting import Bug
 
 LAWS = "tests/samplers/test_laws.py"

@@ -1,7 +1,5 @@
 """Bugs for rows of docs/reliability.md; other bugs that the page names are in the files beside this one."""
 
-from __future__ import annotations
-
 from tests.campaigns.planted.loader import CURSOR
 from tests.campaigns.planting import Bug
 

@@ -1,7 +1,5 @@
 """Bugs in what is resumed, drawn and agreed upon."""
 
-from __future__ import annotations
-
 from tests.campaigns.planting import Bug
 
 STATES = "tests/loading/test_exactly_once.py"

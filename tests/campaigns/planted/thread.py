@@ -1,7 +1,5 @@
 """Bugs in threads as workers."""
 
-from __future__ import annotations
-
 from tests.campaigns.planting import Bug
 
 THREADS = "tests/loading/test_worker_threads.py"

@@ -1,7 +1,5 @@
 """Bugs in blocks, lengths that change, and epochs of sources."""
 
-from __future__ import annotations
-
 from tests.campaigns.planting import Bug
 
 LAWS = "tests/samplers/test_blocks.py"

@@ -1,7 +1,5 @@
 """Bugs in layouts, shares of a batch, and what parts are told."""
 
-from __future__ import annotations
-
 from tests.campaigns.planting import Bug
 
 LAYOUTS = "tests/order/test_tree_layouts.py"

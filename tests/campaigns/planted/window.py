@@ -1,7 +1,5 @@
 """Bugs in where windows of tokens lie, and in what is told of them."""
 
-from __future__ import annotations
-
 from tests.campaigns.planting import Bug
 
 WINDOWS = "tests/storage/tokens/test_windows_of_tokens.py"

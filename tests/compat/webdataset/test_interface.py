@@ -1,7 +1,5 @@
 """The drop-in for webdataset: its interface, refused arguments, the content of samples, and its loader."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import pickle

@@ -1,7 +1,5 @@
 """Which samples the drop-in for webdataset reads: over ranks, workers, windows, passes, and from a server."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

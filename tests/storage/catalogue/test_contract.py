@@ -8,7 +8,7 @@ from pathlib import Path
 import samplerkit as sk
 from samplerkit.storage.catalogue.making import make_catalogue
 from tests.storage.formats import test_parquet
-from tests.testing import test_dataset_contract as of_files
+from tests.testing import test_contract as of_files
 
 WRITTEN_NS = 1_700_000_000 * 10**9
 
