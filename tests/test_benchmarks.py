@@ -12,9 +12,9 @@ from tests.benchmarks.floor_rows import of_starts
 from tests.benchmarks.peers import measuring, samplerkit, torchdata
 from tests.benchmarks.peers.cases import BATCH, RESIZES, SHARD, SHARDS
 from tests.benchmarks.peers.collect import TEXTS
-from tests.benchmarks.peers.counting import lost_and_repeated
 from tests.benchmarks.peers.environments import PEERS, REQUIREMENTS, load
 from tests.benchmarks.peers.limits import ENDED, ROOT, cells_of
+from tests.benchmarks.peers.measuring import lost_and_repeated
 from tests.benchmarks.peers.page import BLOCKS, NAMES, PART, filled
 from tests.benchmarks.scale import (
     RECIPES,

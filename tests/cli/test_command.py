@@ -1,4 +1,4 @@
-"""The command line without a launch: its errors are one line with a hint."""
+"""The command line without a launch: its errors are one line with a hint, and its page shows its output."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""The examples of the documentation run as they are."""
+"""The examples of the documentation run as they are; that of shards resumes when it is killed half way."""
 
 import contextlib
 import io

@@ -1,4 +1,4 @@
-"""The commands validate, schema, plan, plot and help; and usage errors of any command, in one line."""
+"""The commands validate, schema, plan, plot and help, of batches too; usage errors are one line."""
 
 import json
 import tempfile

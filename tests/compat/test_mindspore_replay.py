@@ -1,4 +1,4 @@
-"""MindSpore's orders id for id, against recorded ones."""
+"""MindSpore's orders id for id, against recorded ones; its random engines and shuffles against loops."""
 
 import tracemalloc
 from collections import Counter, defaultdict

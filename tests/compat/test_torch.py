@@ -1,4 +1,4 @@
-"""The drop-in for torch's sampler against the installed torch, and its epochs."""
+"""The drop-in for torch's sampler against the installed torch: its orders, epochs and states."""
 
 import copy
 import itertools

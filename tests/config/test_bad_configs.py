@@ -1,4 +1,4 @@
-"""Wrong configs: each is one clear error with a place, the value and a hint; long texts too."""
+"""Wrong configs: each is one clear error with the whole path of its key, the value and a hint."""
 
 from __future__ import annotations
 

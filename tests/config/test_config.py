@@ -16,8 +16,7 @@ from samplerkit.config.datasets import DATASETS
 from samplerkit.config.loader import LOADER, LoaderOptions
 from samplerkit.config.quality import MIN_QUALITY
 from samplerkit.config.registry import BATCHES, SAMPLERS
-from tests.config.answers import valid
-from tests.config.links import FILES, LINKS, SIZE, built, orders
+from tests.config.answers import FILES, LINKS, SIZE, built, orders, valid
 
 
 def test_a_file_a_mapping_and_text_make_the_same_config(tmp_path):

@@ -1,4 +1,4 @@
-"""Datasets that a config names by their files: with a reader, or as tar shards."""
+"""Datasets that a config names: files with a reader, tar shards, trees of them, and those at URLs."""
 
 import json
 import os

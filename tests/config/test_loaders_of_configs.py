@@ -1,4 +1,4 @@
-"""The loaders that a config makes: torch's DataLoader, and samplerkit's."""
+"""The loaders that a config makes, torch's and samplerkit's; and its section `batches`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import yaml
 import samplerkit as sk
 from samplerkit.config.loader import FROM_PYTHON, LOADER
 from samplerkit.config.registry import BATCHES
-from tests.config.answers import refused, valid
-from tests.config.links import LABELS, SIZE
+from tests.config.answers import LABELS, SIZE, refused, valid
 
 
 class Squares(torch.utils.data.Dataset):

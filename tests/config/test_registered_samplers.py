@@ -19,8 +19,7 @@ from samplerkit.config.datasets import DATASETS
 from samplerkit.config.derive import default_of
 from samplerkit.config.registry import BATCHES, SAMPLERS
 from samplerkit.storage.tar.dataset import TarDataset
-from tests.config.answers import refused, valid
-from tests.config.links import SIZE
+from tests.config.answers import SIZE, refused, valid
 
 
 class Colour(Enum):

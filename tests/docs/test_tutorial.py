@@ -1,4 +1,4 @@
-"""The tutorial, followed word for word: its files are saved, its commands run, and print what it says."""
+"""The tutorial and the recipes, followed word for word: their commands run, and print what they say."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The device loader on a cuda device: what is read is right, memory is bounded, copies run under kernels."""
+"""The loaders on a cuda device: what is read is right, memory is bounded, copies run under kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `at` and `when` report of a run, compared with what the loaders of all its ranks read."""
+"""What `at` and `when` report of a run, as its loaders read it; the figures and plots of batches."""
 
 from __future__ import annotations
 

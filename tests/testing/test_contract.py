@@ -1,4 +1,4 @@
-"""Our own samplers keep the contract that we ship, and a sampler that breaks it is found."""
+"""Our own samplers and datasets keep the contracts that we ship, and one that breaks them is found."""
 
 import json
 import os

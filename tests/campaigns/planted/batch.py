@@ -12,7 +12,6 @@ PADDING = "tests/loading/test_pad_collate.py"
 STATES = "tests/loading/test_batch_states.py"
 JOBS = "tests/campaigns/test_random_ledgers.py::test_the_first_of_the_random_jobs_lose_and_repeat_nothing"
 BY_VALUES = "tests/loading/test_batches_by_values.py"
-BINS = "tests/batches/test_packs.py"
 PACKS = "tests/batches/test_packs.py"
 
 BUGS = [
@@ -28,7 +27,7 @@ BUGS = [
         "_OpenRuns.take",
         "at = bisect_left(self._spaces, size)",
         "at = bisect_left(self._spaces, size)\nat = len(self._spaces) - 1 if at < len(self._spaces) else at",
-        BINS,
+        PACKS,
     ),
     Bug(
         "the end of a long document begins where the document does",

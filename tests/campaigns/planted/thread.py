@@ -3,7 +3,7 @@
 from tests.campaigns.planting import Bug
 
 THREADS = "tests/loading/test_worker_threads.py"
-COPIES = "tests/loading/test_thread_copies.py"
+COPIES = "tests/loading/test_thread_turns.py"
 LOADER_WORKERS = "tests/loading/test_loader_workers.py"
 
 BUGS = [

@@ -4,7 +4,7 @@ from tests.campaigns.planting import Bug
 
 WINDOWS = "tests/storage/tokens/test_windows_of_tokens.py"
 DAMAGED = "tests/storage/tokens/test_damaged_tokens.py"
-REMOTE = "tests/storage/tokens/test_remote_tokens.py"
+REMOTE = "tests/storage/tokens/test_reading.py"
 
 BUGS = [
     Bug(

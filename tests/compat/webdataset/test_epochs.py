@@ -1,4 +1,4 @@
-"""The epochs of the drop-in for webdataset: counted over workers of every kind."""
+"""The epochs of the drop-in for webdataset, counted over workers of every kind; and its states."""
 
 import contextlib
 import copy

@@ -1,4 +1,4 @@
-"""Errors in the loop: a user's own unchanged, and ours of the classes that webdataset raises."""
+"""Errors in the loop, of the classes that webdataset raises; streams are read as strictly as files."""
 
 import gzip
 import io

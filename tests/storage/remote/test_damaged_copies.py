@@ -21,7 +21,7 @@ from samplerkit.storage.threads import Stop
 from tests.storage.remote.children import Child
 from tests.storage.remote.contents import DATA, cached_sizes, content, leftovers
 from tests.storage.remote.server import answer_correctly
-from tests.storage.remote.test_cache_processes import fetched, waits_in_the_body
+from tests.storage.remote.test_cache import fetched, waits_in_the_body
 from tests.waiting import wait_until
 
 MACHINE_START = Path("/proc/sys/kernel/random/boot_id")

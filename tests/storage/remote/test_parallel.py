@@ -1,15 +1,24 @@
-"""Parts that are read through many connections in one thread, with responses split in any way."""
+"""Parts that are read through many connections in one thread, and by many threads at once."""
 
+from __future__ import annotations
+
+import os
 import random
+import signal
+import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from samplerkit.errors import DatasetError
-from samplerkit.storage.remote.storage import Span
+from samplerkit.storage.remote.storage import RemoteStorage, Span
+from tests.load_free_timer import LoadFreeTimer
 from tests.storage.remote import faults
-from tests.storage.remote.contents import DATA
+from tests.storage.remote.children import Child
+from tests.storage.remote.contents import DATA, content
 from tests.storage.remote.server import answer_correctly, served
+from tests.waiting import new_threads, wait_until
 
 pytestmark = pytest.mark.usefixtures("separate_requests")
 
@@ -88,3 +97,55 @@ def test_a_stalled_part_is_requested_again_and_delays_no_other(server, storage, 
 def test_a_part_larger_than_one_thread_reads_is_right(storage, url):
     spans = [Span(url, 5, 1 << 20), Span(url, 5, (1 << 20) + 1), Span(url, 0, len(DATA))]
     assert storage().read(spans) == [DATA[span.offset :][: span.length] for span in spans]
+
+
+def interrupted(options, url):
+    """Reads until it is interrupted, and waits until no thread is left."""
+    before = set(threading.enumerate())
+    with pytest.raises(KeyboardInterrupt), RemoteStorage(options) as reader:
+        reader.read([Span(url, number, 10) for number in range(20)])
+    wait_until(lambda: not new_threads(before))
+    return [thread.name for thread in new_threads(before)]
+
+
+def test_a_failed_part_cancels_the_others(server, storage):
+    stalled, missing, right_one = (server.put(path, DATA[:1000]) for path in ("/a", "/b", "/c"))
+    server.always["GET", "/a"] = faults.stall_before_headers
+    server.always["GET", "/b"] = faults.status(404)
+    spans = [Span(stalled, number, 10) for number in range(3)]
+    reader = storage(timeout=60.0, threads=4)
+    reader.read([Span(right_one, 0, 10)])
+    with LoadFreeTimer() as timer:
+        with pytest.raises(DatasetError, match="status 404"):
+            reader.read([*spans, Span(missing, 0, 10)])
+        # Its threads are free again, long before the server lets them go.
+        parts = [Span(right_one, number, 10) for number in range(4)]
+        assert reader.read(parts) == [DATA[number : number + 10] for number in range(4)]
+    assert timer.seconds < 15
+    assert len(server.calls("GET", "/a")) <= 4
+
+
+def test_an_interrupted_read_leaves_no_thread(server, storage, url):
+    server.always["GET", "/a"] = faults.stall_before_headers
+    child = Child(interrupted, storage(timeout=60.0, threads=4).options, url)
+    wait_until(lambda: len(server.calls("GET")) >= 4)
+    with LoadFreeTimer() as timer:
+        os.kill(child.process.pid, signal.SIGINT)
+        assert child.result() == []
+    assert timer.seconds < 10
+
+
+def test_descriptors_and_threads_do_not_grow_with_use(server, storage):
+    def open_now():
+        return len(list(Path("/proc/self/fd").iterdir())), threading.active_count()
+
+    urls = [server.put(f"/{number}", DATA[number:][:1000]) for number in range(5)]
+    reader, before = storage(threads=2, max_cache_bytes=3000), open_now()
+    for _ in range(15):
+        reader.read([Span(url, first, 10) for url in urls for first in range(4)])
+        for url in urls:
+            content(reader.fetch(url))
+    # Two threads, and one connection more for whole files. The server, in this process too, has a descriptor
+    # and a thread for each connection. What is left of each of fifteen rounds would be more.
+    most = before[0] + 2 * 3 + 1, before[1] + 2 + 3
+    wait_until(lambda: all(now <= bound for now, bound in zip(open_now(), most, strict=True)))
