@@ -1,7 +1,5 @@
 """Loaders of batches of samples that are their number and a number from their draw."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

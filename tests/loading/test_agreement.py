@@ -1,7 +1,5 @@
 """Ranks that begin different orders get an error, nobody waits for ever, and few requests are made."""
 
-from __future__ import annotations
-
 import logging
 import re
 import time

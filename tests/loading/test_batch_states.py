@@ -1,7 +1,5 @@
 """A loader of batches deals the batches of a plan; its states are those of any loader."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A state of another dataset or of another order is refused, with what would be skipped or repeated."""
 
-from __future__ import annotations
-
 import logging
 import re
 from copy import deepcopy

@@ -1,7 +1,5 @@
 """Lengths that are computed once: killed and resumed, in workers, over damaged files; and what is refused."""
 
-from __future__ import annotations
-
 import os
 from functools import partial
 from multiprocessing import get_context

@@ -1,7 +1,5 @@
 """Where draw_rng can be called, and its errors elsewhere."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

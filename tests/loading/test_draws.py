@@ -1,7 +1,5 @@
 """The draw is the unit of randomness: pixels repeat bit for bit after a resume on other ranks and workers."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import random

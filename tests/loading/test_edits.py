@@ -1,7 +1,5 @@
 """Runs that are edited while they are read, ramps of the batch size among them, on any ranks."""
 
-from __future__ import annotations
-
 import json
 from itertools import zip_longest
 

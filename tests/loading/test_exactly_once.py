@@ -4,8 +4,6 @@ The runs go through the public surface of `Loader`: what each rank reads in each
 and a loader that loads it. What is delivered is counted with a Counter, where a loss or a repeat shows.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from functools import cache

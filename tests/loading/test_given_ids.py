@@ -1,7 +1,5 @@
 """Ids that come from user code: the same on all ranks and after a resume, or an error."""
 
-from __future__ import annotations
-
 import os
 import random
 

@@ -3,8 +3,6 @@
 That it is what the loops received is tested with random jobs in tests/campaigns/test_random_ledgers.py.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

@@ -1,7 +1,5 @@
 """What a loader hands out, its attributes, its reports, and the digest that it expects."""
 
-from __future__ import annotations
-
 import os
 import random
 import time

@@ -1,7 +1,5 @@
 """The workers of a loader: what they draw, how they fail and end; and what copies of a loader share."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import os

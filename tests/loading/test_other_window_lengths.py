@@ -1,7 +1,5 @@
 """Where windows may get another length: at a pool of the same run, edited or not, and nowhere else."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections import Counter

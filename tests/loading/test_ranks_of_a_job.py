@@ -1,7 +1,5 @@
 """Ranks of a job whose orders do not fit together get an error that names them; others read all shards."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections import Counter

@@ -1,7 +1,5 @@
 """Batches that cannot be sent from a worker process, and workers that die: errors that name samples."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import os

@@ -1,7 +1,5 @@
 """However an iteration ends, its workers end within two seconds, nothing remains, and the state is right."""
 
-from __future__ import annotations
-
 import gc
 import json
 import os

@@ -1,7 +1,5 @@
 """The bridge to a plain torch DataLoader and to torchdata's: samples, and batches of a plan."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

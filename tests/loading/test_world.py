@@ -1,7 +1,5 @@
 """Which rank of how many: what is searched, in which order, and which settings contradict each other."""
 
-from __future__ import annotations
-
 import pytest
 import torch.distributed
 from torch.distributed.device_mesh import init_device_mesh

@@ -1,7 +1,5 @@
 """Blocks cut into windows: the windows read first cover the same blocks, whatever their length."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

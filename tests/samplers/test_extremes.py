@@ -1,7 +1,5 @@
 """Samplers with odd arguments: huge numbers, many sources, no integers; and what was given stays as it is."""
 
-from __future__ import annotations
-
 import itertools
 import pickle
 import time

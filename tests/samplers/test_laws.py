@@ -1,7 +1,5 @@
 """The laws of DESIGN.md, over every legal chain of samplers; and the shares of ranks."""
 
-from __future__ import annotations
-
 import pickle
 import random
 from collections import Counter

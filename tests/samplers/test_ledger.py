@@ -1,7 +1,5 @@
 """The ledger: edits as values, and refusals; `test_removed_ids.py` counts what edited runs read."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Sources that an edit adds to a mixture, each with the sampler that reads it."""
 
-from __future__ import annotations
-
 import json
 import pickle
 

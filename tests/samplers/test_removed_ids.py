@@ -1,7 +1,5 @@
 """What edited runs read (skips, weights, ids that leave), checked against draws made one by one."""
 
-from __future__ import annotations
-
 import os
 from functools import partial
 

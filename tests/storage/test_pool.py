@@ -1,7 +1,5 @@
 """A pool has as many threads as simultaneous calls; a terminal shows the progress of long work."""
 
-from __future__ import annotations
-
 import gc
 import io
 import itertools

@@ -1,7 +1,5 @@
 """The epochs of a device loader: which its sampler is set to, what is loaded of the next one; edits."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """The device loader over every kind of loader: what is handed out, how it ends, and what it refuses."""
 
-from __future__ import annotations
-
 import itertools
 import threading
 import traceback

@@ -1,7 +1,5 @@
 """Adversarial schedules of copies, events and memory: what the loop reads is right, and memory is bounded."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.loading.device.stream_simulator import Schedule

@@ -1,7 +1,5 @@
 """Orders as torch operations give the ids that numpy gives, and nothing else."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 import numpy as np

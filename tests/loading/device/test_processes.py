@@ -1,7 +1,5 @@
 """Whole processes: exit, signals and forks while the loading thread is at work."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

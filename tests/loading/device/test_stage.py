@@ -1,7 +1,5 @@
 """The stage by itself: order, run-ahead, errors, ends, and its figures."""
 
-from __future__ import annotations
-
 import gc
 import threading
 import time

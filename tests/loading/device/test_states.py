@@ -1,7 +1,5 @@
 """The state of a device loader, over every kind of loader, counts what the loop received, and no more."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 import pickle

@@ -3,8 +3,6 @@
 The module here only records the calls; tests/gpu runs the real one where there is a device.
 """
 
-from __future__ import annotations
-
 import contextlib
 import inspect
 

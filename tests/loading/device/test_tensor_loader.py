@@ -1,7 +1,5 @@
 """Batches of tensors that are on a device: the rows, the steps and the states are those of a `Loader`."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """A dataset of a catalogue is that of its files, which are not read; wrong catalogues are errors."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import random

@@ -1,7 +1,5 @@
 """A dataset of files returns their samples, by any kind of access."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The readers of the package, on real files and on hostile ones."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import os

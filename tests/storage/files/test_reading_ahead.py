@@ -1,7 +1,5 @@
 """Files are read in the background before they are needed; an error is raised where the file is needed."""
 
-from __future__ import annotations
-
 import threading
 import time
 from pathlib import Path

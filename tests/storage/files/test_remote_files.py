@@ -1,7 +1,5 @@
 """Files at URLs: fetched once a machine, read like local ones, in the same order; and how they are named."""
 
-from __future__ import annotations
-
 import shutil
 import traceback
 import zipfile

@@ -1,7 +1,5 @@
 """Random damage to a file: reading it is an error, or returns what was written."""
 
-from __future__ import annotations
-
 import faulthandler
 import os
 from collections import Counter

@@ -1,7 +1,5 @@
 """HDF5 and zarr by chunk: what is read is what was written, and other files are never opened."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

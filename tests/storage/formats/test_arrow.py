@@ -1,7 +1,5 @@
 """Arrow's IPC by record batch, without mapping it, and folders that Hugging Face's datasets wrote."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """JSON lines: one value a line, with any line end; a wrong or changed line is named by its number."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -1,7 +1,5 @@
 """SQLite and LMDB as keyed stores: what is read is what their packages read, and damage is an error."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sqlite3

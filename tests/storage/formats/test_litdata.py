@@ -1,7 +1,5 @@
 """litData's optimized folders: what its package wrote is read without it, and pickles never."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import struct

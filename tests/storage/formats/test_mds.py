@@ -1,7 +1,5 @@
 """MosaicML's MDS: what its package wrote is read without it, in all compressions, and pickles never."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import shutil

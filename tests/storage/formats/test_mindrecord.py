@@ -1,7 +1,5 @@
 """MindRecord: what MindSpore wrote is read without it, and without the database next to each file."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

@@ -1,7 +1,5 @@
 """Parquet by row group: what is read is what pyarrow wrote, each row group once, and damage is an error."""
 
-from __future__ import annotations
-
 import os
 from datetime import UTC, datetime
 from pathlib import Path

@@ -4,8 +4,6 @@ Apache's own suite of files is not in this repository. With a checkout of github
 `SAMPLERKIT_PARQUET_TESTING=FOLDER pytest -rP tests/storage/formats/test_parquet_testing.py`
 """
 
-from __future__ import annotations
-
 import gc
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a run needs of a dataset of each format: batches, trees, resumes; splits without samples."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

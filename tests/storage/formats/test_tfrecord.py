@@ -1,7 +1,5 @@
 """TFRecord: what TensorFlow wrote is read without it, each record checked against its checksums."""
 
-from __future__ import annotations
-
 import zlib
 from pathlib import Path
 

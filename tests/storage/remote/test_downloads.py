@@ -1,7 +1,5 @@
 """Whole files by HTTP: breaks, and servers without ranges or lengths."""
 
-from __future__ import annotations
-
 import hashlib
 
 import pytest

@@ -1,7 +1,5 @@
 """Each fault of a server, many times, over HTTP and from a store: no byte is wrong, no secret is shown."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import random

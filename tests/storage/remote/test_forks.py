@@ -1,7 +1,5 @@
 """Workers of each kind, while the parent has read or reads: right bytes, and no hang."""
 
-from __future__ import annotations
-
 import os
 from itertools import product
 

@@ -1,7 +1,5 @@
 """The cache of whole files on a small disk that is full."""
 
-from __future__ import annotations
-
 import os
 import random
 

@@ -1,7 +1,5 @@
 """Parts and versions of files by HTTP, from a server without faults."""
 
-from __future__ import annotations
-
 import itertools
 import pickle
 import random

@@ -1,7 +1,5 @@
 """Parts that are read through many connections in one thread, and by many threads at once."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -1,7 +1,5 @@
 """Decoding by extension as in webdataset, except for what runs code; compressed fields are unpacked."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import pickle

@@ -1,7 +1,5 @@
 """Forged indexes with a valid digest are not used, and made again."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """The index: how it is made, where it is kept, when it is used, and that an old one is never used."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -1,7 +1,5 @@
 """Samples of `lengths` that a shard lacks: left out of their batches, while the steps stay as they were."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections import Counter

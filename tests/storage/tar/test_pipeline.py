@@ -1,7 +1,5 @@
 """The fluent pipeline: lazy, picklable, with errors that name the sample at which a function failed."""
 
-from __future__ import annotations
-
 import pickle
 import warnings
 

@@ -1,7 +1,5 @@
 """Few open files and shared shards, in threads, in forked and spawned workers, and over many epochs."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import resource

@@ -1,7 +1,5 @@
 """Whole shards or single samples, and what an epoch costs: the rule, also where ranks share lanes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Remote shards are read as local ones are, in all orders and processes, with few requests."""
 
-from __future__ import annotations
-
 import pickle
 import warnings
 from collections import Counter

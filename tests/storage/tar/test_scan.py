@@ -1,7 +1,5 @@
 """How members of an archive are found and named, compared with webdataset."""
 
-from __future__ import annotations
-
 import os
 import tarfile
 import threading

@@ -1,7 +1,5 @@
 """The writer, and packing: whole shards or none, the same bytes everywhere, also on a full disk."""
 
-from __future__ import annotations
-
 import random
 import re
 import tarfile

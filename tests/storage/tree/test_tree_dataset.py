@@ -1,7 +1,5 @@
 """A dataset of datasets returns what a walk over its parts does, and each part receives its share."""
 
-from __future__ import annotations
-
 import pickle
 from itertools import accumulate
 
