@@ -41,7 +41,6 @@ from tests.inspect.setups import (
     Shards,
     SplitStream,
     Stream,
-    Texts,
     Unsized,
     bridged,
     by_class,
@@ -61,6 +60,7 @@ from tests.inspect.setups import (
     with_list,
 )
 from tests.loading.rings import Rings
+from tests.numbers import Texts
 
 PLANTED = {
     **PLANTED_IN_THREADS,

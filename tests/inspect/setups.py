@@ -203,19 +203,6 @@ def in_batches(recipe, rows=ROWS, sampler=None, **more):
     return sk.Loader(rows, sampler or sk.RandomSampler(seed=7), batches=recipe, world=FOUR, **more)
 
 
-class Texts:
-    """Documents of given lengths."""
-
-    def __init__(self, lengths):
-        self.lengths = np.array(lengths)
-
-    def __len__(self):
-        return self.lengths.size
-
-    def __getitem__(self, index):
-        return np.zeros(self.lengths[index], dtype=np.int64)
-
-
 def mixed(web, wiki, num_samples=400, **more):
     return sk.MixtureSampler(
         {"web": None, "wiki": None}, num_samples, weights={"web": web, "wiki": wiki}, **more

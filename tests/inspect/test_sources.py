@@ -5,7 +5,8 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.inspect.plan import plan
-from tests.inspect.setups import Texts, mixed
+from tests.inspect.setups import mixed
+from tests.numbers import Texts
 
 DATA = sk.TreeDataset({"web": Texts([30] * 500), "wiki": Texts([10] * 20)})
 

@@ -9,7 +9,7 @@ import samplerkit as sk
 from samplerkit.batches.set_plan import StaticPlan
 from samplerkit.batches.window_plan import WindowPlan
 from samplerkit.compat.megatron.samplers import MegatronPretrainingRandomSampler
-from tests.loading.batch_loaders import LENGTHS, SAMPLERS, SIZE, SMALL_WINDOWS, Noisy, loader, read
+from tests.loading.batch_loaders import LENGTHS, NOISY, SAMPLERS, SIZE, SMALL_WINDOWS, loader, read
 from tests.loading.forged_states import forged
 from tests.loading.worker_kinds import THREADS
 
@@ -23,7 +23,7 @@ OPTIONS = [{"num_workers": 2}, THREADS, {"run_ahead": True}, {"device": "cpu"}, 
 )
 def test_a_loader_hands_out_the_batches_of_its_plan_and_resumes_on_other_ranks(kind, options):
     plan = loader(kind, 4).plan
-    alone = sk.Loader(Noisy(), SAMPLERS[kind][0](), batch_size=SIZE, collate_fn=list)
+    alone = sk.Loader(NOISY, SAMPLERS[kind][0](), batch_size=SIZE, collate_fn=list)
     expected = [index for batch in alone for index, _ in batch]
     first = [loader(kind, 4, rank, **options) for rank in range(4)]
     seen, states = [], set()
@@ -98,7 +98,7 @@ def test_batches_continue_another_package_only_after_a_full_epoch():
 
 
 def test_a_state_of_samples_and_one_of_batches_are_refused_by_unit_with_the_hint():
-    samples = sk.Loader(Noisy(), sk.RandomSampler(seed=7), batch_size=8)
+    samples = sk.Loader(NOISY, sk.RandomSampler(seed=7), batch_size=8)
     with pytest.raises(sk.StateError, match="batch_size=") as caught:
         loader().load_state_dict(samples.state_dict(step=1))
     assert caught.value.field == "unit"

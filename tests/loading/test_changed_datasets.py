@@ -11,20 +11,15 @@ from torch.utils.data import ConcatDataset
 
 import samplerkit as sk
 from tests.chains import under
+from tests.numbers import Numbers
 
 
-class Data:
+class Data(Numbers):
     """Twelve samples in files, perhaps with a fingerprint."""
 
     def __init__(self, sizes=(3, 4, 5), names=("a", "b", "c"), **fingerprint):
-        self.layout = sk.Layout(list(sizes), list(names))
+        super().__init__(sk.Layout(list(sizes), list(names)))
         vars(self).update(fingerprint)
-
-    def __len__(self):
-        return len(self.layout)
-
-    def __getitem__(self, index):
-        return index
 
 
 def loader(dataset):

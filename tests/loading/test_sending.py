@@ -20,7 +20,7 @@ from samplerkit.loading.workers.worker_side import SMALL
 from tests.load_free_timer import LoadFreeTimer
 from tests.loading.test_bad_samples import require_skips
 from tests.loading.worker_kinds import with_workers
-from tests.numbers import Damaged, Made
+from tests.numbers import Damaged, Made, Numbers
 
 pytestmark = pytest.mark.usefixtures("no_hang")
 
@@ -47,16 +47,12 @@ class Unloadable:
         return refuse, (self.index,)
 
 
-class Some:
+class Some(Numbers):
     """Sample i is i; bad ones are of another kind."""
 
-    layout = sk.Layout([6, 6, 6, 6])
-
     def __init__(self, *bad, kind=Unpicklable):
+        super().__init__(sk.Layout([6, 6, 6, 6]))
         self.bad, self.kind = bad, kind
-
-    def __len__(self):
-        return 24
 
     def __getitem__(self, index):
         return self.kind(index) if index in self.bad else index

@@ -265,19 +265,6 @@ def test_a_mixture_resumes_on_other_ranks_after_a_source_has_ended():
 WEIGHTS = {"web": 0.6, "code": 0.3, "books": 0.1}
 
 
-class Texts:
-    """Documents of given lengths."""
-
-    def __init__(self, lengths: Any) -> None:
-        self.lengths = np.asarray(lengths)
-
-    def __len__(self) -> int:
-        return len(self.lengths)
-
-    def __getitem__(self, index: int) -> np.ndarray:
-        return np.full(int(self.lengths[index]), index)
-
-
 def corpus(seed: int = 0) -> sk.TreeDataset:
     """Three sources whose documents are of very different lengths."""
     rng = np.random.default_rng(seed)
