@@ -21,6 +21,7 @@ from samplerkit.samplers.base import from_plain, plain
 from samplerkit.samplers.chain import RunConstants
 from samplerkit.samplers.mixing import sources
 from samplerkit.samplers.mixing.sources import EpochOrders
+from tests.numbers import Texts
 
 CORPUS = sk.Layout.tree(
     {
