@@ -1,7 +1,5 @@
 """Runs a command that starts processes of its own, to the end of all; and reserves a port for a job."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

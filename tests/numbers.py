@@ -1,7 +1,5 @@
 """Datasets whose samples are their ids, or made of these; in one of them some cannot be read."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Container, Iterable
 from typing import Any
 

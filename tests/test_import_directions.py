@@ -1,7 +1,5 @@
 """Imports run one way: order <- samplers <- batches <- loading <- config <- cli; files stay small."""
 
-from __future__ import annotations
-
 import ast
 import sys
 from collections import Counter

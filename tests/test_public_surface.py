@@ -1,7 +1,5 @@
 """The public API: as recorded, with its names, positional arguments, errors, docstrings, and files."""
 
-from __future__ import annotations
-
 import ast
 import difflib
 import functools

@@ -1,7 +1,5 @@
 """Waits for other threads and processes, and lists those that are alive."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterable

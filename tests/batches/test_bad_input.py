@@ -1,7 +1,5 @@
 """Bad files, cuts and recipes are typed errors; `data/wrong_arguments.json` has bad arguments of recipes."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ Run it with `python -m tests.benchmarks.core`; `--quick` takes a tenth of torch'
 as in docs/performance.md. Only ratios count: machines are shared, and times cannot be compared between them.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable
 from functools import partial

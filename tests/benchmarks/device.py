@@ -5,8 +5,6 @@ docs/device.md. All parts of a row are measured in one run, in turns: machines a
 carry over.
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import statistics

@@ -5,8 +5,6 @@ whose loading takes a given share of a step; then come the ids and batches of `d
 cuda device it says so and ends.
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import time

@@ -3,8 +3,6 @@
 Run it with `python -m tests.benchmarks.device_orders`; it takes the accelerator of this process, or the cpu.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 from collections import deque

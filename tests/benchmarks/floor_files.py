@@ -1,7 +1,5 @@
 """The rows of tests/benchmarks/floor.py that read files: shards, formats, tokens."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -4,8 +4,6 @@ python -m tests.benchmarks.house                  # this tree
 python -m tests.benchmarks.house OTHER [OTHER...] # with other checkouts, in one table
 """
 
-from __future__ import annotations
-
 import ast
 import io
 import statistics

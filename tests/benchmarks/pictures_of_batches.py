@@ -4,8 +4,6 @@ Run it with `python -m tests.benchmarks.pictures_of_batches`. They come out the 
 that changes is a plan or an order that changed.
 """
 
-from __future__ import annotations
-
 import tempfile
 from functools import partial
 from pathlib import Path

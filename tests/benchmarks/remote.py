@@ -6,8 +6,6 @@ process of its own; they take turns, so that all meet the same noise, and ratios
 store of S3 is a file at /bucket/key.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import datetime as dt

@@ -1,7 +1,5 @@
 """Tables in Markdown, and the line above them that says what was measured. Standard library only."""
 
-from __future__ import annotations
-
 import platform
 import sys
 from importlib.metadata import version

@@ -5,8 +5,6 @@ Markdown, as in docs/scale.md. The code of rank 0, of one in the middle and of t
 store and the object store are stand-ins that count. Next to each figure is the one by arithmetic.
 """
 
-from __future__ import annotations
-
 import argparse
 import logging
 import sys

@@ -4,8 +4,6 @@ Run it with `python -m tests.benchmarks.tar`; `--quick` takes a tenth of the sam
 Ratios are what counts: machines are shared, and times do not carry over. All reading is from the page cache.
 """
 
-from __future__ import annotations
-
 import argparse
 import tarfile
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """How long work takes, in turns with other work, or in a process of its own. Standard library only."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os

@@ -11,8 +11,6 @@ the mutation. One that lives is looked at by hand: it changes nothing that anyon
 `equivalent_mutants.json` with the reason, or a test is missing.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import itertools

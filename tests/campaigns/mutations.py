@@ -4,8 +4,6 @@ A mutation changes an operator or a constant, turns a condition round, or takes 
 mutated that does no work when it runs: annotations, docstrings, type aliases.
 """
 
-from __future__ import annotations
-
 import ast
 import itertools
 import re

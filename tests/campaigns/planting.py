@@ -3,8 +3,6 @@
 So a planted bug goes where its definition goes, and quotes, line breaks and comments do not matter.
 """
 
-from __future__ import annotations
-
 import ast
 import atexit
 import functools

@@ -15,8 +15,8 @@ import pytest
 import samplerkit as sk
 from samplerkit.loading.loader import Loader
 from samplerkit.loading.run.delivery import Delivery, Reading
-from tests.campaigns.ledgers.batch_recipes import OPTIONS
 from tests.campaigns.ledgers.batched import KINDS, draw_batched
+from tests.campaigns.ledgers.chains import OPTIONS
 from tests.campaigns.ledgers.counted import Ledger
 from tests.campaigns.ledgers.script import run_case
 

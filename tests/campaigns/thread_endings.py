@@ -4,8 +4,6 @@ In half of them the loop makes some of the batches. `python -m tests.campaigns.t
 many, and looks for threads and descriptors that they leave: some minutes.
 """
 
-from __future__ import annotations
-
 import random
 import signal
 import sys

@@ -1,7 +1,5 @@
 """Megatron's dataset: its samples, token for token, its caches, and both in configs."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from pathlib import Path

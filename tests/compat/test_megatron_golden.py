@@ -5,8 +5,6 @@
 and a digest of the JSON of all of them, each a list of spans.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Results of a config, and samplers of every kind: as a config writes them, and as built by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

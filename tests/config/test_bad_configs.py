@@ -1,7 +1,5 @@
 """Wrong configs: each is one clear error with the whole path of its key, the value and a hint."""
 
-from __future__ import annotations
-
 import json
 
 import jsonschema

@@ -1,7 +1,5 @@
 """The loaders that a config makes, torch's and samplerkit's; and its section `batches`."""
 
-from __future__ import annotations
-
 import inspect
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A user's samplers in a config: read by their own signature, as ours are."""
 
-from __future__ import annotations
-
 import inspect
 import typing
 from collections.abc import Mapping, Sequence

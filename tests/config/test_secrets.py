@@ -1,7 +1,5 @@
 """No error of a config repeats a secret: canaries at every key of every section, in every wrong shape."""
 
-from __future__ import annotations
-
 import copy
 import traceback
 from itertools import cycle, islice

@@ -4,8 +4,6 @@ Commands of samplerkit run in this process, since each start of torch takes seco
 fork a process that has imported torch.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import re

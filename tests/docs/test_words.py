@@ -1,7 +1,5 @@
 """Pages, docstrings, error messages and names are in plain words: some of ours need a second reading."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 The tables of options come from the functions behind the commands, those of a config from the constructors.
 """
 
-from __future__ import annotations
-
 import inspect
 import json
 import re

@@ -1,7 +1,5 @@
 """The loaders on a cuda device: what is read is right, memory is bounded, copies run under kernels."""
 
-from __future__ import annotations
-
 import gc
 import itertools
 from typing import Any

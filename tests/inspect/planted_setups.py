@@ -1,7 +1,5 @@
 """Setups with one mistake each, named by the code of its finding; and setups without one."""
 
-from __future__ import annotations
-
 import multiprocessing
 import time
 

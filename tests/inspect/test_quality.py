@@ -1,7 +1,5 @@
 """The figures of quality: closed forms against brute force, sampled ones with standard errors, labels."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 

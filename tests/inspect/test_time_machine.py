@@ -1,7 +1,5 @@
 """What `at` and `when` report of a run, as its loaders read it; the figures and plots of batches."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence

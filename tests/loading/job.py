@@ -8,8 +8,6 @@ checkpoints, saved every third step: `state.json`, `state-windows.json`, and wha
 folder of `torch.distributed.checkpoint`.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """Batches sent from worker processes: small tensors within the message, and all of them unchanged."""
 
-from __future__ import annotations
-
 import errno
 import socket
 import threading

@@ -1,7 +1,5 @@
 """Which pass over its source a sample is read in, as datasets receive it; loaders of trees."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """With `file_affinity` each file is read by one worker; batches, states and errors stay the same."""
 
-from __future__ import annotations
-
 import os
 from collections import defaultdict
 from types import SimpleNamespace

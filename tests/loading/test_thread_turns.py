@@ -1,7 +1,5 @@
 """Threads that load: their turns with the loop, batches that the loop makes, and copies of a dataset."""
 
-from __future__ import annotations
-
 import itertools
 import sqlite3
 import threading

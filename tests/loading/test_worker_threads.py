@@ -1,7 +1,5 @@
 """Threads as workers: they read at the same time, in order, and end with their loop."""
 
-from __future__ import annotations
-
 import gc
 import threading
 import time

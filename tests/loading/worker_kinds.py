@@ -3,8 +3,6 @@
 And schedules of who makes batches if there are threads: the loop, both at random, or by given seconds.
 """
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Orders are indexed like arrays, have an inverse, and are sequences of Python: `in`, `==`, `index`."""
 
-from __future__ import annotations
-
 import copy
 from itertools import product
 

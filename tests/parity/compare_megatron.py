@@ -6,8 +6,6 @@ files. Exits with 0 if all are the same, with 1 if one differs, and with 0 and t
 missing.
 """
 
-from __future__ import annotations
-
 import hashlib
 import sys
 import tempfile

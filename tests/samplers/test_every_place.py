@@ -3,8 +3,6 @@
 The tests of the contract run over what has golden vectors, and the reference is written from the registry.
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 import pkgutil

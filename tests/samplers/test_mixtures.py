@@ -3,8 +3,6 @@
 `test_removed_ids.py` and the golden vectors have what they read, draw by draw.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from contextlib import suppress
 from typing import Any

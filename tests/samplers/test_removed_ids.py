@@ -3,8 +3,6 @@
 Here passes are lists, and each draw of each lane is made.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """The exact laws of samplers that repeat samples, of those that split a dataset, and of caps on passes."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A cache for each test, and a bucket."""
 
-from __future__ import annotations
-
 import pickle
 import subprocess
 from collections.abc import Iterator

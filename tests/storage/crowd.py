@@ -1,7 +1,5 @@
 """Runs functions in threads at the same time, none of which may hang."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Files that are written completely or not at all; patterns that name files."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import glob

@@ -1,7 +1,5 @@
 """Hypothesis strategies: one sampler of a chain with arguments that are legal at its place."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Runs every cell of every peer, and collects the results in one JSON value."""
 
-from __future__ import annotations
-
 import os
 import platform
 import shutil

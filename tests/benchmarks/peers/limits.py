@@ -1,7 +1,5 @@
 """Runs a measurement in a process of its own, with a limit of time and of memory for each of its cells."""
 
-from __future__ import annotations
-
 import json
 import os
 import selectors

@@ -3,8 +3,6 @@
 Each peer's script calls `main` with an object that offers what the peer can do. Standard library only.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import statistics

@@ -8,8 +8,6 @@ Memory is that of the loop's process, beyond what it held when the dataset was m
 shares with it counts for both.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import resource

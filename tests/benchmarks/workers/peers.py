@@ -3,8 +3,6 @@
 A peer is imported when it is measured, in an environment that has it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module

@@ -14,7 +14,7 @@ import torch
 
 import samplerkit as sk
 from samplerkit.batches.segments import Packs
-from tests.campaigns.ledgers.batch_recipes import (
+from tests.campaigns.ledgers.chains import (
     Part,
     expected_parts,
     leaves_out,

@@ -5,7 +5,7 @@ The golden plans would notice most of them too; here it is the laws and promises
 
 from tests.campaigns.planting import Bug
 
-LAWS = "tests/batches/test_laws.py"
+LAWS = "tests/batches/test_packs.py"
 GOLDEN = "tests/batches/test_golden_plans.py"
 LENGTHS = "tests/batches/test_lengths.py"
 PADDING = "tests/loading/test_pad_collate.py"

@@ -10,8 +10,6 @@ in one thread: a call of either side to the driver may run a whole step of the o
 schedule is its seed.
 """
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import random

@@ -1,7 +1,5 @@
 """Catalogues in parts become the same file, however they are made; damaged files are named errors."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """The number of samples of each file: given, counted at first need, or loaded from a file."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time

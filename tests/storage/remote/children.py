@@ -1,7 +1,5 @@
 """Processes that are forked from the process of the test, like the workers of a DataLoader."""
 
-from __future__ import annotations
-
 import multiprocessing
 import warnings
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A server, and a storage that retries quickly."""
 
-from __future__ import annotations
-
 import datetime as dt
 import ipaddress
 import threading

@@ -1,7 +1,5 @@
 """The contents of servers, of local files and of a cache."""
 
-from __future__ import annotations
-
 import random
 from contextlib import suppress
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Faults of servers, and the documented outcome of each."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable

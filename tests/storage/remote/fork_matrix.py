@@ -5,8 +5,6 @@ process of its own, since that decides which libraries are imported, and used, b
 if a sample is wrong.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import sys
 import threading

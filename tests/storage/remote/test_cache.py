@@ -1,7 +1,5 @@
 """The cache of whole files: which stay, which are evicted, and how processes share it."""
 
-from __future__ import annotations
-
 import fcntl
 import gc
 import hashlib

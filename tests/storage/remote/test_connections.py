@@ -1,7 +1,5 @@
 """The headers for each host, certificates, proxies, and waits between attempts."""
 
-from __future__ import annotations
-
 import select
 import socket
 import time

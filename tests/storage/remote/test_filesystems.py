@@ -1,7 +1,5 @@
 """URLs of all kinds, through fsspec: a filesystem that a user registers, and its faults."""
 
-from __future__ import annotations
-
 import errno
 import io
 import itertools
@@ -20,7 +18,7 @@ from samplerkit.storage.remote.storage import Span
 from tests.load_free_timer import LoadFreeTimer
 from tests.storage.cluster import Cluster, cluster
 from tests.storage.remote.contents import content
-from tests.storage.remote.test_privacy import leaks, logged, texts
+from tests.storage.remote.test_faulty_servers import leaks, logged, texts
 from tests.waiting import wait_until
 
 DATA = bytes(range(256)) * 100

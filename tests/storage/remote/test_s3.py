@@ -1,7 +1,5 @@
 """S3, by servers on loopback that behave like it: through HTTP by signed URLs, and through s3fs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

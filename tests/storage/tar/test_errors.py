@@ -1,7 +1,5 @@
 """Each error of an archive has its place, the value and a hint; damage is found wherever it is."""
 
-from __future__ import annotations
-
 import errno
 import gzip
 import logging

@@ -1,7 +1,5 @@
 """Prefetching of shards: batches are freed once used, and it ends when other batches are expected."""
 
-from __future__ import annotations
-
 import threading
 import time
 import weakref
