@@ -5,7 +5,6 @@ The golden plans would notice most of them too; here it is the laws and promises
 
 from tests.campaigns.planting import Bug
 
-LAWS = "tests/batches/test_packs.py"
 GOLDEN = "tests/batches/test_golden_plans.py"
 LENGTHS = "tests/batches/test_lengths.py"
 PADDING = "tests/loading/test_pad_collate.py"
@@ -48,15 +47,15 @@ BUGS = [
         "Cuts.edges",
         "np.minimum(begin + size, self._ends[bucket])",
         "begin + size",
-        LAWS,
+        PACKS,
     ),
-    Bug("what was dropped is found", "Cuts.batch_of", "places < self._ends[bucket]", "places >= 0", LAWS),
+    Bug("what was dropped is found", "Cuts.batch_of", "places < self._ends[bucket]", "places >= 0", PACKS),
     Bug(
         "the last batches are always lost",
         "Groups.__init__",
         "divmod(count, abreast)",
         "(count // abreast, 0)",
-        LAWS,
+        PACKS,
     ),
     Bug(
         "lengths are padded after they are counted",
@@ -70,7 +69,7 @@ BUGS = [
         "WindowPlan.__post_init__",
         "{self._first: before}",
         "{self._first: 0}",
-        LAWS,
+        PACKS,
     ),
     Bug("a file that was written again is believed", "_stamp", "status.st_ctime_ns", "0", LENGTHS),
     Bug("no batch is checked against its limit", "_require_padded", "measure.cap is None", "True", PADDING),
