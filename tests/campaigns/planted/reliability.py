@@ -50,14 +50,14 @@ BUGS = [
         "seeded_generators",
         "seed_with(word)",
         "pass",
-        "tests/loading/test_given_ids.py",
+        "tests/loading/test_draws.py",
     ),
     Bug(
         "ids of an iterable are not compared",
         "require_same_ids",
         'saved["digest"] != current["digest"]',
         "False",
-        "tests/loading/test_given_ids.py",
+        "tests/loading/test_draws.py",
     ),
     Bug(
         "a mixture starts over",
