@@ -66,7 +66,7 @@ def of_host(order: sk.Order, device: torch.device) -> Callable[[int], torch.Tens
 
 
 def print_batches(device: torch.device) -> None:
-    """Prints epochs of batches of rows that lie on the device."""
+    """Prints epochs of batches of rows that are on the device."""
     data = torch.rand(ROWS, WIDTH, device=device)
 
     def by_hand() -> Iterator[torch.Tensor]:

@@ -58,10 +58,10 @@ class Occurrence(NamedTuple):
 
 
 def notices(bug: Bug, among: str = "") -> bool:
-    """Tells whether its tests fail over a copy of the package with the bug.
+    """Whether the tests of a bug fail over a copy of the package with it.
 
-    That they pass without it is asked of all at once, by `require_passing`. Of the tests, those are run whose
-    ids have `among` in them.
+    `require_passing` checks once for all bugs that their tests pass without them. Only tests whose ids
+    contain `among` are run.
     """
     file, module = planted(bug)
     copy, tests, key = _copy(), bug.tests.split(), f"{bug.name}{among and ', '}{among}"

@@ -175,7 +175,7 @@ def newer(**fields):
 
 
 def planned(folder, **more):
-    """The first batch of a config whose file lies in a folder."""
+    """The first batch of a config whose file is in a folder."""
     (folder / "run.yaml").write_text(
         f"dataset: {{kind: size, size: {SIZE}}}\nsampler: {{kind: random}}\n"
         f"batches: {json.dumps({'kind': 'tokens', 'max_tokens': 8, **more})}\n"

@@ -151,7 +151,7 @@ def _of_the_class(make: Any) -> dict[str, str]:
 def _default(name: str, default: Any) -> str:
     if default is None and name in ("num_shards", "shard_id"):
         return "`auto`"
-    # A dataclass has a mark in place of an empty mapping that it makes anew each time.
+    # A dataclass has a mark in place of an empty mapping that it makes again each time.
     plain = {} if repr(default) == "<factory>" else getattr(default, "value", default)
     return f"`{json.dumps(plain)}`"
 

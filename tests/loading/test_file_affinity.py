@@ -84,7 +84,7 @@ class DamagedColumns(Damaged):
 
 
 class Gapped(Damaged):
-    """Leaves these samples out by itself; if all of a batch are missing, sample 0 stands in."""
+    """Leaves these samples out by itself; if all of a batch are missing, it returns sample 0."""
 
     def read_present(self, ids: np.ndarray) -> Any:
         class PresentSamples(list):

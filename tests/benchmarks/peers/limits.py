@@ -94,7 +94,7 @@ def _printed(pipe: IO[bytes], selector: selectors.BaseSelector) -> Iterator[list
 
 
 def _over(pid: int, taken: float, seconds: float, gib: float) -> str | None:
-    """Tells which limit a process is over."""
+    """Returns the limit that a process is over."""
     if taken > seconds:
         return f"over {seconds:g} s"
     return f"over {gib:g} GiB" if status_mib("VmRSS", pid) > gib * 1024 else None

@@ -1,4 +1,4 @@
-"""Bugs in layouts, shares of a batch, and what parts are told."""
+"""Bugs in layouts, in shares of a batch, and in what parts of a tree receive."""
 
 from tests.campaigns.planting import Bug
 

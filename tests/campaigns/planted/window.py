@@ -1,4 +1,4 @@
-"""Bugs in where windows of tokens lie, and in what is told of them."""
+"""Bugs in the places of windows of tokens, and in what is reported of them."""
 
 from tests.campaigns.planting import Bug
 

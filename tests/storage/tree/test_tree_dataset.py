@@ -109,7 +109,7 @@ def test_shards_of_which_one_is_gone_are_left_out_by_name(tmp_path):
             [one if isinstance(one, str) else one["__key__"] for one in batch] for batch in loader
         ]
     assert first == ["a", "00000", "b"]
-    # Nothing of the second batch is there: one sample stands in, as in the part alone.
+    # All samples of the second batch are missing: one takes their place, as in the part alone.
     assert len(second) == 1
     assert {skip.id for skip in loader.skipped} == {*range(2 + EACH, 6 + EACH)}
     assert all("(part 'tar')" in skip.error and "train-01.tar" in skip.error for skip in loader.skipped)
