@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.load_free_timer import LoadFreeTimer
 from tests.programs import Program
+from tests.waiting import LoadFreeTimer
 
 ROOT = Path(__file__).parents[1]
 

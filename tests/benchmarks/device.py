@@ -31,8 +31,7 @@ from tests.benchmarks.device_cases import (
     overlap_ratios,
     published_cases,
 )
-from tests.benchmarks.report import print_header, print_row, versions
-from tests.benchmarks.timing import side_by_side
+from tests.benchmarks.timing import print_header, print_row, side_by_side, versions
 
 STEPS = 120
 

@@ -14,7 +14,7 @@ import torch
 import samplerkit as sk
 from samplerkit.loading.device.streams import current_device
 from tests.benchmarks import timing
-from tests.benchmarks.report import print_header, print_row, versions
+from tests.benchmarks.timing import print_header, print_row, versions
 
 READ = 1 << 22
 REPEATS = 5

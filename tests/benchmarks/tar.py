@@ -24,8 +24,7 @@ from samplerkit.storage.tar.index.archive import Archive
 from samplerkit.storage.tar.index.finding import Cache, make_index
 from samplerkit.storage.tar.writer import TarWriter
 from tests.benchmarks.peers.torch_rows import as_fetched
-from tests.benchmarks.report import print_header, print_row, versions
-from tests.benchmarks.timing import in_turns, medians, timed
+from tests.benchmarks.timing import in_turns, medians, print_header, print_row, timed, versions
 
 SHARDS, BATCH, REPEATS = 8, 256, 5
 

@@ -11,9 +11,9 @@ import torch.distributed
 import samplerkit as sk
 from samplerkit.loading import agreement
 from samplerkit.loading.agreement import Agreement
-from tests.load_free_timer import LoadFreeTimer
 from tests.loading.simulated_ranks import ORDER, simulate
 from tests.storage.crowd import run_in_threads
+from tests.waiting import LoadFreeTimer
 
 EVALUATION = {"dataset": "4 samples", "sampler": "SequentialSampler()", "seed": [], "epoch": 0, "position": 0}
 

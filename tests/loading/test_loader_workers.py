@@ -14,13 +14,12 @@ import pytest
 import torch
 
 import samplerkit as sk
-from tests.load_free_timer import LoadFreeTimer
 from tests.loading.device import kinds
 from tests.loading.numbers import Numbers, epoch_ids, ids_of, numbers_loader
 from tests.loading.worker_kinds import THREADS, with_workers
 from tests.numbers import Damaged, Made
 from tests.numbers import Numbers as InFiles
-from tests.waiting import alive, threads_of_loaders, wait_until
+from tests.waiting import LoadFreeTimer, alive, threads_of_loaders, wait_until
 
 
 class Drawn(Numbers):

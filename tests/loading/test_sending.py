@@ -17,10 +17,10 @@ import torch
 
 import samplerkit as sk
 from samplerkit.loading.workers.worker_side import SMALL
-from tests.load_free_timer import LoadFreeTimer
 from tests.loading.test_bad_samples import require_skips
 from tests.loading.worker_kinds import with_workers
 from tests.numbers import Damaged, Made, Numbers
+from tests.waiting import LoadFreeTimer
 
 pytestmark = pytest.mark.usefixtures("no_hang")
 

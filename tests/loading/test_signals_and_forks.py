@@ -14,12 +14,11 @@ import pytest
 
 import samplerkit as sk
 from tests.jobs import ended
-from tests.load_free_timer import LoadFreeTimer
 from tests.loading.ending_job import BATCH_SIZE, SIZE
 from tests.loading.worker_kinds import THREADS
 from tests.numbers import Made
 from tests.programs import Program
-from tests.waiting import alive
+from tests.waiting import LoadFreeTimer, alive
 
 SECONDS = 2
 """Of their own. torch takes up to five by itself to notice that the parent is gone."""

@@ -16,13 +16,12 @@ from samplerkit.loading.background import start_thread
 from samplerkit.loading.run.run import Run
 from samplerkit.loading.workers import loader_workers
 from tests.jobs import ended
-from tests.load_free_timer import LoadFreeTimer
 from tests.loading.numbers import Numbers, ids_of, numbers_loader
 from tests.loading.test_loader_workers import stuck_loader
 from tests.loading.worker_kinds import THREADS, LoopSchedule, with_workers
 from tests.numbers import Made
 from tests.storage.crowd import run_in_threads
-from tests.waiting import new_threads, threads_of_loaders, wait_until
+from tests.waiting import LoadFreeTimer, new_threads, threads_of_loaders, wait_until
 
 
 class Meeting(Numbers):

@@ -20,8 +20,7 @@ from typing import Any
 
 from tests.benchmarks.peers.measuring import epoch_of
 from tests.benchmarks.peers.memory import PeakGrowth
-from tests.benchmarks.report import print_header, print_row
-from tests.benchmarks.timing import answer_of, forked
+from tests.benchmarks.timing import answer_of, forked, print_header, print_row
 from tests.benchmarks.workers.data import SIZES, write
 from tests.benchmarks.workers.peers import CASES
 

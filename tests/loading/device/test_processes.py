@@ -9,8 +9,8 @@ import time
 import pytest
 
 from tests.jobs import ended
-from tests.load_free_timer import LoadFreeTimer
 from tests.programs import Program
+from tests.waiting import LoadFreeTimer
 
 PREPARED = """
 import os, signal, sys, threading, time, warnings

@@ -10,11 +10,10 @@ import pytest
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.storage import Span
-from tests.load_free_timer import LoadFreeTimer
 from tests.storage.remote import faults
 from tests.storage.remote.contents import DATA, content
 from tests.storage.remote.server import Handler, Request, Resource, served
-from tests.waiting import wait_until
+from tests.waiting import LoadFreeTimer, wait_until
 
 
 def test_options_of_the_user_are_sent_and_no_compression_is_requested(

@@ -14,10 +14,10 @@ from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.filesystem import expand
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage, Span
-from tests.load_free_timer import LoadFreeTimer
 from tests.storage.remote.conftest import CLIENTS
 from tests.storage.remote.faults import CASES
 from tests.storage.remote.server import MODIFIED
+from tests.waiting import LoadFreeTimer
 
 SECRETS = (
     "secret-user",

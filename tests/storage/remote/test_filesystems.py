@@ -15,11 +15,10 @@ from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.filesystem import expand
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import Span
-from tests.load_free_timer import LoadFreeTimer
 from tests.storage.cluster import Cluster, cluster
 from tests.storage.remote.contents import content
 from tests.storage.remote.test_faulty_servers import leaks, logged, texts
-from tests.waiting import wait_until
+from tests.waiting import LoadFreeTimer, wait_until
 
 DATA = bytes(range(256)) * 100
 PRIVATE = {"secret": "secret-option"}

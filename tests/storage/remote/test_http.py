@@ -17,13 +17,12 @@ from samplerkit.storage.remote.http_response import Response
 from samplerkit.storage.remote.storage import Span
 from samplerkit.storage.threads import Stop
 from tests.jobs import ended
-from tests.load_free_timer import LoadFreeTimer
 from tests.storage.cluster import cluster
 from tests.storage.remote import faults
 from tests.storage.remote.conftest import CLIENTS
 from tests.storage.remote.contents import DATA, content
 from tests.storage.remote.server import MODIFIED, Resource, answer_correctly
-from tests.waiting import wait_until
+from tests.waiting import LoadFreeTimer, wait_until
 
 
 @pytest.mark.usefixtures("separate_requests")

@@ -11,12 +11,11 @@ import pytest
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.storage import RemoteStorage, Span
-from tests.load_free_timer import LoadFreeTimer
 from tests.storage.remote import faults
 from tests.storage.remote.children import Child
 from tests.storage.remote.contents import DATA, content
 from tests.storage.remote.server import answer_correctly, served
-from tests.waiting import new_threads, wait_until
+from tests.waiting import LoadFreeTimer, new_threads, wait_until
 
 pytestmark = pytest.mark.usefixtures("separate_requests")
 
