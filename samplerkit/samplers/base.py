@@ -18,7 +18,7 @@ from samplerkit.order.deal import World
 from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.modes import Shuffle
 from samplerkit.order.order import Order
-from samplerkit.samplers.chain import Chain, Link, RunConstants, chain_type, class_name
+from samplerkit.samplers.chain import Chain, Link, RunConstants, chain_type, check_algorithm, class_name
 
 _CHECKS = {"num_samples": arguments.num_samples, "seed": arguments.seed, "lanes": arguments.lanes}
 
@@ -77,6 +77,8 @@ class Sampler(Link):
         for name, check in {**_CHECKS, **checks}.items():
             if name in vars(self):
                 setattr(self, name, check(name, getattr(self, name)))
+        if "algorithm" in vars(self):
+            check_algorithm(self)
 
     @property
     def is_foreign(self) -> bool:

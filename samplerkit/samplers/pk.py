@@ -18,7 +18,7 @@ from samplerkit.order.order import Order
 from samplerkit.order.sequences import Permuted, Range, Table
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.chain import Context, check_algorithm
+from samplerkit.samplers.chain import Context
 
 DEFAULT_COLUMN = "label"
 
@@ -77,7 +77,6 @@ class PKSampler(Sampler):
         self._check(num_val=arguments.positive, shuffle=flag, class_column=text, labels=given_labels)
         if not self.class_column:
             raise ArgumentRangeError("class_column", "must not be empty", self.class_column)
-        check_algorithm(self)
 
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout."""
