@@ -14,14 +14,13 @@ from samplerkit.errors import ArgumentValueError, CompositionError, NotSupported
 from samplerkit.order.caching import Latest, cached_property
 from samplerkit.order.layout import Layout
 from samplerkit.order.mixing.removed_positions import RemovedPositions
-from samplerkit.order.mixing.stream_algebra import Mix, WithoutRows
+from samplerkit.order.mixing.stream_algebra import Change, Mix, RunStream, WithoutRows, edited
 from samplerkit.order.mixing.streams import DrawnPositions, Part, Passes
 from samplerkit.order.order import Order
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.chain import Context, RunConstants
 from samplerkit.samplers.mixing.edit import Edit, chained, checked_edits, edit_from_fields, read_edits
-from samplerkit.samplers.mixing.edited_stream import Change, RunStream, edited
 from samplerkit.samplers.mixing.mixture import Blend, MixtureSampler
 from samplerkit.samplers.mixing.sources import EpochOrders, require_shares, require_undealt
 from samplerkit.samplers.repeat import RepeatSampler

@@ -24,7 +24,7 @@ from samplerkit.order.layout import Layout
 from samplerkit.order.mixing.source_counts import SourceCounts
 from samplerkit.order.mixing.source_draws import SourceDraws
 from samplerkit.order.mixing.source_ends import OnceEach, first_length
-from samplerkit.order.mixing.stream_algebra import Mix
+from samplerkit.order.mixing.stream_algebra import Mix, RunStream, edited
 from samplerkit.order.mixing.streams import Passes
 from samplerkit.order.mixing.weights import thresholds
 from samplerkit.order.order import PASS_BITS, Order
@@ -32,7 +32,6 @@ from samplerkit.order.sequences import Range
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.chain import Context, RunConstants, check_algorithm
-from samplerkit.samplers.mixing.edited_stream import RunStream, edited
 from samplerkit.samplers.mixing.sources import (
     EpochOrders,
     PartLengths,
