@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Final, final
 
@@ -231,15 +232,7 @@ class RepeatFactorSampler(Sampler):
             raise ArgumentRangeError("threshold", "must be in (0, 1]", threshold)
         if isinstance(categories, str | bytes) or not arguments.is_iterable(categories):
             raise ArgumentTypeError("categories", "must be a list of lists", categories)
-        sets = []
-        for number, names in enumerate(categories):
-            if isinstance(names, str | bytes) or not arguments.is_iterable(names):
-                raise ArgumentTypeError(f"categories[{number}]", "must be a list", names)
-            try:
-                sets.append({*names})
-            except TypeError:  # a list in it
-                problem = "must hold numbers or names"
-                raise ArgumentTypeError(f"categories[{number}]", problem, names) from None
+        sets = [_names(f"categories[{number}]", names) for number, names in enumerate(categories)]
         counts = Counter(name for names in sets for name in names)
         rarest = [min((counts[name] for name in names), default=len(sets)) for names in sets]
         return np.maximum(1.0, np.sqrt(share * len(sets) / np.array(rarest, dtype=np.float64)))
@@ -255,3 +248,10 @@ class RepeatFactorSampler(Sampler):
     @cached_property
     def _sums(self) -> Ids:
         return sums_of_factors(np.asarray(self.factors))
+
+
+def _names(place: str, names: Any) -> set[Any]:
+    if not isinstance(names, str | bytes):
+        with suppress(TypeError):  # no list, or a list in it
+            return {*names}
+    raise ArgumentTypeError(place, "must be a list of numbers or names", names)

@@ -22,10 +22,7 @@ from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.chain import Context, RunConstants
 from samplerkit.samplers.mixing.edit import Edit, chained, checked_edits, edit_from_fields, read_edits
 from samplerkit.samplers.mixing.mixture import Blend, MixtureSampler
-from samplerkit.samplers.mixing.sources import EpochOrders, require_shares, require_undealt
-from samplerkit.samplers.repeat import RepeatSampler
-from samplerkit.samplers.shuffled import RandomSampler
-from samplerkit.samplers.subset import SequentialSampler, SubsetRandomSampler
+from samplerkit.samplers.mixing.sources import EpochOrders, require_known, require_shares, require_undealt
 
 _DEALER_HINT = "use RandomSampler with the same arguments, which reads the same order"
 """What becomes of a distributed sampler, since nothing is put above a ledger."""
@@ -192,9 +189,8 @@ def _shares(place: str, edit: Edit, sources: Mapping[str, Any], source: Passes |
     for name in edit.new_sources:
         if name in sources:
             raise ArgumentValueError(place, "adds a source that exists", name)
-        if name not in source.sources:
-            hint = f"parts: {', '.join(source.sources)}"
-            raise ArgumentValueError(place, "adds a source that is no part of the dataset", name, hint=hint)
+    problem = "adds a source that is no part of the dataset"
+    require_known(place, edit.new_sources, source.sources, problem)
     given = edit.weights or {}
     require_shares(f"{place}: weights", given, {**sources, **edit.new_sources})
     return source.shares_of_draws([given.get(name, 0.0) for name in source.sources], f"{place}: weights")
@@ -216,24 +212,9 @@ def _require_fixed_set(place: str, source: Passes | Blend, ids: Ids) -> None:
         if isinstance(sampler, MixtureSampler) and sampler.get_child() is None:
             problem = "removes ids, but the passes of this mixture begin again in each epoch"
             hint = "use passes='run_on'"
-        elif _reads_fixed_set(sampler, source.orders.dataset):
+        elif source.orders.is_of_fixed_set:
             return
         raise NotSupportedError(place, problem, sampler, hint=hint)
-
-
-def _reads_fixed_set(sampler: Sampler, dataset: Any) -> bool:
-    """Returns whether each epoch of a chain has the same samples, equally often."""
-    inner_size, is_listed = len(Layout.of(dataset)), True
-    for link in sampler._links()[::-1]:
-        size = len(link.undealt_order(dataset))
-        may_read_all = isinstance(link, RandomSampler | RepeatSampler | SequentialSampler)
-        reads_all = may_read_all and size == inner_size * getattr(link, "repeats", 1)
-        if getattr(link, "replacement", False):
-            return False
-        if not reads_all and not (is_listed and (link.is_fixed or isinstance(link, SubsetRandomSampler))):
-            return False
-        inner_size, is_listed = size, is_listed and link.is_fixed
-    return True
 
 
 @final

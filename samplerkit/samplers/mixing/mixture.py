@@ -41,7 +41,7 @@ from samplerkit.samplers.mixing.sources import (
     checked_weights,
     mixed_parts,
     parts_of,
-    require_counted_passes,
+    require_known,
     require_source,
 )
 from samplerkit.samplers.subset import SequentialSampler
@@ -130,7 +130,7 @@ class MixtureSampler(Sampler):
         algorithm: str = ALGORITHM,
     ) -> None:
         super().__init__(num_samples)
-        self.sources: Final = checked_sources(sources)
+        self.sources: Final = checked_sources("sources", sources) if isinstance(sources, Mapping) else None
         listed = sources if self.sources is None else None
         if listed is not None and weights is not None:
             raise ArgumentValueError("weights", "are given twice", weights, hint="give them once")
@@ -150,9 +150,7 @@ class MixtureSampler(Sampler):
             problem = "reads each sample once, whatever the weights are"
             raise ArgumentValueError("stop", problem, "once", hint=hint)
         self._lengths: Final = Latest[PartLengths]()
-        self.max_passes: Final = checked_caps(max_passes, self.sources, self.weights)
-        if self.max_passes:
-            require_counted_passes(self.passes, self.stop, self.num_samples)
+        self.max_passes: Final = checked_caps(max_passes, self)
 
     def branches(self) -> dict[str, Sampler]:
         """Returns the samplers of the sources, by name and sorted."""
@@ -329,10 +327,7 @@ class Blend:
     def caps(self) -> dict[int, int]:
         """The caps on passes by the numbers of sources."""
         given, names = self.mixture.max_passes or {}, list(self.sources)
-        for name in given:
-            if name not in names:
-                hint = f"sources: {', '.join(names)}"
-                raise DatasetError("max_passes", "names no source of the mixture", name, hint=hint)
+        require_known("max_passes", given, names, "names no source of the mixture", DatasetError)
         return {names.index(name): passes for name, passes in given.items()}
 
     @cached_property
