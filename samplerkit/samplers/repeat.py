@@ -10,10 +10,11 @@ from typing import Any, ClassVar, Final, final
 
 import numpy as np
 
-from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, DatasetError
+from samplerkit.errors import ArgumentRangeError, ArgumentTypeError
 from samplerkit.order import arguments
 from samplerkit.order.algebra import limited
 from samplerkit.order.caching import cached_property
+from samplerkit.order.dataset_protocol import require_one_each
 from samplerkit.order.intervals import numbers_in
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Located, Order
@@ -239,9 +240,7 @@ class RepeatFactorSampler(Sampler):
 
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout."""
-        if len(self.factors) != len(layout):
-            problem = f"must be one for each of the {len(layout)} samples"
-            raise DatasetError("factors", problem, len(self.factors))
+        require_one_each("factors", len(self.factors), layout)
         phase = int(context.key(self.seed, "repeat factors").words(1)[0]) >> 64 - UNIT_BITS
         return limited(RepeatedByFactors(self._sums, phase), self.num_samples or None)
 

@@ -62,7 +62,7 @@ class ModedSampler(Sampler):
     def lane_count(self, layout: Layout, run_lanes: int) -> int:
         return self.mode.lane_count(layout, run_lanes)
 
-    def _in_mode(self, layout: Layout, context: Context) -> Order:
+    def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout by the mode."""
         return self.mode.order(layout, partial(context.key, self.seed), context.lanes)
 
@@ -119,7 +119,7 @@ class RandomSampler(ModedSampler):
         """Orders the samples of a layout."""
         size = len(layout)
         if not self.replacement:
-            return limited(self._in_mode(layout, context), self.num_samples or None)
+            return limited(super().draw(layout, context), self.num_samples or None)
         if size == 0:
             return Range(0, 0)
         requested = self.num_samples or size
@@ -183,10 +183,6 @@ class DistributedSampler(ModedSampler):
     def deal(self) -> Deal:
         """The sampler's arguments about shards."""
         return Deal(self.num_shards, self.shard_id, self.offset, self.num_samples)
-
-    def draw(self, layout: Layout, context: Context) -> Order:
-        """Orders the samples of a layout, undealt."""
-        return self._in_mode(layout, context)
 
 
 @final

@@ -19,7 +19,7 @@ from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentVal
 from samplerkit.order import arguments
 from samplerkit.order.caching import cached_property
 from samplerkit.order.typing import Ids
-from samplerkit.samplers.base import Sampler, from_plain, plain
+from samplerkit.samplers.base import Sampler, from_plain, plain, shown
 from samplerkit.samplers.mixing.sources import checked_sources, named_weights
 
 _DIGEST_BYTES = 8
@@ -106,11 +106,7 @@ class Edit:
         return hash(self.digest)
 
     def __repr__(self) -> str:
-        fields = self._given()
-        if isinstance(self.without, np.ndarray):
-            ids = self.without
-            fields["without"] = f"<{ids.size} ids>" if ids.size > 6 else ids.tolist()
-        return f"Edit({', '.join(f'{name}={value}' for name, value in fields.items())})"
+        return f"Edit({', '.join(f'{name}={shown(value)}' for name, value in self._given().items())})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(Edit, **self._given()), ()
