@@ -269,22 +269,17 @@ class Blend:
         Raises:
             DatasetError: a source that is empty has a share.
         """
-        for (name, source), weight in zip(self.sources.items(), weights, strict=True):
-            if weight and not source.length:
+        shares, of_tokens = list[float](), self.mixture.by == "tokens"
+        for name, weight in zip(self.sources, weights, strict=True):
+            if weight and not self.sources[name].length:
                 raise DatasetError(place, "give a share to an empty source", name)
-        if self.mixture.by == "samples":
-            return list(weights)
-        return [share / length if share else 0 for share, length in self._with_lengths(weights)]
+            shares.append(weight / self._mean_length_of(name) if weight and of_tokens else weight)
+        return shares
 
-    def _with_lengths(self, weights: Sequence[float]) -> Iterator[tuple[float, float]]:
-        """Yields weights, each with the mean number of tokens of a draw of the source; 0 for the weight 0."""
-        for (name, source), weight in zip(self.sources.items(), weights, strict=True):
-            if not weight:
-                yield weight, 0
-            elif isinstance(source, Blend):
-                yield weight, source.mean_length
-            else:
-                yield weight, self.lengths.mean_of_draws(name, source)
+    def _mean_length_of(self, name: str) -> float:
+        """Returns the mean number of tokens of a draw of a source."""
+        source = self.sources[name]
+        return source.mean_length if isinstance(source, Blend) else self.lengths.mean_of_draws(name, source)
 
     @property
     def lengths(self) -> PartLengths:
@@ -296,7 +291,8 @@ class Blend:
     @cached_property
     def mean_length(self) -> float:
         """The mean number of tokens of a draw, by the weights at the beginning."""
-        tokens = sum(weight * length for weight, length in self._with_lengths(self.weights))
+        pairs = zip(self.sources, self.weights, strict=True)
+        tokens = sum(weight * self._mean_length_of(name) for name, weight in pairs if weight)
         return tokens / sum(self.weights)
 
     @cached_property
