@@ -205,15 +205,13 @@ def _require_fixed_set(place: str, source: Passes | Blend, ids: Ids) -> None:
                 problem = "removes ids from a nested mixture with caps on its passes"
                 raise NotSupportedError(f"{place}, source {name}", problem, inner.mixture.max_passes)
             _require_fixed_set(f"{place}, source {name}", inner, own_ids)
-    elif isinstance(source.orders, EpochOrders):
+    elif isinstance(source.orders, EpochOrders) and not source.orders.is_of_fixed_set:
         sampler = source.orders.sampler
         problem = "removes ids, but this source reads other samples in each pass"
         hint = "ids can leave what reads all of a fixed set in each pass"
         if isinstance(sampler, MixtureSampler) and sampler.get_child() is None:
             problem = "removes ids, but the passes of this mixture begin again in each epoch"
             hint = "use passes='run_on'"
-        elif source.orders.is_of_fixed_set:
-            return
         raise NotSupportedError(place, problem, sampler, hint=hint)
 
 

@@ -198,9 +198,7 @@ class PartLengths:
         """
         mean = self.mean(name, passes)
         if mean is None:
-            hint = (
-                "give the dataset an attribute lengths, or divide each weight by the mean tokens of a sample"
-            )
+            hint = "give the dataset lengths, or divide each weight by the mean tokens of a sample"
             problem = "are shares of tokens, and a source has no lengths"
             raise DatasetError("weights", problem, name, hint=hint)
         if not mean:
