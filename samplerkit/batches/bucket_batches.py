@@ -13,7 +13,7 @@ import numpy as np
 
 from samplerkit.batches.budget import Buckets, upper_of
 from samplerkit.batches.cutting import SHORTS, Short, repeats_in, spread
-from samplerkit.batches.lengths import Histogram, SampleLengths, find_lengths, require_one_each
+from samplerkit.batches.lengths import Histogram, SampleLengths, find_lengths
 from samplerkit.batches.plan import Measure
 from samplerkit.batches.recipe import SHARED_ARGUMENTS, BatchRecipe, Prepared, require_positive
 from samplerkit.batches.sample_set import SampleSet
@@ -23,6 +23,7 @@ from samplerkit.batches.window_plan import WindowContext
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError
 from samplerkit.order import arguments
 from samplerkit.order.caching import cached_property
+from samplerkit.order.dataset_protocol import require_one_each
 from samplerkit.order.intervals import edges_of
 from samplerkit.order.typing import Ids
 

@@ -9,20 +9,20 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from samplerkit.batches.lengths import require_one_each
 from samplerkit.batches.plan import BatchPlan, BatchSamples, Measure
 from samplerkit.batches.recipe import SHARED_ARGUMENTS, BatchRecipe, Prepared, require_positive
 from samplerkit.batches.sample_set import SampleSet
 from samplerkit.batches.table_cache import TableCache
 from samplerkit.batches.window_plan import WindowContext
 from samplerkit.errors import CompositionError, DatasetError, NotSupportedError
+from samplerkit.order.dataset_protocol import require_one_each
 from samplerkit.order.files import BlockCache, permuted_within
 from samplerkit.order.intervals import edges_of, groups, interval_of, numbers_in
 from samplerkit.order.keys import Key
 from samplerkit.order.order import Located
 from samplerkit.order.sequences import Occurrences
 from samplerkit.order.typing import Ids
-from samplerkit.samplers.pk import DEFAULT_COLUMN, PKSampler
+from samplerkit.samplers.groups import DEFAULT_COLUMN, PKSampler
 
 
 @final

@@ -16,8 +16,7 @@ from samplerkit.batches.table_cache import TableCache
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.order.arguments import holds_bool
 from samplerkit.order.caching import cached_property
-from samplerkit.order.dataset_protocol import find_column
-from samplerkit.order.layout import Layout
+from samplerkit.order.dataset_protocol import find_column, require_one_each
 from samplerkit.order.typing import Ids
 
 _TABLE_LIMIT = 1 << 22
@@ -190,18 +189,6 @@ class SampleLengths:
             state.update(narrow.dtype.str.encode())
             state.update(narrow.tobytes())
             yield chunk.max(axis=1) if self.are_pairs else chunk
-
-
-def require_one_each(place: str, count: int, dataset: Any, hint: str = "") -> None:
-    """Checks that there are as many lengths, keys or labels as samples.
-
-    Raises:
-        DatasetError: there are more, or fewer.
-    """
-    size = len(Layout.of(dataset))
-    if count != size:
-        problem = f"must be one for each of the {size} samples of the dataset"
-        raise DatasetError(place, problem, count, hint=hint)
 
 
 def find_lengths(

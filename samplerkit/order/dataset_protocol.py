@@ -9,7 +9,7 @@ import hashlib
 import json
 from typing import Any
 
-from samplerkit.errors import ArgumentValueError
+from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.order.arguments import integer
 from samplerkit.order.layout import Layout
 
@@ -37,6 +37,18 @@ def find_column(dataset: Any, *names: str) -> tuple[str, Any] | None:
         if values is not None and not callable(values):
             return name, values
     return None
+
+
+def require_one_each(place: str, count: int, dataset: Any, hint: str = "") -> None:
+    """Checks that there are as many lengths, labels or other values as samples.
+
+    Raises:
+        DatasetError: there are more, or fewer.
+    """
+    size = len(Layout.of(dataset))
+    if count != size:
+        problem = f"must be one for each of the {size} samples"
+        raise DatasetError(place, problem, count, hint=hint)
 
 
 def find_fingerprint(dataset: Any) -> str | None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any, Final, final
 
 import numpy as np
@@ -11,12 +10,11 @@ import numpy as np
 from samplerkit.errors import ArgumentRangeError, ArgumentValueError, DatasetError
 from samplerkit.order import arguments
 from samplerkit.order.algebra import compose
-from samplerkit.order.files import BlockShuffle
+from samplerkit.order.files import BlockShuffle, CutBlocks
 from samplerkit.order.layout import Layout
 from samplerkit.order.modes import Shuffle
-from samplerkit.order.order import Located, Order, OrderView, Read
+from samplerkit.order.order import Order
 from samplerkit.order.sequences import Permuted
-from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.chain import Context, RunConstants
 from samplerkit.samplers.mixing.ledger import Ledger
@@ -86,39 +84,6 @@ def _values(dataset: Any, name: str, path: str = "") -> dict[str, Any]:
         return {path: getattr(dataset, name, None)}
     nested = (_values(part, name, f"{path}/{key}" if path else key) for key, part in parts.items())
     return {place: value for values in nested for place, value in values.items()}
-
-
-@final
-@dataclass(frozen=True, eq=False, repr=False)
-class CutBlocks(OrderView):
-    """The windows of an order of blocks, block after block.
-
-    Args:
-        blocks: the order of the blocks.
-        pieces: windows in a block.
-    """
-
-    blocks: Order
-    pieces: int
-
-    def __len__(self) -> int:
-        return len(self.blocks) * self.pieces
-
-    @property
-    def viewed(self) -> Sequence[Order]:
-        return (self.blocks,)
-
-    def read(self, positions: Ids, getter: Read) -> Ids:
-        return getter(self.blocks, positions // self.pieces)
-
-    def ids_at(self, positions: Ids) -> Ids:
-        block, piece = np.divmod(positions, self.pieces)
-        return self.blocks.ids_at(block) * self.pieces + piece
-
-    def locate(self, ids: Ids) -> Located:
-        block, piece = np.divmod(ids, self.pieces)
-        which, positions = self.blocks.locate(block)
-        return which, positions * self.pieces + piece[which]
 
 
 @final

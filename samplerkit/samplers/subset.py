@@ -27,7 +27,7 @@ from samplerkit.order.order import Order
 from samplerkit.order.sequences import Permuted, Range, Table
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.chain import Context, check_algorithm
+from samplerkit.samplers.chain import Context
 from samplerkit.samplers.iteration import checked_ids, read_ids, seeded_generators
 
 
@@ -149,10 +149,6 @@ class SubsetRandomSampler(ListedSampler):
     _: KW_ONLY
     seed: int = 0
     algorithm: str = ALGORITHM
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_algorithm(self)
 
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout."""

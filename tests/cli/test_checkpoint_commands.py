@@ -218,7 +218,7 @@ def test_a_step_has_more_samples_from_the_checkpoint_on(edited, tmp_path):
 
 def test_ids_of_a_file_are_no_longer_read(edited, tmp_path):
     np.save(tmp_path / "bad.npy", np.arange(10, 90))
-    assert "without=<80 ids>" in edited("--without", tmp_path / "bad.npy")[1]
+    assert "without=<80 values>" in edited("--without", tmp_path / "bad.npy")[1]
     loader = resumed(tmp_path, range(100), sk.World(2, 0))
     assert set(loader.order[40:].tolist()) == {*range(10), *range(90, 100)}
 

@@ -30,7 +30,7 @@ from samplerkit.order.order import Order
 from samplerkit.order.sequences import Range, Table
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.chain import Chain, Context
-from samplerkit.samplers.pk import PKSampler
+from samplerkit.samplers.groups import PKSampler
 from samplerkit.samplers.shuffled import DistributedSampler, RandomSampler, WeightedRandomSampler
 from samplerkit.samplers.subset import SubsetRandomSampler
 

@@ -19,7 +19,7 @@ from samplerkit.order.deal import World
 from samplerkit.order.order import Order
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.pk import checked_labels
+from samplerkit.samplers.groups import checked_labels
 from samplerkit.samplers.subset import SequentialSampler
 
 DOUBLINGS = 7
