@@ -11,7 +11,9 @@ The batch is loaded before the wait for the window, as loading takes no memory o
 from __future__ import annotations
 
 import collections
+import contextlib
 import os
+import queue
 import threading
 import time
 import weakref
@@ -22,7 +24,6 @@ from typing import Any, Final, final
 import torch
 
 from samplerkit.loading.background import (
-    Channel,
     end_at_exit,
     ended_iteration,
     not_stop_iteration,
@@ -92,20 +93,19 @@ class DeviceStage(Iterator[Any]):
         load: Load | None = None,
     ) -> None:
         streams = streams_for(device) if streams is None else streams
-        channel: Channel[Item, BatchSlot] = Channel([BatchSlot()] * depth)
-        pins = streams.pins if pins is None else pins
-        self._producer: Producer | None = Producer(source, channel, streams, pins, load)
-        self._channel: Final = channel
+        producer = Producer(source, streams, streams.pins if pins is None else pins, load)
+        for _ in range(depth):
+            producer.slots.put(BatchSlot())
+        self._producer: Final = producer
         self._streams: Final = streams
         # Of the batch received last: the stream that works on it, and leaves unknown to the allocator.
         self._received: tuple[Any, list[Any]] | None = None
         self._slot = BatchSlot()
         self._counts: Final = StageCounts() if counts is None else counts
-        self._thread: threading.Thread | None = None
         self._process: Final = os.getpid()
         self._is_over = False
-        # The thread refers to the channel, not to the stage: so the stage can become garbage, and end it.
-        weakref.finalize(self, channel.close).atexit = False
+        # The thread refers to the producer, not to the stage: so the stage can become garbage, and end it.
+        weakref.finalize(self, producer.close).atexit = False
 
     def __iter__(self) -> DeviceStage:
         return self
@@ -124,8 +124,10 @@ class DeviceStage(Iterator[Any]):
         # To ask for a batch is to be done with the one before: now its memory can be fenced and reused.
         self._release()
         # Before the wait: afterwards there is always one, and the figure would say nothing.
-        queued = len(self._channel)
-        item = self._channel.get()
+        queued = self._producer.items.qsize()
+        item = self._producer.items.get()
+        if self._producer.is_closed:  # while the loop waited: an error there, not a quiet end
+            raise ended_iteration()
         if not isinstance(item, LoadedBatch):
             return self._handle_end(item)
         wait = time.perf_counter() - start
@@ -133,7 +135,7 @@ class DeviceStage(Iterator[Any]):
         self._received = self._streams.receive(item.ready, item.storages), item.opaque
         # A slot is given back with a batch and not after it, so that the thread loads while the loop trains.
         slot, self._slot = self._slot, BatchSlot()
-        self._channel.give_slot(slot)
+        self._producer.slots.put(slot)
         self._counts.add(wait, queued, item.load, item.load_cpu, item.copy)
         if item.warning:
             warn_once(item.warning)
@@ -149,23 +151,22 @@ class DeviceStage(Iterator[Any]):
         Returns:
             Whether the thread has ended.
         """
-        self._channel.close()
+        producer, thread = self._producer, self._producer.thread
+        producer.close()
         if self._process != os.getpid():
             # The thread, and the device, are those of the process that this one was forked from.
             return True
         self._release()
-        thread, producer = self._thread, self._producer
-        if thread is None:
-            # It never started, so it will not close the source.
-            self._producer = None
-            if producer is not None:
-                producer.end()
+        if thread is None:  # it never started, so it does not end the source
+            producer.end()
             return True
         # A finalizer, or a source that closes its stage, may run in the loading thread itself.
         if thread is not threading.current_thread() and thread.is_alive():
             thread.join(seconds)
         # Waiting batches hold device memory, and would hold it for as long as the stage is referenced.
-        self._channel.drop_items()
+        with contextlib.suppress(queue.Empty):
+            while True:
+                producer.items.get_nowait()
         return not thread.is_alive()
 
     def _release(self) -> None:
@@ -176,30 +177,22 @@ class DeviceStage(Iterator[Any]):
 
     def _require_usable(self) -> None:
         require_process(self._process)
-        if self._channel.is_closed:
+        if self._producer.is_closed:
             raise ended_iteration()
-        if self._producer is not None:
-            # At the first `next`, not before: what is made and never read starts no thread. The stage lets go
-            # of the producer, and so of the source: garbage of the one must not wait for the other.
-            producer, self._producer = self._producer, None
-            # Before the start, which a signal handler may cut off: `close` waits for what has begun.
-            self._thread = producer.thread()
-            start_thread(self._thread)
+        if self._producer.thread is None:
+            # At the first `next`, not before: what is made and never read starts no thread.
+            self._producer.start()
 
-    def _handle_end(self, item: EpochEnd | BaseException | None) -> EpochEnd:
+    def _handle_end(self, item: EpochEnd | BaseException) -> EpochEnd:
         if isinstance(item, EpochEnd):
             return item
-        if item is None:
-            # It was closed while the loop waited: an error there, not a quiet end.
-            self._require_usable()
         self._is_over = True
         self.close()
-        error = StopIteration() if item is None else item
         try:
-            raise error
+            raise item
         finally:
             # The error's traceback refers to this frame.
-            del error, item
+            del item
 
 
 MakeStage = Callable[[Iterator[Any]], DeviceStage]
@@ -251,42 +244,62 @@ Item = LoadedBatch | EpochEnd | BaseException
 @final
 @dataclass(eq=False)
 class Producer:
-    """The loading thread: pulls from the source and sends to the device, until its channel is closed.
+    """The loading thread: pulls from the source and sends to the device, until it is closed.
+
+    It takes a slot before it makes an item, so that at most as many items are prefetched as there are slots.
+
+    Both queues are `queue.SimpleQueue`s. They may be used by a finalizer that runs in the middle of another
+    of their calls; a lock, or a condition variable, would wait for itself there.
 
     Args:
-        source: yields batches, and `EPOCH_END` after each epoch.
-        channel: where they go.
+        source: yields batches, and `EPOCH_END` after each epoch; None once it was ended.
         streams: the driver.
         pins: whether to pin what is on the host.
         load: as for the stage.
+
+    Attributes:
+        slots: those that are free, each with what must be done with before it is used.
+        items: for the loop.
+        is_closed: whether waiting items are handed out no more.
+        thread: what runs it, once it was started.
     """
 
-    source: Iterator[Any]
-    channel: Channel[Item, BatchSlot]
+    source: Any
     streams: Streams
     pins: bool
     load: Load | None
+    slots: queue.SimpleQueue[BatchSlot | None] = field(default_factory=queue.SimpleQueue, init=False)
+    items: queue.SimpleQueue[Item | None] = field(default_factory=queue.SimpleQueue, init=False)
+    is_closed: bool = field(default=False, init=False)
+    thread: threading.Thread | None = field(default=None, init=False)
     # What is copied lives until the event behind it has passed.
     _sources: collections.deque[tuple[Any, list[Any]]] = field(default_factory=collections.deque, init=False)
     _watch: Iterator[str] = field(default_factory=watched_loads, init=False)
     # A slot that is taken already; the end of an epoch leaves it for the next batch.
     _slot: BatchSlot | None = field(default=None, init=False)
 
-    def thread(self) -> threading.Thread:
-        """Makes the thread that runs it; the interpreter's exit ends it."""
-        self._thread = threading.Thread(target=self.run, name="samplerkit-device", daemon=True)
+    def start(self) -> None:
+        """Starts the thread; the interpreter's exit ends it."""
+        # Kept before the start, which a signal handler may cut off: an end waits for what has begun.
+        self.thread = threading.Thread(target=self.run, name="samplerkit-device", daemon=True)
         end_at_exit(self)
-        return self._thread
+        start_thread(self.thread)
+
+    def close(self) -> None:
+        """Wakes both sides, now and later."""
+        self.is_closed = True
+        self.items.put(None)
+        self.slots.put(None)
 
     def stop(self) -> None:
         """Asks the thread to end, unless it is one of the process from which this one was forked."""
-        if self._thread.is_alive():
-            self.channel.close()
+        if self.thread is not None and self.thread.is_alive():
+            self.close()
 
     def join(self, deadline: float) -> None:
         """Waits for the thread until a time of the monotonic clock."""
-        if self._thread.is_alive():
-            self._thread.join(max(0.0, deadline - time.monotonic()))
+        if self.thread is not None and self.thread.is_alive():
+            self.thread.join(max(0.0, deadline - time.monotonic()))
 
     def run(self) -> None:
         """Makes items until there are no more, or the channel is closed."""
@@ -296,15 +309,15 @@ class Producer:
                 pass
             self.end()
         except BaseException as error:  # whatever it is, it belongs into the loop
-            self.channel.put(not_stop_iteration(error, _WHERE))
+            self.items.put(not_stop_iteration(error, _WHERE))
 
     def step(self) -> bool:
         """Makes one item once there is a slot for it; returns whether another one may follow."""
-        if self._slot is None:
-            self._slot = self.channel.take_slot()
+        if self._slot is None and not self.is_closed:
+            self._slot = self.slots.get()
         item = None if self._slot is None else self._make(self._slot)
         if item is not None:
-            self.channel.put(item)
+            self.items.put(item)
         may_follow = isinstance(item, LoadedBatch | EpochEnd)
         del item  # the traceback of an error refers to this frame
         return may_follow
@@ -314,8 +327,8 @@ class Producer:
         while self._sources:
             self.streams.wait(self._sources[0][0])
             self._sources.popleft()
-        close = getattr(self.source, "close", None)
-        if callable(close):
+        source, self.source = self.source, None
+        if callable(close := getattr(source, "close", None)):
             close()
 
     def _make(self, slot: BatchSlot) -> Item | None:
@@ -330,7 +343,7 @@ class Producer:
             warning = next(self._watch)
         if isinstance(batch, EpochEnd):
             return batch
-        if self.channel.is_closed:
+        if self.is_closed:
             return None
         self._slot = None
         sending = time.perf_counter()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, final
 
 import numpy as np
@@ -15,7 +14,7 @@ from samplerkit.loading.generators import seed_generators
 from samplerkit.loading.sample_fields import SampleCollate
 from samplerkit.loading.workers.protocol import Answer, Request, SkippedSample
 from samplerkit.loading.workers.reader import SampleReader, cut
-from samplerkit.loading.workers.worker_side import Message, pickled, sendable_errors, sending_error
+from samplerkit.loading.workers.worker_side import pickled, sending_error
 
 
 class BatchMaker(SampleReader):
@@ -25,7 +24,7 @@ class BatchMaker(SampleReader):
         self.begin(request)
         return self.batch(request)
 
-    def batch(self, request: Request) -> Answer:
+    def batch(self, request: Request) -> Any:
         """Makes the batch of a request after `begin`; several threads may do so at a time."""
         batch = self.collated(request, self.read(request))
         return batch.pin_memory() if self.options.pins else batch
@@ -87,53 +86,38 @@ def _all_skipped_error(request: Request, skipped: Sequence[SkippedSample]) -> Da
 class SendingMaker(BatchMaker):
     """Makes batches in a worker process, each an `Answer` that is pickled.
 
-    Samples that cannot be pickled are left out where bad samples are.
+    Samples that cannot be pickled are left out where bad samples are: they are found by reading again.
     """
 
-    def __getitem__(self, request: Request) -> Message:
-        with sendable_errors():
-            self.begin(request)
-            return self._sent(request, self.read(request))
-
-    def _sent(self, request: Request, samples: Answer) -> Message:
-        answer = self.collated(request, samples) if request.is_complete else samples
+    def batch(self, request: Request) -> Any:
+        """Makes the batch of a request, or reads a part of it."""
+        samples = self.read(request)
+        answer = self._part(request, samples)
         try:
             return pickled(answer)
         except Exception as error:
-            bad = _unsendable(request, samples)
+            checked = self.read(request, _require_sendable)
+            bad = [skip.id for skip in checked.skipped if skip.place not in samples.places_skipped]
             if not (bad and self.options.skips):
-                raise _unsendable_error(request, list(bad.values()), error) from error
-        return self._sent(request, _without(samples, bad))
+                raise _unsendable_error(request, bad, error) from error
+        return pickled(self._part(request, checked))
+
+    def _part(self, request: Request, samples: Answer) -> Answer:
+        return self.collated(request, samples) if request.is_complete else samples
 
 
-def _unsendable(request: Request, samples: Answer) -> dict[int, SkippedSample]:
-    """Returns the samples that cannot be pickled, by their rows, if samples can be distinguished."""
-    present = np.delete(np.arange(request.ids.size), samples.places_skipped).tolist()
-    if not isinstance(samples.batch, list) or len(samples.batch) != len(present):
-        return {}
-    return {
-        row: SkippedSample(
-            int(request.ids[place]), request.epoch, place, f"cannot be sent from a worker: {error}"
-        )
-        for row, (place, error) in enumerate(zip(present, map(sending_error, samples.batch), strict=True))
-        if error
-    }
+def _require_sendable(sample: Any) -> None:
+    if problem := sending_error(sample):
+        raise TypeError(f"cannot be sent from a worker: {problem}")
 
 
-def _unsendable_error(request: Request, bad: list[SkippedSample], error: Exception) -> DatasetError:
+def _unsendable_error(request: Request, bad: list[int], error: Exception) -> DatasetError:
     subject = "samples that" if bad else "what"
     failure = DatasetError(
         "dataset",
         f"gives {subject} cannot be sent from a worker process ({type(error).__name__}: {error}); sample ids",
-        [sample.id for sample in bad] or request.ids.tolist(),
+        bad or request.ids.tolist(),
         hint="give what can be pickled, or use workers='threads'",
     )
     request.note(failure, f"sending {request.some_ids}")
     return failure
-
-
-def _without(samples: Answer, bad: dict[int, SkippedSample]) -> Answer:
-    """Leaves more samples out of an answer."""
-    skipped = sorted([*samples.skipped, *bad.values()], key=lambda sample: sample.place)
-    remaining = [sample for row, sample in enumerate(samples.batch) if row not in bad]
-    return replace(samples, batch=remaining, skipped=tuple(skipped))

@@ -94,11 +94,6 @@ class WorkerIteration(ExitAware):
 
 
 @final
-class _ThreadOwner:
-    """Held while threads run: they end when this is garbage, since a signal may interrupt `close`."""
-
-
-@final
 @dataclass(eq=False)
 class LoaderWorkers:
     """Chooses the workers of a loader, starts them at first use, and opens iterations over their batches.
@@ -132,7 +127,6 @@ class LoaderWorkers:
     def _reset(self) -> None:
         self.token = object()
         self._schedule = ThreadSchedule(self.num_workers)  # holds for the next epoch too
-        self._owner: _ThreadOwner | None = None
         self._open: WorkerIteration | None = None
 
     @property
@@ -185,10 +179,10 @@ class LoaderWorkers:
 
     def close(self) -> None:
         """Ends everything; the next `open` starts from scratch."""
-        opened, self._open, owner, self._owner = self._open, None, self._owner, None
-        if opened is not None and opened.end():
-            opened.workers.close()
-        del owner  # which would end threads without waiting for them
+        # Kept until it has ended, since a signal may interrupt the end.
+        if self._open is not None and self._open.end():
+            self._open.workers.close()
+        self._open = None
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy starts from scratch: workers, and the iteration that they read for, stay with this one."""
@@ -204,8 +198,7 @@ class LoaderWorkers:
             return processes(maker, self.num_workers, options)
         if not self.num_workers:
             return Workers(maker)
-        self._owner = _ThreadOwner()
-        return ThreadPool(maker, self.num_workers, options, self._schedule, self._owner, self.token)
+        return ThreadPool(maker, self.num_workers, options, self._schedule, self, self.token)
 
     def _maker(self, epoch: int) -> Any:
         """Returns what makes batches of requests."""

@@ -134,10 +134,17 @@ class SampleReader:
         seed, alone = self.options.seed, self._enters_draws
         return Draws(seed, request.epoch, request.draws, enters_alone=alone, begin=begin)
 
-    def read(self, request: Request) -> Answer:
-        """Reads the samples of a request; bad samples are left out, or an error that names them."""
-        answer = None if self._together is None else self._read_together(self._together, request)
-        answer = answer or self._read_singly(request)
+    def read(self, request: Request, check: Callable[[Any], None] | None = None) -> Answer:
+        """Reads the samples of a request; bad samples are left out, or an error that names them.
+
+        Args:
+            request: which.
+            check: raises an error for each bad sample; then these are left out in any case.
+        """
+        answer = None
+        if self._together is not None and check is None:
+            answer = self._read_together(self._together, request)
+        answer = answer or self._read_singly(request, check)
         if self._reports:
             return replace(answer, reports=((self._number or os.getpid(), self.dataset.stats),))
         return answer
@@ -153,7 +160,7 @@ class SampleReader:
             request.note_reading(error)
             raise
 
-    def _read_singly(self, request: Request) -> Answer:
+    def _read_singly(self, request: Request, check: Callable[[Any], None] | None) -> Answer:
         samples: list[Any] = []
         skipped: list[SkippedSample] = []
         dataset, single, draws = self.dataset, self._single, self.draws(request)
@@ -163,9 +170,12 @@ class SampleReader:
                     draws.entered = place  # a call takes a third of the time of a fast dataset
                     if draws.begin is not None:
                         draws.enter(place)
-                    samples.append(dataset[index] if single is None else _read_one(single, request, place))
+                    sample = dataset[index] if single is None else _read_one(single, request, place)
+                    if check is not None:
+                        check(sample)
+                    samples.append(sample)
                 except Exception as error:
-                    if not self.options.skips:
+                    if check is None and not self.options.skips:
                         request.note_reading(error, place)
                         raise
                     # A note says for instance in which part of a dataset it was.

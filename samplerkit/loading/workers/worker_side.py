@@ -18,8 +18,8 @@ import socket
 import struct
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
@@ -112,17 +112,26 @@ def run_worker(start: WorkerStart) -> None:
     with suppress(KeyboardInterrupt):  # the loop gets one too
         try:
             _begin(start)
-        except Exception:
-            failure = ExceptionWrapper(where=where)  # type: ignore[no-untyped-call]
+        except Exception as error:
+            failure = _sendable(error, where)
         for number, request in iter(partial(_next_request, start), None):
             try:
-                answer = failure or start.maker[request]
-            except Exception:
-                answer = ExceptionWrapper(where=where)  # type: ignore[no-untyped-call]
-            message = answer if isinstance(answer, Message) else pickled(answer)
+                message = pickled(failure) if failure else start.maker[request]
+            except Exception as error:
+                message = pickled(_sendable(error, where))
             message.content.write(_END.pack(len(message.shared), number))
             messages.put(message)
-            del request, answer, message  # nothing is held while it waits for the next one
+            del request, message  # nothing is held while it waits for the next one
+
+
+def _sendable(error: Exception, where: str) -> Any:
+    """Returns what an exception is sent as: a `DatasetError` where its class cannot be pickled."""
+    if sending_error(type(error)):
+        problem = f"raised {type(error).__qualname__}: {error}"
+        hint = "define the exception class at the top level of a module, so that workers can send it"
+        replaced, error = error, DatasetError("dataset", problem, hint=hint)
+        error.__cause__ = replaced
+    return ExceptionWrapper((type(error), error, error.__traceback__), where)  # type: ignore[no-untyped-call]
 
 
 def _begin(start: WorkerStart) -> None:
@@ -135,8 +144,7 @@ def _begin(start: WorkerStart) -> None:
         dataset=start.maker.dataset,
     )
     if start.init is not None:
-        with sendable_errors():
-            start.init(start.number)
+        start.init(start.number)
 
 
 def _next_request(start: WorkerStart) -> tuple[int, Request] | None:
@@ -183,24 +191,16 @@ class Message(NamedTuple):
     shared: list[torch.UntypedStorage]
 
 
-def pickled(value: Any) -> Message:
-    """Pickles a value for another process; raises what its pickling raises."""
-    message = _without_large_storages(value)
-    for storage in message.shared:
-        storage.share_memory_()
-    return message
-
-
 def _bytes_of(storage: torch.UntypedStorage) -> np.ndarray[Any, Any]:
     data: np.ndarray[Any, Any] = torch.empty(0, dtype=torch.uint8).set_(storage).numpy()
     return data
 
 
-def _without_large_storages(value: Any) -> Message:
+def pickled(value: Any) -> Message:
     """Pickles a value without the large storages of its tensors, which are sent after it.
 
-    Views of one storage stay views of one. Nothing is shared if a later part cannot be pickled. Storages that
-    are in shared memory already stay there, as the user may want.
+    Views of one storage stay views of one. Nothing is shared if a later part cannot be pickled: this raises
+    what pickling raises. Storages that are in shared memory already stay there, as the user may want.
     """
     message = Message(io.BytesIO(), [])
 
@@ -217,6 +217,8 @@ def _without_large_storages(value: Any) -> Message:
     reducers: Any = pickler.dispatch_table
     reducers[torch.UntypedStorage] = reduced
     pickler.dump(value)
+    for storage in message.shared:
+        storage.share_memory_()
     return message
 
 
@@ -287,27 +289,10 @@ def unpickled(message: memoryview, storages: list[torch.UntypedStorage]) -> Any:
         _received.storages = []
 
 
-@contextmanager
-def sendable_errors() -> Iterator[None]:
-    """Replaces an exception whose class cannot be pickled, such as one that is defined in a function.
-
-    Raises:
-        DatasetError: in place of it.
-    """
-    try:
-        yield
-    except Exception as error:
-        if not sending_error(type(error)):
-            raise
-        problem = f"raised {type(error).__qualname__}: {error}"
-        hint = "define the exception class at the top level of a module, so that workers can send it"
-        raise DatasetError("dataset", problem, hint=hint) from error
-
-
 def sending_error(value: Any) -> str:
     """Returns the error of pickling a value for another process; an empty string for none."""
     try:
-        _without_large_storages(value)
+        pickled(value)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return ""
@@ -319,15 +304,13 @@ def stack_small_tensors() -> None:
         default_collate_fn_map[torch.Tensor] = _stacked
 
 
-def _stacked(
-    batch: Sequence[torch.Tensor], *, collate_fn_map: dict[Any, Callable[..., Any]] | None = None
-) -> torch.Tensor:
+def _stacked(batch: Sequence[torch.Tensor], **options: Any) -> torch.Tensor:
     """Stacks small tensors as torch does without workers, and all others as it does in workers."""
-    first = batch[0]
-    is_small = len(batch) * first.numel() * first.element_size() <= SMALL
-    if is_small and type(first) is torch.Tensor and first.layout == torch.strided and not first.is_nested:
-        stacked = torch.stack(tuple(batch))
-        if stacked.dtype == first.dtype and not stacked.requires_grad:
-            return stacked
-    in_shared_memory: torch.Tensor = collate_tensor_fn(batch, collate_fn_map=collate_fn_map)
-    return in_shared_memory
+    worker, first = torch_worker._worker_info, batch[0]
+    if len(batch) * first.numel() * first.element_size() <= SMALL:
+        torch_worker._worker_info = None
+    try:
+        stacked: torch.Tensor = collate_tensor_fn(batch, **options)
+        return stacked
+    finally:
+        torch_worker._worker_info = worker

@@ -15,6 +15,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import random
+import threading
 from dataclasses import dataclass, field
 
 from samplerkit.loading.device.stage import DeviceStage
@@ -259,7 +260,8 @@ class Schedule:
         self.batches, self.holds, self.loop_streams = batches, holds, loop_streams
         self.stage = DeviceStage(self._source(), None, depth=depth, streams=self.streams)
         # The producer takes its steps here, and not in a thread.
-        self.producer, self.stage._producer = self.stage._producer, None
+        self.producer = self.stage._producer
+        self.producer.thread = threading.Thread()
         self.eagerness = self.chance.choice([0.02, 0.2, 0.5])
         self.inside = set()
         self.produces = self.consumes = True
@@ -289,10 +291,10 @@ class Schedule:
         if step in self.inside:
             return False
         if step == self._produce:
-            channel = self.stage._channel
-            has_slot = self.producer._slot is not None or channel.is_closed or channel._slots.qsize() > 0
+            producer = self.producer
+            has_slot = producer._slot is not None or producer.is_closed or producer.slots.qsize() > 0
             return self.produces and has_slot
-        return self.consumes and len(self.stage._channel) > 0
+        return self.consumes and self.producer.items.qsize() > 0
 
     def _other_side(self):
         for step in (self._produce, self._consume):
