@@ -126,7 +126,7 @@ class DeviceStage(Iterator[Any]):
         # Before the wait: afterwards there is always one, and the figure would say nothing.
         queued = self._producer.items.qsize()
         item = self._producer.items.get()
-        if self._producer.is_closed:  # while the loop waited: an error there, not a quiet end
+        if item is None or self._producer.is_closed:  # meanwhile: an error of the loop, not a quiet end
             raise ended_iteration()
         if not isinstance(item, LoadedBatch):
             return self._handle_end(item)

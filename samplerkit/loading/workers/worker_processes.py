@@ -127,7 +127,7 @@ class WorkerProcesses(WorkerPool):
         try:
             answers = [self._answer(task, worker) for worker, _ in task.shares]
             batch = self.joined(task.request, task.shares, answers)
-            return batch.pin_memory() if self._maker.options.pins else batch
+            return batch.pin_memory() if self._maker.pins else batch
         except BaseException:
             self.can_be_reused = False  # it is not known what would come next
             raise
