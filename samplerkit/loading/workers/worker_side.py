@@ -18,9 +18,8 @@ import socket
 import struct
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
 from queue import SimpleQueue
@@ -72,33 +71,24 @@ def end_with_parent() -> None:
     threading.Thread(target=wait, name="samplerkit-parent", daemon=True).start()
 
 
-class WorkerStart(NamedTuple):
-    """The arguments of a worker process.
-
-    Args:
-        maker: makes batches of requests, and pickles them.
-        init: the `worker_init_fn` of the DataLoader.
-        seed: of all workers, from which each derives its own seeds until it begins an epoch.
-        number: of this one.
-        num_workers: how many there are.
-        pipe: brings requests, and takes answers.
-        is_over: a number that processes share: not 0 if the workers should end.
-    """
-
-    maker: Any
-    init: Callable[[int], None] | None
-    seed: int
-    number: int
-    num_workers: int
-    pipe: Connection
-    is_over: Any
-
-
-def run_worker(start: WorkerStart) -> None:
+def run_worker(
+    maker: Any,
+    info: torch_worker.WorkerInfo,
+    init: Callable[[int], None] | None,
+    pipe: Connection,
+    is_over: Any,
+) -> None:
     """Runs a worker process: it answers requests until it should end, or its parent is gone.
 
     The environment is that of a worker of torch's DataLoader: seeds, `get_worker_info`, one thread for
     torch's operations, and errors that say where they were raised.
+
+    Args:
+        maker: makes batches of requests, and pickles them.
+        info: what `get_worker_info` returns; its seed holds until the worker begins an epoch.
+        init: the `worker_init_fn` of the DataLoader.
+        pipe: brings requests, and takes answers.
+        is_over: a number that processes share: not 0 if the workers should end.
     """
     # A forked process must not collect garbage of its parent: the end of a process group of torch waits for
     # threads that a fork does not have. And pages that are not collected stay shared.
@@ -107,22 +97,35 @@ def run_worker(start: WorkerStart) -> None:
     end_with_parent()
     stack_small_tensors()
     messages: SimpleQueue[Message] = SimpleQueue()
-    args = (start.pipe, messages)
-    threading.Thread(target=_send, args=args, name="samplerkit-answers", daemon=True).start()
-    where, failure = f"in worker process {start.number}", None
+    threading.Thread(target=_send, args=(pipe, messages), name="samplerkit-answers", daemon=True).start()
+    where, failure = f"in worker process {info.id}", None
     with suppress(KeyboardInterrupt):  # the loop gets one too
+        torch.set_num_threads(1)
+        seed_worker(info.seed, 0, 0, info.id)
+        torch_worker._worker_info = info
         try:
-            _begin(start)
+            if init is not None:
+                init(info.id)
         except Exception as error:
             failure = _sendable(error, where)
-        for number, request in iter(partial(_next_request, start), None):
+        for number, request in _requests(pipe, is_over):
             try:
-                message = pickled(failure) if failure else start.maker[request]
+                message = pickled(failure) if failure else maker[request]
             except Exception as error:
                 message = pickled(_sendable(error, where))
             message.content.write(_END.pack(len(message.shared), number))
             messages.put(message)
             del request, message  # nothing is held while it waits for the next one
+
+
+def _requests(pipe: Connection, is_over: Any) -> Iterator[tuple[int, Request]]:
+    """Waits for the requests and their numbers."""
+    with suppress(EOFError, OSError):  # the loop is gone, perhaps in the middle of a request
+        while True:
+            message = pipe.recv_bytes()
+            if is_over.value:
+                return
+            yield ForkingPickler.loads(message)
 
 
 def _sendable(error: Exception, where: str) -> Any:
@@ -133,28 +136,6 @@ def _sendable(error: Exception, where: str) -> Any:
         replaced, error = error, DatasetError("dataset", problem, hint=hint)
         error.__cause__ = replaced
     return ExceptionWrapper((type(error), error, error.__traceback__), where)  # type: ignore[no-untyped-call]
-
-
-def _begin(start: WorkerStart) -> None:
-    torch.set_num_threads(1)
-    seed_worker(start.seed, 0, 0, start.number)
-    torch_worker._worker_info = torch_worker.WorkerInfo(
-        id=start.number,
-        num_workers=start.num_workers,
-        seed=torch.initial_seed(),
-        dataset=start.maker.dataset,
-    )
-    if start.init is not None:
-        start.init(start.number)
-
-
-def _next_request(start: WorkerStart) -> tuple[int, Request] | None:
-    """Waits for the next request and its number; None at the end."""
-    try:
-        numbered: tuple[int, Request] = ForkingPickler.loads(start.pipe.recv_bytes())
-    except (EOFError, OSError):  # the loop is gone, perhaps in the middle of a request
-        return None
-    return None if start.is_over.value else numbered
 
 
 def _send(pipe: Connection, messages: SimpleQueue[Message]) -> None:
