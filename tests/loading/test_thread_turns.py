@@ -9,7 +9,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.loading.workers import loader_workers
-from samplerkit.loading.workers.thread_pool import (
+from samplerkit.loading.workers.thread_schedule import (
     HANDOVER,
     LONG_BATCH,
     LONGEST_PAUSE,

@@ -22,7 +22,8 @@ from samplerkit.loading.sample_fields import PlannedCollate, batch_of
 from samplerkit.loading.workers.batch_maker import BatchMaker, reports_stats
 from samplerkit.loading.workers.file_affinity import AffineProcesses, upcoming_in_files
 from samplerkit.loading.workers.protocol import Batches, Request, WorkerKind, Workers
-from samplerkit.loading.workers.thread_pool import ThreadPool, ThreadSchedule
+from samplerkit.loading.workers.thread_pool import ThreadPool
+from samplerkit.loading.workers.thread_schedule import ThreadSchedule
 from samplerkit.loading.workers.worker_processes import WorkerProcesses
 from samplerkit.loading.workers.worker_side import SendingMaker
 from samplerkit.order import arguments
@@ -94,6 +95,11 @@ class WorkerIteration(ExitAware):
 
 
 @final
+class _ThreadOwner:
+    """Held while threads run: they end when this is garbage, since a signal may interrupt `close`."""
+
+
+@final
 @dataclass(eq=False)
 class LoaderWorkers:
     """Chooses the workers of a loader, starts them at first use, and opens iterations over their batches.
@@ -127,6 +133,7 @@ class LoaderWorkers:
     def _reset(self) -> None:
         self.token = object()
         self._schedule = ThreadSchedule(self.num_workers)  # holds for the next epoch too
+        self._owner: _ThreadOwner | None = None
         self._open: WorkerIteration | None = None
 
     @property
@@ -179,10 +186,10 @@ class LoaderWorkers:
 
     def close(self) -> None:
         """Ends everything; the next `open` starts from scratch."""
-        # Kept until it has ended, since a signal may interrupt the end.
-        if self._open is not None and self._open.end():
-            self._open.workers.close()
-        self._open = None
+        opened, self._open, owner, self._owner = self._open, None, self._owner, None
+        if opened is not None and opened.end():
+            opened.workers.close()
+        del owner  # which would end threads without waiting for them
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy starts from scratch: workers, and the iteration that they read for, stay with this one."""
@@ -198,7 +205,8 @@ class LoaderWorkers:
             return processes(maker, self.num_workers, options)
         if not self.num_workers:
             return Workers(maker)
-        return ThreadPool(maker, self.num_workers, options, self._schedule, self, self.token)
+        self._owner = _ThreadOwner()
+        return ThreadPool(maker, self.num_workers, options, self._schedule, self._owner, self.token)
 
     def _maker(self, epoch: int) -> Any:
         """Returns what makes batches of requests."""

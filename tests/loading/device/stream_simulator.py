@@ -15,7 +15,6 @@ from __future__ import annotations
 import collections
 import contextlib
 import random
-import threading
 from dataclasses import dataclass, field
 
 from samplerkit.loading.device.stage import DeviceStage
@@ -261,7 +260,8 @@ class Schedule:
         self.stage = DeviceStage(self._source(), None, depth=depth, streams=self.streams)
         # The producer takes its steps here, and not in a thread.
         self.producer = self.stage._producer
-        self.producer.thread = threading.Thread()
+        self.producer.is_started = True
+        self.stage._batches._submit()
         self.eagerness = self.chance.choice([0.02, 0.2, 0.5])
         self.inside = set()
         self.produces = self.consumes = True
@@ -291,10 +291,9 @@ class Schedule:
         if step in self.inside:
             return False
         if step == self._produce:
-            producer = self.producer
-            has_slot = producer._slot is not None or producer.is_closed or producer.slots.qsize() > 0
-            return self.produces and has_slot
-        return self.consumes and self.producer.items.qsize() > 0
+            return self.produces and self.producer._tasks.qsize() > 0
+        tasks = self.stage._batches._tasks
+        return self.consumes and bool(tasks) and not tasks[0].result.empty()
 
     def _other_side(self):
         for step in (self._produce, self._consume):
@@ -303,7 +302,8 @@ class Schedule:
 
     def _produce(self):
         self.inside.add(self._produce)
-        self.produces = self.producer.step()
+        task = self.producer._tasks.get()
+        self.produces = task is not None and self.producer.step(task)
         self.inside.remove(self._produce)
 
     def _consume(self):
