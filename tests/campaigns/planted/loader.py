@@ -74,7 +74,7 @@ BUGS = [
     ),
     Bug(
         "the epoch does not reach the dataset",
-        "SampleReader._begin_epoch",
+        "BatchMaker._begin_epoch",
         "set_epoch(epoch)",
         "set_epoch(0)",
         LOADERS,
