@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, ClassVar, final
@@ -68,8 +68,7 @@ class EpochBatches(EpochUnits):
     @property
     def saved_window(self) -> tuple[int, int]:
         """The window that a state names in this epoch, and the batches before it."""
-        epoch, window = self.unit.saved_window
-        return window if epoch == self.epoch else (0, 0)
+        return self.unit.saved_windows.get(self.epoch, (0, 0))
 
     @cached_property
     def plan(self) -> BatchPlan:
@@ -189,7 +188,7 @@ class BatchUnit(Unit):
         inner: of what they are made: samples, or windows of tokens.
         words: the description of the recipe, made once: a user's recipe may change its attributes as it cuts.
         abreast: what a state has fixed; None before.
-        saved_window: an epoch, with the window that a state names in it and the batches before that.
+        saved_windows: the window that a state names in its epoch, and the batches before that.
         plans: those of the run, by its constants: made at first use, and again in a worker.
     """
 
@@ -201,7 +200,7 @@ class BatchUnit(Unit):
     inner: Unit
     words: str
     abreast: int | None = None
-    saved_window: tuple[int, tuple[int, int]] = (-1, (0, 0))
+    saved_windows: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     plans: Latest[Plans] = field(default_factory=Latest)
 
     @classmethod
@@ -256,10 +255,10 @@ class BatchUnit(Unit):
         window = saved["window"]
         if (window is None) != (current["window"] is None):
             raise mismatch("window", window, current["window"], _HINT)
-        saved_window = (-1, (0, 0)) if window is None else (state.epoch, (window[0], window[1]))
+        saved_windows = {} if window is None else {state.epoch: (window[0], window[1])}
         # Plans of the same recipe are kept, so that lengths are not counted again.
         plans = self.plans if current["abreast"] == saved["abreast"] else Latest[Plans]()
-        return replace(self, abreast=saved["abreast"], saved_window=saved_window, plans=plans)
+        return replace(self, abreast=saved["abreast"], saved_windows=saved_windows, plans=plans)
 
     def _plans_of(self, run: RunFacts) -> Plans:
         def make() -> Plans:

@@ -125,20 +125,19 @@ class TokenWindowUnit(Unit):
         self, saved: Section, position: int, pool_size: int, end: int, samples_per_step: int
     ) -> StateError:
         """The error of a state within a pool, which names the next place between two."""
-        # In units that both windows are made of, a step is the same one for both.
-        own, step = self.windows_per_block, samples_per_step * saved["windows_per_block"]
-        missing = None if step % own else steps_to_a_multiple(position * own, pool_size * own, step)
         following, how = min(end, (position // pool_size + 1) * pool_size), ""
-        if missing is not None and position + missing * step // own <= end:
-            following = position + missing * step // own
+        # The saved windows in a step of as many tokens.
+        step, rest = divmod(samples_per_step * saved["windows_per_block"], self.windows_per_block)
+        missing = None if rest else steps_to_a_multiple(position, pool_size, step)
+        if missing is not None and position + missing * step <= end:
+            following = position + missing * step
             how = f"for {missing} more steps of as many tokens, "
-        how += f"to position {following}"
-        size = f"{pool_size} windows"
+        size, place = f"{pool_size} windows", f"position {following}"
         if saved["seq_len"]:
-            how += f", {following * saved['seq_len']} tokens into the epoch"
             size = f"{pool_size * saved['seq_len']} tokens"
+            place += f", {following * saved['seq_len']} tokens into the epoch"
         name = self._name(saved)
-        hint = f"continue with {name}={saved[name]} {how}: there it may change"
+        hint = f"continue with {name}={saved[name]} {how}to {place}: there it may change"
         return self._error(saved, f"{_DIFFERS}, which is within a pool of {size}", hint)
 
     def _differs_in_blocks(self, saved: Section) -> bool:
