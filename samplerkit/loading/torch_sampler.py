@@ -178,38 +178,34 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
     def order(self) -> Order:
         """The order in which this process reads the current epoch, from the position of a loaded state on."""
         self._require_samples()
-        current, deal = self._cursor.current, self.recipe.chain.root_deal(self.dataset) or Deal()
-        if current.is_spent:
-            return Range(0, 0)
-        return deal.shard(self._cursor.run.epoch(current.epoch).order, self.world, current.start)
+        return self._rest_of(self._cursor.current)
 
     def __iter__(self) -> Iterator[int]:
         self._require_samples()
         iteration = self._begin()
-        for chunk in self._steps_of(iteration, EVALUATED_AT_ONCE // FIRST_DIVISOR):
+        for chunk in _id_chunks(self._rest_of(iteration), 1):
             for index in chunk.tolist():
                 iteration.taken += 1
                 yield index
         self._cursor.end(iteration, at_its_end=True)
 
-    def batches(self, size: int) -> Iterator[Ids]:
+    def batches(self, size: int | None) -> Iterator[Ids]:
         """Iterates over the rest of the epoch in arrays of ids, then moves on to the next epoch.
 
         Args:
-            size: ids in each; 1 for the batches of the recipe.
+            size: ids in each; None for the batches of the recipe.
         """
         iteration = self._begin()
-        for ids in self._steps_of(iteration, size):
+        for ids in self._batches_of(iteration, size):
             # A smaller last batch is also a whole step, in which other shards have more.
-            iteration.taken += size
+            iteration.taken += size or 1
             yield ids
         self._cursor.end(iteration, at_its_end=True)
 
-    def _steps_of(self, iteration: Iteration, size: int) -> Iterator[Ids]:
-        """Iterates over the rest of an epoch in steps of so many units, dealt to ranks one by one."""
-        reading = self._cursor.reading_of(iteration)
-        delivery = replace(reading.delivery, batch_size=size, lanes=1)
-        return (ids for _, ids in replace(reading, delivery=delivery).batches())
+    def _batches_of(self, iteration: Iteration, size: int | None) -> Iterator[Ids]:
+        if size is None:
+            return (ids for _, ids in self._cursor.reading_of(iteration).batches())
+        return in_batches(self._rest_of(iteration), size)
 
     def __len__(self) -> int:
         self._require_samples()
@@ -243,6 +239,24 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
     def _begin(self) -> Iteration:
         self._cursor.require_agreement(self._cursor.upcoming)
         return self._cursor.begin()
+
+    def _rest_of(self, iteration: Iteration) -> Order:
+        if iteration.is_spent:
+            return Range(0, 0)
+        deal = self.recipe.chain.root_deal(self.dataset) or Deal()
+        return deal.shard(self._cursor.run.epoch(iteration.epoch).order, self.world, iteration.start)
+
+
+def in_batches(order: Order, size: int) -> Iterator[Ids]:
+    """Cuts an order into arrays of `size` ids; the last one may be shorter, but not empty."""
+    return (chunk[at : at + size] for chunk in _id_chunks(order, size) for at in range(0, chunk.size, size))
+
+
+def _id_chunks(order: Order, size: int) -> Iterator[Ids]:
+    """Yields ids in whole batches of a size, as many at once as a `Reading` does."""
+    first = min(len(order), size * max(1, EVALUATED_AT_ONCE // FIRST_DIVISOR // size))
+    yield order[:first]
+    yield from order.chunks(size * max(1, EVALUATED_AT_ONCE // size), first)
 
 
 @final
@@ -298,7 +312,7 @@ class TorchBatchSampler(torch.utils.data.BatchSampler):
 
     def __iter__(self) -> Iterator[Any]:
         as_arrays = callable(getattr(self.sampler.dataset, "__getitems__", None))
-        for batch in self.sampler.batches(self.batch_size or 1):
+        for batch in self.sampler.batches(self.batch_size):
             if not self.drop_last or self.batch_size in (None, batch.size):
                 yield batch if as_arrays else batch.tolist()
 

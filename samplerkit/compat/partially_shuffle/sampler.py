@@ -11,17 +11,15 @@ from samplerkit.compat.torch.epoch_sampler import GivenRank, ResumableSampler, p
 from samplerkit.errors import DatasetError
 from samplerkit.loading.cursor import FunctionCursor, Iteration
 from samplerkit.loading.state.state import Place, State
+from samplerkit.loading.torch_sampler import in_batches
 from samplerkit.order import arguments
 from samplerkit.order.algebra import Shard, compose
 from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order
-from samplerkit.order.typing import Ids
 from samplerkit.samplers.shuffled import DistributedSampler as Recipe
 from samplerkit.storage.ahead.cache_entries import FileStats
 from samplerkit.storage.remote.options import RemoteOptions
-
-_LOOKED_UP_AT_ONCE: Final = 1024
 
 AGREEMENT_SECONDS: Final = 10.0
 """How long the ranks of a job wait for each other when an epoch begins."""
@@ -173,8 +171,8 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         iteration = self._cursor.begin(upcoming)
         reading = self._reading = object()
         try:
-            files.expect(_in_batches(order, self.batch_size))
-            for ids in _in_batches(order, self.batch_size):
+            files.expect(in_batches(order, self.batch_size))
+            for ids in in_batches(order, self.batch_size):
                 if self._reading is None:
                     problem = "was closed while it was read"
                     raise DatasetError("sampler", problem, hint="iterate over it again")
@@ -302,9 +300,3 @@ class DistributedSamplerViaLocallyShuffleV2(DistributedSamplerViaLocallyShuffle)
     """
 
     _default_pools = 2
-
-
-def _in_batches(order: Order, size: int) -> Iterator[Ids]:
-    """Cuts an order into arrays of `size` ids; the last one may be shorter, but not empty."""
-    at_once = size * max(1, _LOOKED_UP_AT_ONCE // size)
-    return (chunk[at : at + size] for chunk in order.chunks(at_once) for at in range(0, chunk.size, size))
