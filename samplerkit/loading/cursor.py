@@ -240,16 +240,13 @@ class Cursor(ABC):
         Where the epoch that was set before is the one at whose end the state was saved, nothing of it is
         left.
         """
-        if self.was_set and place.ended == self.current.epoch:
-            self._move(
-                Iteration(self.current.epoch, place_before=place, is_spent=True, after=place.ended), past
-            )
-        else:
-            place_before = None if place.ended is None else place
-            loaded = Iteration(
-                place.epoch, place.position, place_before=place_before, is_loaded=True, after=place.ended
-            )
-            self._move(loaded, past)
+        set_before, place_before = self.current.epoch, None if place.ended is None else place
+        loaded = Iteration(
+            place.epoch, place.position, place_before=place_before, is_loaded=True, after=place.ended
+        )
+        self._move(loaded, past)
+        if self.was_set and place.ended == set_before:
+            self.set_epoch(set_before)
 
     def _move(self, iteration: Iteration, past: Past | None = None) -> None:
         previous = self.current
