@@ -15,16 +15,7 @@ from samplerkit.batches.recipe import MAX_ABREAST, BatchRecipe, Plans
 from samplerkit.batches.window_plan import WindowPlan
 from samplerkit.errors import ArgumentTypeError, NotSupportedError, StateError
 from samplerkit.loading.run.units import EpochUnits, RunFacts, StepSamples, Unit
-from samplerkit.loading.state.state import (
-    TEXT,
-    Section,
-    State,
-    int_in,
-    list_of,
-    mismatch,
-    optional,
-    require_fields,
-)
+from samplerkit.loading.state.state import TEXT, State, int_in, list_of, mismatch, optional, require_fields
 from samplerkit.order.arguments import LARGEST
 from samplerkit.order.caching import Latest, cached_property
 from samplerkit.order.intervals import distinct, edges_of, interval_of, numbers_in
@@ -130,7 +121,7 @@ class EpochBatches(EpochUnits):
             return int(samples.segments.lengths.sum())
         return int(self.plan.measure.tokens(samples.ids).sum())
 
-    def saved(self, position: int | None) -> dict[str, Section]:
+    def saved(self, position: int | None) -> dict[str, Mapping[str, Any]]:
         """Returns the sections of a state: JSON values, under 300 bytes."""
         window = None
         if self.plans.window is not None:

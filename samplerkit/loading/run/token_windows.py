@@ -8,13 +8,13 @@ epoch, a run with another length can resume, at the same position in its own win
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, final
 
 from samplerkit.errors import StateError
 from samplerkit.loading.run.units import EpochUnits, RunFacts, Unit
 from samplerkit.loading.state.past import Past
-from samplerkit.loading.state.state import Section, State, int_in, mismatch, optional, require_fields
+from samplerkit.loading.state.state import Section, State, checks_of, int_in, optional, require_fields
 from samplerkit.order.arguments import LARGEST
 from samplerkit.order.layout import Layout
 from samplerkit.samplers.base import Sampler
@@ -27,13 +27,7 @@ from samplerkit.samplers.block import (
 )
 from samplerkit.samplers.chain import RunConstants
 
-_CHECKS = {
-    "windows_per_block": int_in(1, LARGEST),
-    "pool": optional(int_in(1, LARGEST)),
-    "seq_len": optional(int_in(1, LARGEST)),
-    "block_len": optional(int_in(1, LARGEST)),
-    "tokens": optional(int_in(0, LARGEST)),
-}
+_POSITIVE = int_in(1, LARGEST)
 _DIFFERS = "differs from the saved state"
 
 
@@ -50,10 +44,10 @@ class TokenWindowUnit(Unit):
         is_edited: whether a ledger below the `BlockSampler` counts positions of the run in blocks.
     """
 
-    windows_per_block: int
-    pool: int | None
-    seq_len: int | None
-    block_len: int | None
+    windows_per_block: int = field(metadata={"check": _POSITIVE})
+    pool: int | None = field(metadata={"check": optional(_POSITIVE)})
+    seq_len: int | None = field(metadata={"check": optional(_POSITIVE)})
+    block_len: int | None = field(metadata={"check": optional(_POSITIVE)})
     is_edited: bool = False
 
     @classmethod
@@ -86,7 +80,7 @@ class TokenWindowUnit(Unit):
         saved = state.sections.get("tokens")
         if saved is None:
             return
-        require_fields("tokens", saved, _CHECKS)
+        require_fields("tokens", saved, {**checks_of(type(self)), "tokens": optional(int_in(0, LARGEST))})
         is_of_this_length = saved["seq_len"] == self.seq_len or None in (saved["seq_len"], self.seq_len)
         if saved["windows_per_block"] == self.windows_per_block and is_of_this_length:
             return
@@ -100,7 +94,7 @@ class TokenWindowUnit(Unit):
             raise self._error(saved, _DIFFERS, hint)
         if self._differs_in_blocks(saved):
             hint = f"use block_len={saved['block_len']} as it was: seq_len alone may change"
-            raise mismatch("block_len", saved["block_len"], self.block_len, hint)
+            raise StateError("block_len", _DIFFERS, saved["block_len"], self.block_len, hint=hint)
         if state.unit != "samples":
             raise self._error(saved, f"{_DIFFERS}, which counts batches", "make the loader with batch_size=")
 
@@ -164,7 +158,7 @@ class EpochTokenWindows(EpochUnits):
 
     def saved(self, position: int | None) -> dict[str, Section]:
         """Returns the section of a state: JSON values, under 200 bytes; None where batches are counted."""
-        section = {name: getattr(self.unit, name) for name in _CHECKS if name != "tokens"}
+        section = {name: getattr(self.unit, name) for name in checks_of(type(self.unit))}
         length = self.unit.seq_len
         section["tokens"] = None if position is None or length is None else position * length
         return {"tokens": section}
