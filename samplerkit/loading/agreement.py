@@ -261,11 +261,9 @@ class Agreement:
             )
             return
         missing = named("rank", set(range(self.ranks)) - self._members(own).keys())
-        raise DisagreementError(
-            "ranks",
-            f"rank {self.rank} reads by {identity}, and {missing} did not report it within {seconds:g} s",
-            hint="make the same edit on every rank, before the step at its position",
-        )
+        problem = f"rank {self.rank} reads by {identity}, and {missing} did not report it within"
+        hint = "make the same edit on every rank, before the step at its position"
+        raise DisagreementError("ranks", f"{problem} {seconds:g} s", hint=hint)
 
     def _members(self, group: Group) -> dict[int, World]:
         """The ranks that have joined a group, each with the shard that it reads."""

@@ -154,12 +154,9 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
             ArgumentValueError: it has begun to count samples.
         """
         if isinstance(batches, BatchRecipe) and batches.needs_loader:
-            raise NotSupportedError(
-                "batches",
-                "hold parts of documents, or several packs, and a DataLoader hands on ids alone",
-                batches.words,
-                hint='take samplerkit.Loader, or use packs=1 and long="drop" or "raise"',
-            )
+            problem = "hold parts of documents, or several packs, and a DataLoader hands on ids alone"
+            hint = 'take samplerkit.Loader, or use packs=1 and long="drop" or "raise"'
+            raise NotSupportedError("batches", problem, batches.words, hint=hint)
         current = self._cursor.current
         if self.counts_batches or current.taken or current.start:
             hint = "make the batch sampler before reading and loading"

@@ -110,12 +110,9 @@ def require_same_world(world: World, detect: Callable[[], World]) -> None:
     """
     if process_group() is None or (current := detect()) == world:
         return
-    raise WorldError(
-        "world",
-        f"the job was asked before its process group was there, or had another one; now it says {current}",
-        world,
-        hint="initialise the process group first, or make this again; to read everything, pass World(1, 0)",
-    )
+    problem = "the job was asked before its process group was there, or had another one; now it says"
+    hint = "initialise the process group first, or make this again; to read everything, pass World(1, 0)"
+    raise WorldError("world", f"{problem} {current}", world, hint=hint)
 
 
 def process_group() -> Any:

@@ -124,13 +124,10 @@ class EditHistory:
         if agreed == past == current:
             return
         if agreed == past:
-            raise StateError(
-                "ledger",
-                f"was saved at position {position}, before which this run has an edit that its run had not",
-                f"{past} edits",
-                ledger.edits[past],
-                hint="an edit must be at or after the position of the loaded state",
-            )
+            problem = f"was saved at position {position}, before which this run has an edit that its run"
+            problem += " had not"
+            hint = "an edit must be at or after the position of the loaded state"
+            raise StateError("ledger", problem, f"{past} edits", ledger.edits[past], hint=hint)
         end = min((count for count in recorded if count > agreed), default=past)
         name = f"edit {end}" if end == agreed + 1 else f"one of the edits {agreed + 1} to {end}"
         if end <= current:

@@ -200,19 +200,14 @@ class State:
         values = {name: value for name, value in saved.items() if name not in (_KEYWORD, "checksum")}
         schema = values.pop("schema", None)
         if type(schema) is int and schema > SCHEMA:
-            raise StateError(
-                "schema", "is newer than this version reads", schema, SCHEMA, hint="update samplerkit"
-            )
+            problem = "is newer than this version reads"
+            raise StateError("schema", problem, schema, SCHEMA, hint="update samplerkit")
         if type(schema) is not int or schema != SCHEMA:
             raise StateError("schema", "is not known", schema, SCHEMA)
         require_fields("state", values, checks_of(cls))
-        if not _is_text(saved.get("checksum"), _checksum({"schema": schema, **values})):
-            raise StateError(
-                "checksum",
-                "does not fit: the state is damaged or was edited",
-                saved.get("checksum"),
-                hint="take an older checkpoint",
-            )
+        checksum, problem = saved.get("checksum"), "does not fit: the state is damaged or was edited"
+        if not _is_text(checksum, _checksum({"schema": schema, **values})):
+            raise StateError("checksum", problem, checksum, hint="take an older checkpoint")
         if values["ended"] is not None and values["position"]:
             raise StateError("ended", "must be None in mid-epoch", values["ended"])
         return cls(**{**values, "seed": tuple(values["seed"])})
