@@ -52,7 +52,7 @@ class RunCursor(Cursor):
         super().__init__(**choices)
         self.run = run
         self.agreement_seconds: Final = arguments.seconds("agreement_seconds", agreement_seconds)
-        self._agreed = run
+        self._num_agreed = len(run.edits.ledger.edits)
         self.lock = Lock()
         self.edits: tuple[Edit, ...] = ()
         self._requested = 0
@@ -120,7 +120,7 @@ class RunCursor(Cursor):
             return {**values, "order": state.fingerprint, "batch_size": run.batch_size, "ids": ids}
 
         agree(run.world, self.agreement_seconds, identity)
-        self._agreed = run
+        self._num_agreed = len(run.edits.ledger.edits)
 
     def steps(self, reading: Reading, columns: Sequence[str] = ()) -> Iterator[tuple[int, StepSamples]]:
         """Iterates over the steps of a reading, each by the edits that were made before it is requested.
@@ -209,11 +209,9 @@ class RunCursor(Cursor):
         reading = self.run.reading(reading.epoch, reading.delivery.start)
         if not reading.has(step):
             return False
-        agreed = self._agreed.edits.ledger.edits
-        if len(self.edits) > len(agreed):
-            end = reading.units.run_position(reading.delivery.position_after(step + 1))
-            if end > self.edits[len(agreed)].at:
-                self._agree_on_edits()
+        coming = self.edits[self._num_agreed :]
+        if coming and reading.units.run_position(reading.delivery.position_after(step + 1)) > coming[0].at:
+            self._agree_on_edits()
         return True
 
     def _agree_on_edits(self) -> None:
@@ -226,7 +224,7 @@ class RunCursor(Cursor):
             "last": repr(self.edits[-1]),
         }
         agree(run.world, self.agreement_seconds, lambda: identity, alone=False)
-        self._agreed = run
+        self._num_agreed = len(run.edits.ledger.edits)
 
     def __getstate__(self) -> dict[str, Any]:
         """A worker has its own lock, and makes readings again: an order can be large to send."""
