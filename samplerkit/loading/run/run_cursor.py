@@ -114,10 +114,8 @@ class RunCursor(Cursor):
         place = Place(iteration.epoch, iteration.start, iteration.epoch if iteration.is_spent else None)
 
         def identity() -> dict[str, Any]:
-            state = run.state(place)
-            ids, values = run.given_ids(iteration.epoch), state.to_dict()
-            del values["checksum"]
-            return {**values, "order": state.fingerprint, "batch_size": run.batch_size, "ids": ids}
+            others = {"checksum": None, "batch_size": run.batch_size, "ids": run.given_ids(iteration.epoch)}
+            return {**run.state(place).to_dict(), **others}
 
         agree(run.world, self.agreement_seconds, identity)
         self._num_agreed = len(run.edits.ledger.edits)
