@@ -95,12 +95,9 @@ class RunCursor(Cursor):
         past = Past.of(state)  # it may refuse the state too
         self.run = run
         self.load(state.place, past)
-        # An edit must not change what was read, wherever the run went or goes back to. Epochs that were read
-        # beyond the place count as a whole.
-        place = self.place()
-        ends = [part.epoch + part.epochs for part in self.current.past.stretches if part.is_after(place)]
-        read = [(place.epoch, place.position), *((epoch, 0) for epoch in ends)]
-        self._requested = max(self.run.epoch(epoch).run_position(position) for epoch, position in read)
+        # An edit must not change what was read, wherever the run went or goes back to.
+        epoch, position = max([self.place()[:2], *(part.reached for part in past.stretches)])
+        self._requested = self.run.epoch(epoch).run_position(position)
 
     def require_agreement(self, iteration: Iteration) -> None:
         """Compares what the ranks of the job begin to read.
@@ -149,9 +146,8 @@ class RunCursor(Cursor):
         At the end of an epoch a state is after the samples that `tail="drop"` left out, which no worker
         requested.
         """
-        places = ((self.current.epoch, self.current.start), self.place()[:2])
-        starts = [self.run.epoch(epoch).run_position(position) for epoch, position in places]
-        return max(self._requested, *starts)
+        epoch, position = max((self.current.epoch, self.current.start), self.place()[:2])
+        return max(self._requested, self.run.epoch(epoch).run_position(position))
 
     def make_edit(self, edit: Edit | None, fields: Mapping[str, Any]) -> int:
         """Edits the run, and returns the position: see `Loader.edit`."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple, final
 
 from samplerkit.errors import StateError
-from samplerkit.loading.state.state import Place, Section, State, checks_of, int_in, list_of, require_fields
+from samplerkit.loading.state.state import Section, State, checks_of, int_in, list_of, require_fields
 from samplerkit.order.arguments import INT64_MAX
 
 MAX_STRETCHES = 64
@@ -38,10 +38,11 @@ class EpochsRead(NamedTuple):
         """Returns the position at which it ends in an epoch of so many units."""
         return self.end if self.end >= 0 else total - (total - self.begin) % -self.end
 
-    def is_after(self, place: Place) -> bool:
-        """Returns whether any of it is after a place of the run."""
+    @property
+    def reached(self) -> tuple[int, int]:
+        """The epoch and the position up to which all was read or left out; the next epoch after its end."""
         last = self.epoch + self.epochs - 1
-        return last > place.epoch or (last == place.epoch and not 0 <= self.end <= place.position)
+        return (last, self.end) if self.end >= 0 else (last + 1, 0)
 
     def joined(self, later: EpochsRead) -> EpochsRead | None:
         """Returns both as one stretch; None where they are not one."""
