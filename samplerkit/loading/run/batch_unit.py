@@ -123,9 +123,7 @@ class EpochBatches(EpochUnits):
 
     def saved(self, position: int | None) -> dict[str, Mapping[str, Any]]:
         """Returns the sections of a state: JSON values, under 300 bytes."""
-        window = None
-        if self.plans.window is not None:
-            window = list(self.plan.window_of(position)) if position else [0, 0]
+        window = None if self.plans.window is None else list(self.plan.window_of(position or 0))
         own = {
             "recipe": self.unit.words,
             "lengths": self.plans.digest,
@@ -136,21 +134,16 @@ class EpochBatches(EpochUnits):
 
     def require_position(self, state: State) -> None:
         """Refuses a position behind the end, or one that is not in the window that is named with it."""
-        position, (window, before) = state.position, self.saved_window
-        if self.plans.window is not None:
-            # Nothing before the window is evaluated: the pair saves that pass. And a state at the beginning
-            # names the first window unseen, which may hold no batch.
-            is_before = position < before
-            actual = (0, 0) if is_before or position == 0 else self.plan.window_of(position)
-            if is_before or actual != self.saved_window:
-                raise StateError("window", "does not hold the position", [window, before], position)
-        if position != before and not self.plan.has(position - 1):
+        position, named = state.position, self.saved_window
+        # Nothing before the window is evaluated: the pair saves that pass.
+        is_in_it = position >= named[1] and self.plan.window_of(position) == named
+        if self.plans.window is not None and not is_in_it:
+            raise StateError("window", "does not hold the position", list(named), position)
+        if position != named[1] and not self.plan.has(position - 1):
             raise StateError("position", f"is outside of a plan of {len(self.plan)} batches", position)
 
     def samples_before(self, position: int) -> int:
         """Returns how many samples of the order were looked at for the first batches: whole windows."""
-        if not position:
-            return 0
         window, before = self.plan.window_of(position)
         # The samples of all windows with a batch before the position, without evaluating any.
         return min((window + (position > before)) * (self.plans.window or 0), self.num_draws)
