@@ -315,10 +315,8 @@ def beginning_of(sampler: Sampler, dataset: Any, batches: BatchRecipe | None = N
     for link, beginning in others:
         # It is unknown which of its samples the samplers above it read.
         if beginning is not None and beginning(LARGEST) != (0, 0):
-            problem, hint = (
-                "continues a run, and is below another one",
-                "leave the outer one out: a loader deals",
-            )
+            problem = "continues a run, and is below another one"
+            hint = "leave the outer one out: a loader deals"
             raise CompositionError(type(link).__name__, problem, hint=hint)
     start = (0, 0) if outermost[1] is None else outermost[1](len(Layout.of(dataset)))
     if batches is not None and start[1]:

@@ -169,14 +169,16 @@ class MixtureSampler(Sampler):
     def looks_at(self, dataset: Any) -> dict[str, Any]:
         """Returns the data that samplers of sources use in their parts, and the tokens of the parts."""
         data: dict[str, Any] = {}
+        parts = parts_of(dataset)
         if self.by == "tokens":
             blend = Blend(self, Layout.of(dataset), Context(0, dataset=dataset))
             data["tokens"] = np.array([*blend.lengths.totals.values()])
         return data | {
             f"{name}/{key}": value
             for name, branch in self.branches().items()
+            if name in parts  # of another dataset, whose description differs
             for link in branch._links()
-            for key, value in link.looks_at(parts_of(dataset)[name]).items()
+            for key, value in link.looks_at(parts[name]).items()
         }
 
     def draw(self, layout: Layout, context: Context) -> Order:

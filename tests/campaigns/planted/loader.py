@@ -68,7 +68,7 @@ BUGS = [
     Bug(
         "damage is not looked for",
         "State.from_dict",
-        'not _is_text(saved.get("checksum"), _checksum({"schema": schema, **values}))',
+        'not _is_text(checksum, _checksum({"schema": schema, **values}))',
         'not saved.get("checksum")',
         LOADERS,
     ),
