@@ -11,7 +11,7 @@ import pytest
 import samplerkit as sk
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.formats import tfrecord as tfrecord_file
-from samplerkit.storage.formats.tfrecord_example import example_of
+from samplerkit.storage.formats.tfrecord import example_of
 from samplerkit.testing import DatasetContract
 from samplerkit.testing.contract import same
 from tests.storage.checks import assert_refused
