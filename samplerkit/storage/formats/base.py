@@ -28,6 +28,7 @@ from samplerkit.storage.files.content import (
 from samplerkit.storage.files.packages import guarded
 from samplerkit.storage.files.paths import one_path
 from samplerkit.storage.files.stored import Stored
+from samplerkit.storage.formats.values import between, ends_in
 from samplerkit.storage.lengths import COUNTING_THREADS
 from samplerkit.storage.opening import REWRITE
 from samplerkit.storage.per_process import storage_for
@@ -198,6 +199,7 @@ class FolderShard:
         samples: the number of samples.
         file: the path of the file to read, below the folder.
         sizes: the sizes in bytes that the file may have; empty if the index has none.
+        plain_sizes: the sizes in bytes that the decompressed file may have.
 
     Raises:
         ValueError: the file is outside of the folder, or a number is not valid.
@@ -207,14 +209,36 @@ class FolderShard:
     samples: int
     file: str
     sizes: tuple[int, ...]
+    plain_sizes: tuple[int, ...]
 
     def __post_init__(self) -> None:
         path = PurePosixPath(self.file)
         if path.is_absolute() or ".." in path.parts or not path.parts:
             raise ValueError(f"a shard outside of the folder, {self.file!r}")
-        if any(type(number) is not int or number < 0 for number in (self.samples, *self.sizes)):
-            size = next(iter(self.sizes), "unknown")
+        if any(
+            type(number) is not int or number < 0 for number in (self.samples, *self.sizes, *self.plain_sizes)
+        ):
+            size = (*self.sizes, *self.plain_sizes)[0]
             raise ValueError(f"{self.file!r} of {size!r} bytes and {self.samples!r} samples")
+
+    def split(self, plain: bytes) -> tuple[bytes, list[bytes], bytes]:
+        """Splits the decompressed file, which begins with the offsets of its samples.
+
+        Returns:
+            The part before the samples, the bytes of each sample, and the part after them.
+
+        Raises:
+            ValueError: the file does not match the index, or a sample ends before it begins.
+        """
+        if len(plain) not in self.plain_sizes:
+            raise ValueError(f"it has {len(plain)} bytes, and {INDEX} says {self.plain_sizes[0]}")
+        samples, head = int.from_bytes(plain[:4], "little"), 4 * (self.samples + 2)
+        if samples != self.samples:
+            raise ValueError(f"it has {samples} samples, and {INDEX} says {self.samples}")
+        ends = ends_in(plain, 4, samples)
+        if ends[0] < head or ends[-1] > len(plain):
+            raise ValueError("its samples are not where it says")
+        return plain[head : ends[0]], between(plain, ends), plain[ends[-1] :]
 
 
 Rows = tuple[Sequence[Any], int, Callable[[Any], Any]]

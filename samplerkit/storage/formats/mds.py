@@ -15,8 +15,8 @@ from typing import Any, Final, final
 from samplerkit.errors import DatasetError
 from samplerkit.storage.files.content import require_columns
 from samplerkit.storage.files.packages import extra
-from samplerkit.storage.formats.base import FolderDataset, FolderShard, ParsedIndex, Rows
-from samplerkit.storage.formats.values import Decoder, between, cutter, decoder, sample_ends, unpacked
+from samplerkit.storage.formats.base import INDEX, FolderDataset, FolderShard, ParsedIndex, Rows
+from samplerkit.storage.formats.values import Decoder, cutter, decoder, unpacked
 
 _CODECS: Final = {"zstd": "zstd", "br": "brotli", "snappy": "snappy"}
 """Compressions that pyarrow decompresses, by their names in MDS."""
@@ -128,13 +128,11 @@ class MdsShard(FolderShard):
     """The index entry of a shard; its name is that of the uncompressed shard.
 
     Args:
-        size: the size of the uncompressed shard in bytes.
         compression: the compression of the file to read, without the level; empty if it is not compressed.
         digests: the digests of that file in hex, by algorithm.
         columns: the columns of the samples.
     """
 
-    size: int
     compression: str
     digests: Mapping[str, str]
     columns: MdsColumns
@@ -165,7 +163,7 @@ class MdsShard(FolderShard):
             parsed["samples"],
             file["basename"],
             (file["bytes"],),
-            raw["bytes"],
+            (raw["bytes"],),
             compression,
             dict(file["hashes"]),
             _columns(parsed),
@@ -178,15 +176,13 @@ class MdsShard(FolderShard):
             ValueError: the bytes do not match the index.
         """
         _require_digest(data, self.digests)
-        raw = _unpacked(self.compression, data, self.size) if self.compression else data
-        if len(raw) != self.size:
-            raise ValueError(f"it has {len(raw)} bytes, and index.json says {self.size}")
-        ends, head = sample_ends(raw, self.samples), 4 * (self.samples + 2)
-        if ends[0] < head or ends[-1] != len(raw):
+        plain = _unpacked(self.compression, data, self.plain_sizes[0]) if self.compression else data
+        header, samples, rest = self.split(plain)
+        if rest:
             raise ValueError("its samples are not where it says")
-        if _columns(json.loads(raw[head : ends[0]])) != self.columns:
-            raise ValueError("it has other columns than index.json says")
-        return between(raw, ends)
+        if _columns(json.loads(header)) != self.columns:
+            raise ValueError(f"it has other columns than {INDEX} says")
+        return samples
 
 
 def _unpacked(compression: str, data: bytes, size: int) -> bytes:
@@ -207,7 +203,7 @@ def _require_digest(data: bytes, digests: Mapping[str, str]) -> None:
         state = hashlib.new(kind, usedforsecurity=False) if is_known else _xxhash(kind)
         state.update(data)
         if state.hexdigest() != digests[kind]:
-            raise ValueError(f"it does not fit its {kind} in index.json")
+            raise ValueError(f"it does not fit its {kind} in {INDEX}")
 
 
 def _xxhash(kind: str) -> Any:

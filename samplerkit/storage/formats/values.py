@@ -8,11 +8,12 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from functools import partial
-from itertools import accumulate, pairwise
+from itertools import accumulate, count, pairwise
 from typing import Any, Final
 
 import numpy as np
 
+from samplerkit.storage.files.content import entries_of
 from samplerkit.storage.files.packages import extra
 
 Decoder = Callable[[bytes], Any]
@@ -64,18 +65,6 @@ def cut(data: bytes, sizes: Iterable[int], start: int, end: int) -> list[bytes]:
 def between(data: bytes, ends: Iterable[int]) -> list[bytes]:
     """Splits bytes at offsets, and returns the parts between each offset and the next."""
     return [data[begin:stop] for begin, stop in pairwise(ends)]
-
-
-def sample_ends(shard: bytes, samples: int) -> list[int]:
-    """Reads the offsets at which the samples of a shard begin, and the end of the last one.
-
-    Raises:
-        ValueError: the shard has another number of samples, or a sample ends before it begins.
-    """
-    count = int.from_bytes(shard[:4], "little")
-    if count != samples:
-        raise ValueError(f"it has {count} samples, and index.json says {samples}")
-    return ends_in(shard, 4, count)
 
 
 def ends_in(data: bytes, at: int, count: int) -> list[int]:
@@ -255,36 +244,37 @@ def sample_maker(spec: Any, decoders: Sequence[Decoder], names: Sequence[str] | 
     version, root = spec
     if version != 1:
         raise ValueError(f"samples described in version {version!r}, and only 1 is known")
-    leaves = _count_leaves(root)
-    if leaves != len(decoders):
+    numbers = count()
+    structure = _structure(root, numbers)
+    if (leaves := next(numbers)) != len(decoders):
         raise ValueError(f"samples of {leaves} values, and {len(decoders)} ways to write them")
-    return _maker(root, enumerate(decoders), names)
+    if names is not None:
+        structure = entries_of(structure if isinstance(structure, dict) else {}, names)
+    return partial(_sample_of, structure, decoders)
 
 
-def _count_leaves(spec: Any) -> int:
-    if spec["type"] not in {None, "builtins.dict", "builtins.list", "builtins.tuple"}:
-        raise ValueError(f"samples with a {spec['type']}, which is not read")
-    return 1 if spec["type"] is None else sum(map(_count_leaves, spec["children_spec"]))
-
-
-def _maker(spec: Any, decoders: Iterator[tuple[int, Decoder]], names: Sequence[str] | None = None) -> Make:
+def _structure(spec: Any, numbers: Iterator[int]) -> Any:
+    """Returns a sample in which each value is replaced by its number."""
     kind = spec["type"]
-    keys = json.loads(spec["context"]) if kind == "builtins.dict" else []
-    missing = next((name for name in names or () if name not in keys), None)
-    if missing is not None:
-        raise ValueError(f"no column {missing!r}, but {keys}")
     if kind is None:
-        at, decode = next(decoders)
-        return lambda values: decode(values[at])
-    makes = [_maker(child, decoders) for child in spec["children_spec"]]
+        return next(numbers)
+    parts = [_structure(child, numbers) for child in spec["children_spec"]]
     if kind == "builtins.dict":
-        makers = dict(zip(keys, makes, strict=True))
-        if len(makers) < len(keys):
+        keys = json.loads(spec["context"])
+        if len(set(keys)) < len(keys):
             raise ValueError("a dict with one name for two values")
-        selected = [(name, makers[name]) for name in (keys if names is None else names)]
-        return lambda values: {name: make(values) for name, make in selected}
-    sequence = tuple if kind == "builtins.tuple" else list
-    return lambda values: sequence([make(values) for make in makes])
+        return dict(zip(keys, parts, strict=True))
+    if kind not in {"builtins.list", "builtins.tuple"}:
+        raise ValueError(f"samples with a {kind}, which is not read")
+    return tuple(parts) if kind == "builtins.tuple" else parts
+
+
+def _sample_of(structure: Any, decoders: Sequence[Decoder], values: Sequence[bytes]) -> Any:
+    if isinstance(structure, int):
+        return decoders[structure](values[structure])
+    if isinstance(structure, dict):
+        return {name: _sample_of(part, decoders, values) for name, part in structure.items()}
+    return type(structure)(_sample_of(part, decoders, values) for part in structure)
 
 
 def value_decoder(name: str) -> Decoder:

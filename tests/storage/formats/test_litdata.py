@@ -84,7 +84,7 @@ def test_a_pickle_is_never_loaded_and_other_columns_are():
     assert_refused(sk.LitDataset(FOLDER / "pickled"), "never loaded", 0)
     with sk.LitDataset(FOLDER / "pickled", ["id"]) as dataset:
         assert dataset[7] == {"id": 7}
-    assert_refused(sk.LitDataset(FOLDER / "pickled", ["x"]), r"no column 'x', but \['id', 'any'\]")
+    assert_refused(sk.LitDataset(FOLDER / "pickled", ["x"]), r"no entry 'x', but \['any', 'id'\]")
 
 
 LIES = {
@@ -145,4 +145,4 @@ def test_a_chunk_of_frames_begins_and_ends_as_its_index_says(tmp_path):
     said = json.loads(index.read_text())
     said["chunks"][1]["chunk_bytes"] += 1
     index.write_text(json.dumps(said))
-    assert_refused(sk.LitDataset(tmp_path), "its frames do not hold all samples", 7)
+    assert_refused(sk.LitDataset(tmp_path), "its frames are not where it says", 7)
