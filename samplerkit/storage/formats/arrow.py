@@ -141,13 +141,11 @@ class ArrowFile(ChunkFile):
 
     Args:
         stored: the file.
-        selected: the columns to return.
         batches: the messages with record batches.
         others: the other messages: the schema, and dictionaries.
     """
 
     stored: Stored
-    selected: Sequence[str]
     batches: tuple[_Message, ...]
     others: tuple[_Message, ...]
 
@@ -168,13 +166,13 @@ class ArrowFile(ChunkFile):
         others = tuple(message for message in messages if message.kind != _BATCH)
         pa = extra("pyarrow", "parquet")
         schema = pa.ipc.read_schema(pa.BufferReader(_read(stored, messages[:1])))
-        columns = tuple((field.name, str(field.type)) for field in schema)
-        names = [name for name, _ in columns]
-        require_columns(stored.name, names, selected or names)
+        names = selected or schema.names
+        require_columns(stored.name, schema.names, names)
+        columns = tuple((name, str(schema.field(name).type)) for name in names)
         # A digest of the headers of all messages, not of their content.
         digest = np.array([message.check for message in (messages[0], *batches)], "<u4").tobytes()
-        fields: dict[str, Any] = {"sizes": [batch.rows for batch in batches], "digest": digest}
-        return cls(stored, selected or names, batches, others, columns=columns, **fields)
+        sizes = [batch.rows for batch in batches]
+        return cls(stored, batches, others, sizes=sizes, columns=columns, digest=digest)
 
     def place(self, chunk: int) -> str:
         """Returns the name of a record batch in error messages."""
@@ -194,7 +192,7 @@ class ArrowFile(ChunkFile):
             record_batch = stream.read_next_batch()
         # Nothing else protects against offsets beyond the batch.
         record_batch.validate(full=True)
-        return ArrowContent(self.place(chunk), record_batch.select(list(self.selected)))
+        return ArrowContent(self.place(chunk), record_batch.select([name for name, _ in self.columns]))
 
 
 def _read(stored: Stored, messages: Sequence[_Message]) -> bytes:

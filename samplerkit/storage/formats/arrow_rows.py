@@ -82,10 +82,7 @@ class ArrowContent:
                 self.path, f"column {name!r} holds a null, which no array of numbers can", hint=hint
             )
         # Not np.array: lists of one length would become one array.
-        array = np.empty(len(values), dtype=object)
-        for row, value in enumerate(values):
-            array[row] = value
-        return array
+        return np.fromiter(values, object, len(values))
 
     def _batch_rows(self, rows: Ids) -> Ids:
         return rows if self.selected is None else self.selected[rows]

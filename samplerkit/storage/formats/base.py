@@ -114,7 +114,7 @@ class FormatOfFiles(DatasetOfFiles):
         chunks = ChunkPositions(get, file, numbers - starts[file])
         pairs = zip(file.tolist(), chunks.chunk.tolist(), strict=True)
         layout = Layout(sizes[numbers], [f"{self._names[at]}:{chunk}" for at, chunk in pairs])
-        return Chunks(layout, chunks.read, digest_of(digests) if digests else None, chunks)
+        return Chunks(layout, chunks.read, digest_of(digests).hex() if digests else None, chunks)
 
 
 class FolderDataset(ChunkedDataset):
@@ -165,7 +165,7 @@ class FolderDataset(ChunkedDataset):
             shards, rows = self._parse_index(data, index.name)
             layout = Layout([shard.samples for shard in shards], [shard.name for shard in shards])
             files = [self._stored(shard) for shard in shards]
-            return Chunks(layout, partial(_read_shard, files, rows), digest_of(data))
+            return Chunks(layout, partial(_read_shard, files, rows), digest_of(data).hex())
 
         return guarded(index.name, "read", parse)
 
@@ -269,6 +269,6 @@ def content_of(place: str, rows: Sequence[Any], size: int, make: Callable[[Any],
     return FileContent(place, LazySamples(rows, make, size), len(rows), size)
 
 
-def digest_of(data: bytes) -> str:
+def digest_of(data: bytes) -> bytes:
     """Returns a digest of data, for a fingerprint."""
-    return hashlib.blake2b(data, digest_size=16).hexdigest()
+    return hashlib.blake2b(data, digest_size=16).digest()

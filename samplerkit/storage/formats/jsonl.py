@@ -178,7 +178,7 @@ class JsonlDataset(IndexedFiles):
         is_packed = np.array([bool(file.lines.packing) for file in files])
         data = ByteFiles([file.stored for file in files], self._storage)
         layout = Layout([len(file.lines) for file in files], self._names)
-        digest = digest_of(b"".join(file.lines.check() for file in files))
+        digest = digest_of(b"".join(file.lines.check() for file in files)).hex()
         return Chunks(layout, partial(_unpacked, files, self._max_unpacked), digest, (files, is_packed, data))
 
 

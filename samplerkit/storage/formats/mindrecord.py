@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
@@ -16,7 +15,7 @@ from samplerkit.storage.files.chunked import ChunkLimits
 from samplerkit.storage.files.content import ChunkFile, FileContent, gathered_samples, require_columns
 from samplerkit.storage.files.packages import extra
 from samplerkit.storage.files.stored import ByteSpan, Stored
-from samplerkit.storage.formats.base import FormatOfFiles, content_of
+from samplerkit.storage.formats.base import FormatOfFiles, content_of, digest_of
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.threads import Progress
 
@@ -93,7 +92,6 @@ class MindRecordFile(ChunkFile):
         shapes: the shapes of array columns by name; -1 is any size.
         blobs: the columns that are stored in pages of bytes and arrays, in their order.
         groups: for each row group, the parts of the file with numbers and strings, and with bytes and arrays.
-        selected: the columns to return.
     """
 
     stored: Stored
@@ -101,7 +99,6 @@ class MindRecordFile(ChunkFile):
     shapes: Mapping[str, tuple[int, ...]]
     blobs: tuple[str, ...]
     groups: Sequence[tuple[ByteSpan, ByteSpan]]
-    selected: Sequence[str]
 
     @classmethod
     def of(cls, stored: Stored, selected: Sequence[str] | None) -> MindRecordFile:
@@ -131,9 +128,8 @@ class MindRecordFile(ChunkFile):
             raise ValueError(f"bytes and arrays in columns {in_blob}, and says {list(blobs)}")
         require_columns(stored.name, [*kinds], selected or ())
         sizes, groups = _groups(header, stored.size)
-        digest = hashlib.blake2b(data, digest_size=16).digest()
-        fields: dict[str, Any] = {"sizes": sizes, "columns": tuple(kinds), "digest": digest}
-        return cls(stored, kinds, shapes, blobs, groups, selected or tuple(kinds), **fields)
+        columns, digest = tuple((name, kinds[name]) for name in selected or kinds), digest_of(data)
+        return cls(stored, kinds, shapes, blobs, groups, sizes=sizes, columns=columns, digest=digest)
 
     def place(self, chunk: int) -> str:
         """Returns the name of a row group in error messages."""
@@ -158,8 +154,8 @@ class MindRecordFile(ChunkFile):
 
         def make_sample(row: tuple[bytes, bytes]) -> dict[str, Any]:
             plain, pieces, sample = dict(unpack(row[0])), self._pieces(row[1]), {}
-            for name in self.selected:
-                kind, data = kinds[name], pieces.get(name)
+            for name, kind in self.columns:
+                data = pieces.get(name)
                 if data is None:
                     sample[name] = _scalar(name, kind, plain)
                 elif kind == "bytes":

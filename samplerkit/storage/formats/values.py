@@ -157,11 +157,11 @@ def _raw_image(data: bytes) -> Any:
     mode = data[12 : 12 + length].decode()
     if width * height > 8 * len(data):  # before Pillow allocates memory for it
         raise ValueError(f"an image of {width} by {height} in {len(data)} bytes")
-    return _pillow().frombytes(mode, (width, height), data[12 + length :])
+    return extra("PIL.Image", "mds").frombytes(mode, (width, height), data[12 + length :])
 
 
 def _image(kinds: Sequence[str], data: bytes) -> Any:
-    image = _pillow().open(io.BytesIO(data), formats=kinds)
+    image = extra("PIL.Image", "mds").open(io.BytesIO(data), formats=kinds)
     image.load()  # otherwise damage would be found only later
     return image
 
@@ -171,10 +171,6 @@ def _listed(decode: Decoder, start: int, data: bytes) -> list[Any]:
     number = int.from_bytes(data[start : start + 4], "little")
     sizes = np.frombuffer(data, "<u4", number, start + 4).tolist()
     return [decode(value) for value in cut(data, sizes, start + 4 + 4 * number, len(data))]
-
-
-def _pillow() -> Any:
-    return extra("PIL.Image", "mds")
 
 
 def _number(kind: str, data: bytes) -> Any:

@@ -124,7 +124,7 @@ class ParquetDataset(FormatOfFiles):
     @property
     def fingerprint(self) -> str:
         """A string that changes with the content: a digest of the footers of all files and of the filters."""
-        return digest_of(f"{self._index.digest} {self._filter!r}".encode())
+        return digest_of(f"{self._index.digest} {self._filter!r}".encode()).hex()
 
     @property
     def column_names(self) -> tuple[str, ...]:
