@@ -12,9 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, final
 
-from samplerkit.errors import DatasetError
 from samplerkit.storage.files.content import require_columns
-from samplerkit.storage.files.packages import extra
+from samplerkit.storage.files.packages import extra, guarded
 from samplerkit.storage.formats.base import INDEX, FolderDataset, FolderShard, ParsedIndex, Rows
 from samplerkit.storage.formats.values import Decoder, cutter, decoder, unpacked
 
@@ -109,17 +108,15 @@ def _decoders(
     """
     names = [name for name, _, _ in columns]
     require_columns(place, names, selected or names)
-    decoders = []
-    for name in selected or names:
+    encodings = [encoding for _, encoding, _ in columns]
+    hint = "name the other columns, or write it again with another encoding"
+
+    def column(name: str) -> tuple[str, int, Decoder]:
         at = names.index(name)
-        encoding = columns[at][1]
-        try:
-            decoders.append((name, at, decoder(encoding)))
-        except ValueError as error:
-            hint = "name the other columns, or write it again with another encoding"
-            problem = f"column {name!r} cannot be read: {error}"
-            raise DatasetError(place, problem, encoding, hint=hint) from error
-    return decoders
+        decode = partial(decoder, encodings[at])
+        return name, at, guarded(place, f"read, column {name!r}", decode, hint)
+
+    return [*map(column, selected or names)]
 
 
 @final

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, final
 
@@ -64,12 +64,6 @@ class SqliteDataset(KeyedDataset):
         self._table = arguments.word("table", table)
         self._columns = names_of(columns)
 
-    def _keys(self, stored: Stored) -> Ids:
-        with _query_errors(self.path), closing(_connect(self.path)) as database:
-            number = _row_number(database, self._table)
-            rows = database.execute(f"select {number} from {_quoted(self._table)} order by {number}")  # noqa: S608  # quoted
-            return np.fromiter((row[0] for row in rows), dtype=np.int64)
-
     def _open(self, stored: Stored) -> OpenStore:
         table = _quoted(self._table)
         # With the table, since SQLite takes a quoted name that it does not know for a string.
@@ -87,7 +81,14 @@ class _Table(OpenStore):
             self._database = _connect(stored.path)
             number = _row_number(self._database, table)
             self._query = f"select {number}, {columns} from {_quoted(table)} where {number} in "  # noqa: S608  # quoted
+            self._key_query = f"select {number} from {_quoted(table)} order by {number}"  # noqa: S608  # quoted
             self._version = self._data_version()
+
+    def keys(self) -> Ids:
+        """Reads the numbers of all rows."""
+        with _query_errors(self._stored.path):
+            rows = self._database.execute(self._key_query)
+            return np.fromiter((row[0] for row in rows), dtype=np.int64)
 
     def read(self, keys: Ids, ids: Ids) -> list[Any]:
         """Reads rows."""

@@ -115,7 +115,7 @@ def decoder(encoding: str) -> Decoder:
     """
     name, _, options = encoding.partition(":")
     if name == "pkl":
-        raise ValueError("it is pickled, which is never loaded")
+        raise ValueError(f"encoding {encoding!r} is a pickle, which is never loaded")
     if name == "ndarray":
         return _array_decoder(options)
     if name in _SCALARS and not options:
@@ -285,11 +285,11 @@ def value_decoder(name: str) -> Decoder:
     """
     kind, _, number = name.partition(":")
     if kind == "pickle":
-        return partial(_refused, "a value that is pickled, which is never loaded")
+        return partial(_refused, "a value that is a pickle, which is never loaded")
     if kind == "no_header_numpy":
-        return partial(_flat_array, np.dtype(_NUMPY[int(number)]))
+        return partial(_array, np.dtype(_NUMPY[int(number)]), (-1,))
     if kind == "no_header_tensor":
-        return partial(_tensor, _TORCH[int(number)], None)
+        return partial(_tensor, _TORCH[int(number)], (-1,))
     decode = _LITDATA.get(kind)
     return partial(_refused, f"a value written by {name!r}, which is not read") if decode is None else decode
 
@@ -298,22 +298,18 @@ def _refused(problem: str, _data: bytes) -> Any:
     raise ValueError(problem)
 
 
-def _flat_array(dtype: Any, data: bytes) -> Any:
-    return np.frombuffer(data, dtype).copy()
-
-
 def _shaped_array(data: bytes) -> Any:
     kind, number = struct.unpack_from("<II", data)
     shape = struct.unpack_from(f"<{number}I", data, 8)
-    return _flat_array(np.dtype(_NUMPY[kind]), data[8 + 4 * number :]).reshape(shape)
+    return _array(np.dtype(_NUMPY[kind]), shape, data[8 + 4 * number :])
 
 
-def _tensor(dtype: str, shape: tuple[int, ...] | None, data: bytes) -> Any:
+def _tensor(dtype: str, shape: tuple[int, ...], data: bytes) -> Any:
     torch = extra("torch", "torch")
     kind = getattr(torch, dtype)
     # A writable copy; torch refuses an empty buffer.
     flat = torch.frombuffer(bytearray(data), dtype=kind) if data else torch.empty(0, dtype=kind)
-    return flat if shape is None else flat.reshape(shape)
+    return flat.reshape(shape)
 
 
 def _shaped_tensor(data: bytes) -> Any:
