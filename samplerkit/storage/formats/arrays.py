@@ -118,9 +118,9 @@ def _hdf5_array(h5py: Any, path: str, file: Any, name: str) -> Any:
     if other is not None:
         raise DatasetError(path, f"array {name!r} is in another file", other, hint="name that file")
     if not isinstance(array, h5py.Dataset):
-        raise DatasetError(path, f"holds no array {name!r}, but at its top", sorted(file))
+        raise DatasetError(path, f"must have an array {name!r}", sorted(file))
     if array.external or array.is_virtual:
-        raise DatasetError(path, f"array {name!r} is made of other files", hint="copy it into one")
+        raise DatasetError(path, f"array {name!r} is stored in other files", hint="copy it into one")
     kind = array.dtype
     if kind.hasobject and h5py.check_string_dtype(kind) is None and h5py.check_vlen_dtype(kind) is None:
         raise DatasetError(path, f"array {name!r} holds references, which are not followed", str(kind))
@@ -197,7 +197,9 @@ def _open_zarr(folder: str, names: Sequence[str] | None) -> Iterator[Mapping[str
     """Opens arrays of a group, by default all."""
     group = extra("zarr", "zarr").open(folder, mode="r")
     if not hasattr(group, "array_keys"):
-        raise DatasetError(folder, "is an array alone", hint="put it into a group: its name is a column then")
+        raise DatasetError(
+            folder, "is an array, not a group", hint="put it into a group, where its name is the column"
+        )
     yield {name: _zarr_array(folder, group, name) for name in names or sorted(group.array_keys())}
 
 
@@ -209,8 +211,8 @@ def _zarr_rows(folder: str, fills: bool, name: str, array: Any, span: slice) -> 
     """
     missing = None if fills else next(_missing(Path(folder, name), array, span), None)
     if missing is not None:
-        hint = "write it again; if it holds nothing but the fill value: missing_chunks='fill'"
-        raise DatasetError(_place(folder, span), "has no such chunk", str(missing), hint=hint)
+        hint = "write it again; if it holds only the fill value, use missing_chunks='fill'"
+        raise DatasetError(_place(folder, span), "lacks a chunk", str(missing), hint=hint)
     return array[span]
 
 
@@ -233,10 +235,12 @@ def _zarr_array(folder: str, group: Any, name: str) -> Any:
     """
     array = group.get(name)
     if not hasattr(array, "chunks"):
-        raise DatasetError(folder, f"holds no array {name!r}, but", sorted(group.array_keys()))
+        raise DatasetError(folder, f"must have an array {name!r}", sorted(group.array_keys()))
     encoding = array.metadata.to_dict()
     if "pickle" in repr([encoding.get("codecs"), encoding.get("filters")]).lower():
-        raise DatasetError(folder, f"array {name!r} is pickled: that is never loaded", hint="write it again")
+        raise DatasetError(
+            folder, f"array {name!r} is pickled, and pickles are never loaded", hint="write it again"
+        )
     return array
 
 
@@ -296,7 +300,7 @@ class RowRanges(ChunkFile):
         with self.open_arrays(self.columns) as arrays:
             for before, (name, array) in zip(self.shapes, arrays.items(), strict=True):
                 if (now := _shape(array)) != before:
-                    raise DatasetError(self.path, f"array {name!r} is not as it was, {before}", now)
+                    raise DatasetError(self.path, f"array {name!r} has changed from {before}", now)
                 columns[name] = self.rows(name, array, self._span(chunk))
         return FileContent.of(columns, self.place(chunk))
 

@@ -92,7 +92,7 @@ class FormatOfFiles(DatasetOfFiles):
         for place, file in zip(self.files, files, strict=True):
             if file.columns != columns:
                 problem = f"has other columns than {self._names[0]}, {list(columns)}"
-                hint = "name those that all files have"
+                hint = "select columns that all files have"
                 raise DatasetError(shown(place), problem, list(file.columns), hint=hint)
         starts = np.cumsum([0, *(len(file.sizes) for file in files)])
         sizes = np.fromiter(chain.from_iterable(file.sizes for file in files), np.int64, int(starts[-1]))
@@ -181,8 +181,8 @@ class FolderDataset(ChunkedDataset):
             return Stored(path, sizes[0] if len(sizes) == 1 else UNKNOWN_SIZE, 0, self._storage)
         stored = Stored.of(path)
         if sizes and stored.size not in sizes:
-            problem = f"has {stored.size} bytes, and {INDEX} says"
-            raise DatasetError(stored.name, problem, sizes[0], hint=REWRITE)
+            problem = f"must have {sizes[0]} bytes, as {INDEX} lists"
+            raise DatasetError(stored.name, problem, stored.size, hint=REWRITE)
         return stored
 
     def __repr__(self) -> str:
@@ -231,13 +231,13 @@ class FolderShard:
             ValueError: the file does not match the index, or a sample ends before it begins.
         """
         if len(plain) not in self.plain_sizes:
-            raise ValueError(f"it has {len(plain)} bytes, and {INDEX} says {self.plain_sizes[0]}")
+            raise ValueError(f"it has {len(plain)} bytes, but {INDEX} lists {self.plain_sizes[0]}")
         samples, head = int.from_bytes(plain[:4], "little"), 4 * (self.samples + 2)
         if samples != self.samples:
-            raise ValueError(f"it has {samples} samples, and {INDEX} says {self.samples}")
+            raise ValueError(f"it has {samples} samples, but {INDEX} lists {self.samples}")
         ends = ends_in(plain, 4, samples)
         if ends[0] < head or ends[-1] > len(plain):
-            raise ValueError("its samples are not where it says")
+            raise ValueError("its sample offsets are wrong")
         return plain[head : ends[0]], between(plain, ends), plain[ends[-1] :]
 
 

@@ -212,7 +212,7 @@ class IndexedFile:
         with stored.local_path() as path:
             data = b"".join(unpacked(path, max_bytes))
         if len(data) != starts[-1]:
-            problem = f"does not unpack to the {starts[-1]} bytes that it did before"
+            problem = f"no longer decompresses to {starts[-1]} bytes"
             raise DatasetError(stored.name, problem, len(data), hint=REWRITE)
         rows = range(starts.size - 1)
         return content_of(stored.name, rows, len(data), lambda row: data[starts[row] : starts[row + 1]])

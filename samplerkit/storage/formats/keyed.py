@@ -246,14 +246,14 @@ class _Store(OpenStore):
         if self._name is None:
             database = min(set(_databases(self._environment)).difference(self._left_out), default=None)
             if database is not None:
-                hint = "name one, or leave its name out"
+                hint = "name one, or list it in leave_out"
                 text = database.decode(errors="replace")
                 raise DatasetError(self._stored.name, "holds databases by name", text, hint=hint)
         if len(keys) != entries:
-            raise ValueError(f"{len(keys)} keys, and says {entries}")
+            raise ValueError(f"it has {len(keys)} keys, but counts {entries}")
         missing = self._left_out.difference(keys)
         if missing:
-            raise DatasetError(self._stored.name, "holds no key to leave out", min(missing))
+            raise DatasetError(self._stored.name, "has no such key to leave out", min(missing))
         keys = [key for key in keys if key not in self._left_out]
         return _Keys(self._txn_id, b"".join(keys), np.cumsum([0, *map(len, keys)], dtype=np.int64))
 
@@ -267,13 +267,13 @@ class _Store(OpenStore):
         if self._environment.info()["last_txnid"] != keys.txn_id:
             raise DatasetError(self._stored.name, "was changed while it was read", hint=CHANGED)
         if None in values:
-            raise ValueError(f"no key {chosen[values.index(None)]!r} any more")
+            raise ValueError(f"key {chosen[values.index(None)]!r} is missing")
         return [{"key": key, "value": value} for key, value in zip(chosen, values, strict=True)]
 
     def _database_key(self, name: str) -> bytes:
         names = [key.decode(errors="replace") for key in _databases(self._environment)]
         if name not in names:
-            raise DatasetError(self._stored.name, f"holds no database {name!r}, but only", names)
+            raise DatasetError(self._stored.name, f"must have a database {name!r}", names)
         return name.encode()
 
 
@@ -291,8 +291,8 @@ def _environment(stored: Stored) -> Any:
             except lmdb.Error as error:
                 if "already open" not in str(error):
                     raise
-                hint = "close it, or read it in another process: lmdb opens a file once a process"
-                raise DatasetError(stored.name, "is open in this process", hint=hint) from error
+                hint = "close it, or read it in another process: lmdb opens a file once per process"
+                raise DatasetError(stored.name, "is already open in this process", hint=hint) from error
             _ENVIRONMENTS[file] = environment
         return environment
 
@@ -321,7 +321,7 @@ def _require_complete(stored: Stored) -> int:
     (first,) = stored.read([(0, _META_BYTES)])
     page_bytes = int.from_bytes(first[_PAGE_SIZE], "little")
     if page_bytes not in {1 << power for power in range(9, 17)}:
-        raise ValueError(f"pages of {page_bytes} bytes")
+        raise ValueError(f"its page size is {page_bytes} bytes")
     metas = [first, *stored.read([(page_bytes, _META_BYTES)])]
     txn_id, last = max(
         (int.from_bytes(meta[_TXN_ID], "little"), int.from_bytes(meta[_LAST_PAGE], "little"))
@@ -330,6 +330,6 @@ def _require_complete(stored: Stored) -> int:
     needed = (last + 1) * page_bytes
     if needed > stored.size:
         raise DatasetError(
-            stored.name, f"was cut: it says {needed} bytes, and has", stored.size, hint=REWRITE
+            stored.name, f"was truncated: it should have {needed} bytes", stored.size, hint=REWRITE
         )
     return txn_id

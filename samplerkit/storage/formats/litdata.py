@@ -107,13 +107,13 @@ class LitIndex:
             raise ValueError("its chunks are encrypted")
         loader = config.get("item_loader") or "PyTreeLoader"
         if loader not in {"PyTreeLoader", "TokensLoader"}:
-            raise ValueError(f"written for {loader}, which is not read")
+            raise ValueError(f"it was written for {loader}, which is not supported")
         compression = config.get("compression") or ""
         if compression.partition(":")[0] not in {"", "zstd"}:
-            raise ValueError(f"compression {compression!r}, which is not known")
+            raise ValueError(f"compression {compression!r} is not supported")
         packing = (config.get("compression_level") or "chunk") if compression else ""
         if packing not in {"", "chunk", "batch", "sample"}:
-            raise ValueError(f"compression of a {packing!r}, which is not known")
+            raise ValueError(f"compression of each {packing!r} is not supported")
         chunks = tuple(_chunk(entry, packing) for entry in parsed["chunks"])
         formats, is_tokens = tuple(config["data_format"]), loader == "TokensLoader"
         return cls(chunks, formats, json.loads(config["data_spec"]), packing, is_tokens)
@@ -149,7 +149,7 @@ class LitIndex:
             plain = unpacked("zstd", data, most, is_exact=False) if is_packed else data
             header, samples, rest = chunk.split(plain)
             if header:
-                raise ValueError("its samples are not where it says")
+                raise ValueError("its sample offsets are wrong")
             if rest:
                 return _rows(rest, chunk.samples, columns), len(plain), dict
             if self.packing == "sample":
@@ -161,30 +161,30 @@ def _unpack_frames(raw: bytes, samples: int) -> list[bytes]:
     """Decompresses batches of samples, each of which is a frame of its own."""
     mark, version, flags, count, _, frames = _HEAD_OF_FRAMES.unpack_from(raw)
     if (mark, version, flags, count) != (_MARK_OF_FRAMES, 1, 0, samples):
-        raise ValueError(f"it does not begin with frames of {samples} samples, as {INDEX} says")
+        raise ValueError(f"it does not begin with frames of {samples} samples, as {INDEX} lists")
     ends, at = ends_in(raw, _HEAD_OF_FRAMES.size, count), _HEAD_OF_FRAMES.size + 4 * (count + 1)
     parsed = [_FRAME.unpack_from(raw, at + number * _FRAME.size) for number in range(frames)]
     place, first, plain = at + frames * _FRAME.size, 0, bytearray()
     for begins, items, offset, packed, size in parsed:
         if (begins, offset, ends[first]) != (first, place, len(plain)):
-            raise ValueError("its frames are not where it says")
+            raise ValueError("its frame offsets or sizes are wrong")
         plain += unpacked("zstd", raw[offset : offset + packed], size)
         first, place = first + items, place + packed
     if (first, place, ends[-1]) != (count, len(raw), len(plain)):
-        raise ValueError("its frames are not where it says")
+        raise ValueError("its frame offsets or sizes are wrong")
     return between(bytes(plain), ends)
 
 
 def _rows(data: bytes, samples: int, columns: Sequence[str] | None) -> list[dict[str, Any]]:
     """Reads columns of the table of rows that follows the samples, or replaces them."""
     if data[-8:] != _MARK_OF_ROWS or int.from_bytes(data[-12:-8], "little") + 12 != len(data):
-        raise ValueError("its samples do not end where it does")
+        raise ValueError("it has other data after its samples")
     ipc, table_data = extra("pyarrow.ipc", "litdata"), data[:-12]
     is_file = table_data.startswith(b"ARROW1")
     reader = ipc.open_file(table_data) if is_file else ipc.open_stream(table_data)
     table = reader.read_all()
     table.validate(full=True)
     if table.num_rows != samples:
-        raise ValueError(f"a table of {table.num_rows} rows, and {INDEX} says {samples}")
+        raise ValueError(f"its table has {table.num_rows} rows, but {INDEX} lists {samples}")
     rows: list[dict[str, Any]] = table.select(columns or table.column_names).to_pylist()
     return rows

@@ -109,7 +109,7 @@ def _decoders(
     names = [name for name, _, _ in columns]
     require_columns(place, names, selected or names)
     encodings = [encoding for _, encoding, _ in columns]
-    hint = "name the other columns, or write it again with another encoding"
+    hint = "select other columns, or write it again with another encoding"
 
     def column(name: str) -> tuple[str, int, Decoder]:
         at = names.index(name)
@@ -147,10 +147,12 @@ class MdsShard(FolderShard):
             LookupError: a value is missing.
         """
         if (parsed["version"], parsed["format"]) != (2, "mds"):
-            raise ValueError(f"a shard of format {parsed['format']!r}, version {parsed['version']!r}")
+            raise ValueError(
+                f"a shard has format {parsed['format']!r}, version {parsed['version']!r}: not supported"
+            )
         compression = str(parsed["compression"] or "").partition(":")[0]
         if compression not in {"", *_CODECS, *_STANDARD}:
-            raise ValueError(f"compression {compression!r}, which is not known")
+            raise ValueError(f"compression {compression!r} is not supported")
         raw = parsed["raw_data"]
         if compression and exists(raw["basename"]):
             compression = ""
@@ -176,9 +178,9 @@ class MdsShard(FolderShard):
         plain = _unpacked(self.compression, data, self.plain_sizes[0]) if self.compression else data
         header, samples, rest = self.split(plain)
         if rest:
-            raise ValueError("its samples are not where it says")
+            raise ValueError("its sample offsets are wrong")
         if _columns(json.loads(header)) != self.columns:
-            raise ValueError(f"it has other columns than {INDEX} says")
+            raise ValueError(f"its columns differ from those in {INDEX}")
         return samples
 
 
@@ -189,7 +191,7 @@ def _unpacked(compression: str, data: bytes, size: int) -> bytes:
     unpacker = _STANDARD[compression]()
     plain: bytes = unpacker.decompress(data, size + 1)
     if not unpacker.eof or unpacker.unused_data:
-        raise ValueError("it does not end where its compression does")
+        raise ValueError("it is truncated, or has data after its compressed stream")
     return plain
 
 
@@ -200,10 +202,10 @@ def _require_digest(data: bytes, digests: Mapping[str, str]) -> None:
         state = hashlib.new(kind, usedforsecurity=False) if is_known else _xxhash(kind)
         state.update(data)
         if state.hexdigest() != digests[kind]:
-            raise ValueError(f"it does not fit its {kind} in {INDEX}")
+            raise ValueError(f"its {kind} differs from that in {INDEX}")
 
 
 def _xxhash(kind: str) -> Any:
     if not kind.startswith("xxh"):
-        raise ValueError(f"it has a digest that is not known, {kind!r}")
+        raise ValueError(f"digest {kind!r} is not supported")
     return getattr(extra("xxhash", "mds"), kind)()

@@ -124,7 +124,7 @@ def _row_number(database: sqlite3.Connection, table: str) -> str:
     columns = database.execute("select lower(name) from pragma_table_xinfo(?)", (table,))
     unused = {"rowid", "oid", "_rowid_"}.difference(name for (name,) in columns)
     if not unused:
-        raise ValueError("columns have all names of the numbers of rows")
+        raise ValueError("its columns use all names of the rowid")
     return max(unused)
 
 
@@ -139,10 +139,10 @@ def _query_errors(path: str) -> Iterator[None]:
             raise DatasetError(path, "is locked by a writer", hint=hint) from error
         # The number of a view's row is None.
         if isinstance(error, TypeError) or str(error) == "no such column: rowid":
-            hint = "copy its rows into a table with numbers"
-            raise DatasetError(path, "holds a table without numbers of rows", hint=hint) from error
+            hint = "copy its rows into a table with rowids"
+            raise DatasetError(path, "has a table without rowids", hint=hint) from error
         if str(error).startswith("no such"):
-            raise DatasetError(path, f"holds {error}", hint="name a table and columns of it") from error
+            raise DatasetError(path, f"has {error}", hint="name a table, and columns that it has") from error
         raise
 
 
@@ -154,7 +154,7 @@ def _connect(path: str) -> sqlite3.Connection:
     has_page_count = pages and header[24:28] == header[92:96]
     is_complete = not has_page_count or size == pages * (65536 if page == 1 else page)
     if not header.startswith(b"SQLite format 3\0") or not is_complete:
-        raise DatasetError(path, "is no whole database of SQLite", f"{size} bytes", hint=REWRITE)
+        raise DatasetError(path, "is not a SQLite database, or was truncated", f"{size} bytes", hint=REWRITE)
     # Used by any thread that holds the lock of the dataset.
     return sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, check_same_thread=False)
 

@@ -109,12 +109,12 @@ def _sample_maker(columns: Any, scalars: Any, records: Any) -> Callable[[bytes],
     single = frozenset(names_of(scalars or None, place="scalars") or ())
     if records == "bytes":
         if selected is not None or single:
-            problem = "and scalars are of examples, and not of bytes"
+            problem = "and scalars are for records='example' only"
             raise ArgumentValueError("columns", problem, columns or scalars)
         return bytes
     missing = single - set(selected) if selected is not None else ()
     if missing:
-        raise ArgumentValueError("scalars", "names what is not among the columns", sorted(missing))
+        raise ArgumentValueError("scalars", "must be among the columns", sorted(missing))
     return partial(_sample_of, selected, single)
 
 
@@ -129,7 +129,7 @@ def _sample_of(columns: Sequence[str] | None, scalars: frozenset[str], record: b
     for name in scalars & sample.keys():
         values: Any = () if sample[name] is None else sample[name]
         if len(values) != 1:
-            raise ValueError(f"feature {name!r} has {len(values)} values, and one was to be")
+            raise ValueError(f"feature {name!r} has {len(values)} values, but a scalar has one")
         sample[name] = values[0]
     return sample
 
@@ -180,13 +180,13 @@ class Records:
         while at < size:
             number = len(lengths)
             if len(head) < _HEAD.size:
-                raise ValueError(f"record {number} at {at} is not whole")
+                raise ValueError(f"record {number} at byte {at} is truncated")
             length, crc = _HEAD.unpack(head)
             if checksum(head[:8]) != unmasked(crc):
-                raise ValueError(f"the length of record {number} does not fit its checksum")
+                raise ValueError(f"the length of record {number} has a wrong checksum")
             at += OVERHEAD + length
             if at > size:
-                raise ValueError(f"record {number} ends at {at}, and there are {size} bytes")
+                raise ValueError(f"record {number} ends at byte {at}, beyond {size} bytes")
             data = read(at - 4, 4 + _HEAD.size)
             lengths.append(length)
             crcs.append(data[:4])
@@ -263,13 +263,13 @@ class RecordFile(ChunkFile):
         plain = unpacked(data) if self.is_packed else data
         records = Records.scan(lambda at, size: plain[at : at + size], len(plain))
         if records.lengths.size != rows or records.check(0, rows) != self.checks[chunk]:
-            raise ValueError("they are not those that were there before")
+            raise ValueError("its records were changed")
         ends = [0, *records.ends.tolist()]
         payloads = [plain[start + _HEAD.size : end - _TAIL] for start, end in pairwise(ends)]
         checksums = np.fromiter(map(_crc32c(), payloads), np.uint32, rows)
         wrong = np.flatnonzero(checksums != unmasked(records.crcs))
         if wrong.size:
-            raise ValueError(f"record {self.firsts[chunk] + int(wrong[0])} does not fit its checksum")
+            raise ValueError(f"record {self.firsts[chunk] + int(wrong[0])} has a wrong checksum")
         size = sum(map(len, payloads))
         return content_of(self.place(chunk), payloads, size, self.make)
 
@@ -310,7 +310,7 @@ def _scan_file(path: str, size: int) -> Records:
             inner = Records.scan(lambda at, count: data[at : at + count], len(data))
             records = replace(inner, is_packed=True)
         else:
-            raise ValueError("it is compressed by zlib: pack it with gzip, or not at all")
+            raise ValueError("it is compressed by zlib: use gzip, or no compression")
     if not records.lengths.size:
         raise ValueError("it is empty: leave it out")
     return records
@@ -362,7 +362,7 @@ def example_of(record: bytes) -> dict[str, Any]:
     example = message_type.FromString(record)
     for unknown in unknown_fields(example):
         # A SequenceExample begins the same way, and would lose its feature lists.
-        raise ValueError(f"field {unknown.field_number} of an Example, which has but one")
+        raise ValueError(f"field {unknown.field_number} is not a field of an Example")
     features = {entry.key: entry.value for entry in example.features.entries}
     return {name: _values_of(features[name], unknown_fields) for name in sorted(features)}
 
@@ -373,7 +373,7 @@ def _values_of(feature: Any, unknown_fields: Any) -> Any:
         return None
     message = getattr(feature, kind)
     if any(unknown.field_number == 1 for unknown in unknown_fields(message)):  # of another wire type
-        raise ValueError(f"a list of {kind} that holds something else")
+        raise ValueError(f"a list of {kind} has values of another type")
     values = message.values
     return list(values) if kind == "bytes" else np.array(values, np.float32 if kind == "floats" else np.int64)
 

@@ -58,7 +58,7 @@ def cut(data: bytes, sizes: Iterable[int], start: int, end: int) -> list[bytes]:
     """
     ends = [*accumulate(sizes, initial=start)]
     if ends[-1] != end:
-        raise ValueError(f"its values take {ends[-1] - start} bytes, and there are {end - start}")
+        raise ValueError(f"its values take {ends[-1] - start} bytes, not {end - start}")
     return [data[begin:stop] for begin, stop in pairwise(ends)]
 
 
@@ -75,7 +75,7 @@ def ends_in(data: bytes, at: int, count: int) -> list[int]:
     """
     ends: list[int] = np.frombuffer(data, "<u4", count + 1, at).tolist()
     if ends != sorted(ends):
-        raise ValueError("its samples are not where it says")
+        raise ValueError("its sample offsets are wrong")
     return ends
 
 
@@ -122,14 +122,14 @@ def decoder(encoding: str) -> Decoder:
         return partial(_scalar, np.dtype(name).newbyteorder("<"))
     decode = _MDS.get(encoding)
     if decode is None:
-        raise ValueError(f"encoding {encoding!r} is not known")
+        raise ValueError(f"encoding {encoding!r} is not supported")
     return decode
 
 
 def _array_decoder(options: str) -> Decoder:
     kind, _, sizes = options.partition(":")
     if kind and kind not in _SCALARS:
-        raise ValueError(f"arrays of {kind!r} are not known")
+        raise ValueError(f"arrays of {kind!r} are not supported")
     shape = tuple(map(int, sizes.split(","))) if sizes else None
     return partial(_array, np.dtype(kind).newbyteorder("<") if kind else None, shape)
 
@@ -156,7 +156,7 @@ def _raw_image(data: bytes) -> Any:
     width, height, length = np.frombuffer(data, "<u4", 3).tolist()
     mode = data[12 : 12 + length].decode()
     if width * height > 8 * len(data):  # before Pillow allocates memory for it
-        raise ValueError(f"an image of {width} by {height} in {len(data)} bytes")
+        raise ValueError(f"an image of {width} by {height} does not fit into {len(data)} bytes")
     return extra("PIL.Image", "mds").frombytes(mode, (width, height), data[12 + length :])
 
 
@@ -239,11 +239,11 @@ def sample_maker(spec: Any, decoders: Sequence[Decoder], names: Sequence[str] | 
     """
     version, root = spec
     if version != 1:
-        raise ValueError(f"samples described in version {version!r}, and only 1 is known")
+        raise ValueError(f"samples are described in version {version!r}, but only 1 is supported")
     numbers = count()
     structure = _structure(root, numbers)
     if (leaves := next(numbers)) != len(decoders):
-        raise ValueError(f"samples of {leaves} values, and {len(decoders)} ways to write them")
+        raise ValueError(f"samples have {leaves} values, but {len(decoders)} formats")
     if names is not None:
         structure = entries_of(structure if isinstance(structure, dict) else {}, names)
     return partial(_sample_of, structure, decoders)
@@ -258,10 +258,10 @@ def _structure(spec: Any, numbers: Iterator[int]) -> Any:
     if kind == "builtins.dict":
         keys = json.loads(spec["context"])
         if len(set(keys)) < len(keys):
-            raise ValueError("a dict with one name for two values")
+            raise ValueError("a dict has two values of the same name")
         return dict(zip(keys, parts, strict=True))
     if kind not in {"builtins.list", "builtins.tuple"}:
-        raise ValueError(f"samples with a {kind}, which is not read")
+        raise ValueError(f"samples have a {kind}, which is not supported")
     return tuple(parts) if kind == "builtins.tuple" else parts
 
 
@@ -285,13 +285,17 @@ def value_decoder(name: str) -> Decoder:
     """
     kind, _, number = name.partition(":")
     if kind == "pickle":
-        return partial(_refused, "a value that is a pickle, which is never loaded")
+        return partial(_refused, "a value is a pickle, which is never loaded")
     if kind == "no_header_numpy":
         return partial(_array, np.dtype(_NUMPY[int(number)]), (-1,))
     if kind == "no_header_tensor":
         return partial(_tensor, _TORCH[int(number)], (-1,))
     decode = _LITDATA.get(kind)
-    return partial(_refused, f"a value written by {name!r}, which is not read") if decode is None else decode
+    return (
+        partial(_refused, f"a value was written by {name!r}, which is not supported")
+        if decode is None
+        else decode
+    )
 
 
 def _refused(problem: str, _data: bytes) -> Any:
@@ -322,7 +326,7 @@ def _shaped_tensor(data: bytes) -> Any:
 
 def _truth(data: bytes) -> bool:
     if data not in {b"\0", b"\1"}:
-        raise ValueError("neither true nor false")
+        raise ValueError("a bool is neither 0 nor 1")
     return data == b"\1"
 
 

@@ -70,7 +70,7 @@ class ParquetFile(ChunkFile):
         guess = min(stored.size, _GUESS)
         (end,) = stored.read([(stored.size - guess, guess)])
         if len(end) < 12 or end[-4:] != b"PAR1":
-            hint = "it is no Parquet file, was cut, or has an encrypted footer"
+            hint = "it is not a Parquet file, was truncated, or has an encrypted footer"
             raise ValueError(f"it ends with {end[-4:]!r}: {hint}")
         length = int.from_bytes(end[-8:-4], "little")
         footer = (stored.size - 8 - length, length)
@@ -133,7 +133,7 @@ class ParquetFile(ChunkFile):
         """
         (data,) = self.stored.read([self.footer])
         if digest_of(data) != self.check:
-            raise ValueError("it has another footer than before")
+            raise ValueError("its footer was changed")
         return _parse_footer(data)
 
     def read(self, chunk: int) -> ArrowContent:
@@ -152,7 +152,7 @@ class ParquetFile(ChunkFile):
         if sorted(table.column_names) != sorted(own):
             require_columns(self.stored.name, footer.schema.to_arrow_schema().names, own)
         if table.num_rows != self.rows[group]:
-            raise ValueError(f"it has {table.num_rows} rows, and its footer says {self.rows[group]}")
+            raise ValueError(f"it has {table.num_rows} rows, but its footer lists {self.rows[group]}")
         for name, value in self.keys:
             table = table.append_column(name, extra("pyarrow", "parquet").repeat(value, table.num_rows))
         # For `a.b`, pyarrow also returns the field `b` of a column `a`.
@@ -287,7 +287,7 @@ def _parse_footer(footer: bytes) -> Metadata:
     data = extra("pyarrow", "parquet").BufferReader(footer_only)
     metadata = extra("pyarrow.parquet", "parquet").read_metadata(data)
     if min(_rows(metadata), default=0) < 0:
-        raise ValueError("it says that a row group has rows below zero")
+        raise ValueError("a row group has a negative number of rows")
     return metadata
 
 
