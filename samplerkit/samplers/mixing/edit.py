@@ -73,7 +73,7 @@ class Edit:
                 checked[name] = check(given)
         if len(checked) == 1:
             hint = "use for instance skip=8192"
-            raise ArgumentValueError("edit", "has a position and no change", self.at, hint=hint)
+            raise ArgumentValueError("edit", "has a position but no change", self.at, hint=hint)
         if checked["at"] + checked.get("skip", 0) > arguments.LARGEST:
             raise ArgumentRangeError("skip", "leads beyond the last position, 2^62", self.skip)
         for name, value in checked.items():
@@ -81,7 +81,7 @@ class Edit:
         for name in self.new_sources:
             if name not in checked.get("weights", {}):
                 hint = "use weights= too, of all sources"
-                raise ArgumentValueError("source", "comes without a share", name, hint=hint)
+                raise ArgumentValueError("source", "is given without a share", name, hint=hint)
 
     @property
     def new_sources(self) -> dict[str, Sampler | None]:
