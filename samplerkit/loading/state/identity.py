@@ -145,7 +145,7 @@ def require_same_ids(saved: Section, current: Section | None) -> None:
     if current is not None and saved["digest"] != current["digest"]:
         raise StateError(
             "ids",
-            "that the sampler yields in this epoch are others than when the state was saved, so that samples "
+            "differ from those that the sampler yielded when the state was saved, so that samples "
             "would be lost and repeated",
             saved["digest"],
             current["digest"],

@@ -121,7 +121,7 @@ def _unsendable(request: Request, samples: Answer) -> dict[int, SkippedSample]:
 
 
 def _unsendable_error(request: Request, bad: list[SkippedSample], error: Exception) -> DatasetError:
-    subject = "samples that" if bad else "what"
+    subject = "samples that" if bad else "a value that"
     failure = DatasetError(
         "dataset",
         f"gives {subject} cannot be sent from a worker process ({type(error).__name__}: {error}); sample ids",
