@@ -136,7 +136,7 @@ def test_a_run_of_blocks_is_not_edited_above_them(command, tmp_path):
     (tmp_path / "state.json").write_text(json.dumps(state))
     code, _, errors = command(*command_in(tmp_path), "--skip", 10)
     assert code == 2
-    assert "a ledger below it, which counts blocks" in errors
+    assert "a ledger below it, which counts in blocks" in errors
 
 
 def test_ids_that_are_pickled_objects_are_not_read(edited, tmp_path):

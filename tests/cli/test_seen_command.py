@@ -81,7 +81,7 @@ def test_seen_shows_how_many_tokens_of_a_document_were_read(command, tmp_path):
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (("--part", "books"), "is no part of the dataset"),
+        (("--part", "books"), "is not a part of the dataset"),
         (("--sample", 120), "outside of a dataset"),
         (("--document", 1), "is not known by the dataset"),
         (("--sample", 1, "--document", 1), "give one of the two"),

@@ -109,7 +109,7 @@ def _sample_maker(columns: Any, scalars: Any, records: Any) -> Callable[[bytes],
     single = frozenset(names_of(scalars or None, place="scalars") or ())
     if records == "bytes":
         if selected is not None or single:
-            problem = "and scalars are for records='example' only"
+            problem = "and scalars are for examples, not for bytes"
             raise ArgumentValueError("columns", problem, columns or scalars)
         return bytes
     missing = single - set(selected) if selected is not None else ()
