@@ -84,7 +84,7 @@ class ClassBatches(BatchRecipe):
         ids = np.arange(chosen.size) if chosen.ids is None else chosen.ids
         values, numbers, counts = np.unique(labels[ids], return_inverse=True, return_counts=True)
         if values.size < self.num_class:
-            problem = f"is more than the {values.size} classes that there are"
+            problem = f"is more than the {values.size} classes of the dataset"
             raise DatasetError("num_class", problem, self.num_class)
         small = np.flatnonzero(counts < self.num_val)
         if small.size:
@@ -99,7 +99,7 @@ class ClassBatches(BatchRecipe):
 
     def cut(self, ids: Ids, lengths: Ids, context: WindowContext) -> list[Ids]:
         """Raises an error: the samples of a window may have fewer than P classes."""
-        raise NotSupportedError("window", "does not go with batches of classes", context.window)
+        raise NotSupportedError("window", "cannot be combined with batches of classes", context.window)
 
     def _finder(self) -> PKSampler:
         return PKSampler(self.num_val, class_column=self.class_column, labels=self.labels)

@@ -105,7 +105,7 @@ class SampleLengths:
             self.__dict__["_array"] = _array(source, place)
         given = self._array
         if given.ndim != 1 and not (given.ndim == 2 and given.shape[1] == 2):
-            problem = "must have one length a sample, or a pair: shape (n,) or (n, 2)"
+            problem = "must have one length per sample, or a pair: shape (n,) or (n, 2)"
             hint = "give the dataset's lengths in its order"
             raise ArgumentValueError(place, problem, given.shape, hint=hint)
         _require_integers(given, place)
@@ -142,7 +142,7 @@ class SampleLengths:
         try:
             array = np.lib.format.open_memmap(path, mode="r")  # `np.load` would open an archive as well
         except FileNotFoundError:
-            raise ArgumentValueError(self._place, "the file is not there", str(path), hint=_SAVE) from None
+            raise ArgumentValueError(self._place, "the file does not exist", str(path), hint=_SAVE) from None
         except (OSError, ValueError, EOFError) as error:
             raise ArgumentValueError(
                 self._place, f"cannot be read as an .npy file ({error})", str(path), hint=_SAVE
@@ -220,7 +220,7 @@ def find_lengths(
     lengths = SampleLengths(source, place, cache)
     require_one_each("lengths", lengths.size, dataset, "compute them for this dataset, in its order")
     if lengths.are_pairs and pairs_hint is not None:
-        problem = "are pairs, and these batches need one length a sample"
+        problem = "are pairs, but these batches need one length per sample"
         raise ArgumentValueError("lengths", problem, (lengths.size, 2), hint=pairs_hint)
     return lengths
 

@@ -237,7 +237,7 @@ class Agreement:
         differing = differences(identity, json.loads(self.store.get(f"identity/{other.of}")))
         own_values = {name: identity[name] for name in differing}
         self._wait_for_refused([own, other])
-        problem = f"rank {self.rank} reads by {own_values}, but {refusal['ranks']} by {differing}"
+        problem = f"rank {self.rank} has {own_values}, unlike {refusal['ranks']} with {differing}"
         hint = "give every rank the same dataset, sampler, seed and checkpoint"
         return DisagreementError("ranks", problem, hint=hint)
 
@@ -255,13 +255,13 @@ class Agreement:
         """Continues without the missing ranks, or raises an error that names them."""
         if alone:
             _log.warning(
-                "rank %d of %d begins an order that not all ranks began within %g s (%s); if it is meant "
+                "rank %d of %d starts an order that not all ranks started within %g s (%s); if it is meant "
                 "to read alone, pass world=World(1, 0)",
                 *(self.rank, self.ranks, seconds, _to_json(identity)),
             )
             return
         missing = named("rank", set(range(self.ranks)) - self._members(own).keys())
-        problem = f"rank {self.rank} reads by {identity}, and {missing} did not report it within"
+        problem = f"rank {self.rank} has {identity}, but {missing} did not report it within"
         hint = "make the same edit on every rank, before the step at its position"
         raise DisagreementError("ranks", f"{problem} {seconds:g} s", hint=hint)
 

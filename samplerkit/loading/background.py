@@ -132,6 +132,6 @@ def require_not_reading_for(loader: object) -> None:
     if loader in loaders_read_for():
         raise StateError(
             "iteration",
-            "was ended by a newer one, which a thread began that reads for it",
+            "was ended by a newer one, begun by a thread that reads for its loader",
             hint="give the dataset a loader of its own",
         )

@@ -63,7 +63,7 @@ def compute_lengths(
 
     Raises:
         ArgumentTypeError: `function` cannot be called, or returns no integers.
-        ArgumentValueError: `out` is there already, does not end in `.npy`, cannot be written, or is being
+        ArgumentValueError: `out` exists already, does not end in `.npy`, cannot be written, or is being
             computed by another process.
         ArgumentRangeError: a length is negative or above 2^31 - 1.
         DatasetError: `function` fails; the sample is named.
@@ -85,7 +85,7 @@ def compute_lengths(
     if path.suffix != ".npy":
         raise ArgumentValueError("out", "must end in .npy", str(path))
     if path.exists():
-        raise ArgumentValueError("out", "is there already", str(path), hint="give another path")
+        raise ArgumentValueError("out", "exists already", str(path), hint="give another path")
     identity = {"samplerkit": "lengths", "dataset": describe_dataset(dataset), "function": _name_of(function)}
     part = path.with_name(f"{path.name}.part")
     with _disk_errors(path):
@@ -197,7 +197,7 @@ def _name_of(function: Callable[[Any], Any]) -> str:
 
 _DTYPE: Final = np.dtype("<i4")
 _LONGEST_LINE = 1 << 16
-_HINT = "remove this file, which keeps what was computed for others, or give another path for the lengths"
+_HINT = "remove this file, which keeps other lengths computed so far, or give another path for the lengths"
 
 
 def _opened(part: Path) -> BinaryIO | None:
@@ -229,7 +229,9 @@ def _resumed(file: BinaryIO, identity: dict[str, Any], path: Path) -> list[np.nd
     # A file without lengths, as an error of the first sample leaves it, fits any dataset.
     for name, value in identity.items() if computed else ():
         if saved.get(name) != value:
-            raise StateError(f"{path}: {name}", "is of other lengths", saved.get(name), value, hint=_HINT)
+            raise StateError(
+                f"{path}: {name}", "belongs to other lengths", saved.get(name), value, hint=_HINT
+            )
     file.seek(0)
     file.write(header)
     # The rest after the last complete line is truncated or damaged.

@@ -38,7 +38,7 @@ def detect_world(environment: Mapping[str, str] = os.environ) -> World:
         environment: the environment variables.
 
     Raises:
-        WorldError: only one of the two variables is set, one is no integer, or they do not fit together.
+        WorldError: only one of the two variables is set, one is no integer, or they contradict each other.
 
     Example:
         >>> detect_world({"RANK": "3", "WORLD_SIZE": "8"})
@@ -61,7 +61,7 @@ def detect_world(environment: Mapping[str, str] = os.environ) -> World:
 def _warn_of_no_srun(world: World) -> None:
     """Warns once per process."""
     _log.warning(
-        "Slurm says rank %d of %d, but this process seems not to be started by srun; "
+        "Slurm sets rank %d of %d, but this process was apparently not started by srun; "
         "if it runs alone, pass world=World(1, 0)",
         world.shard_id,
         world.num_shards,
@@ -76,7 +76,7 @@ def _world_from(environment: Mapping[str, str], size_name: str, rank_name: str) 
     try:
         return World(*numbers)
     except SamplerkitError as error:
-        raise WorldError(f"{size_name} and {rank_name}", "do not fit together", tuple(numbers)) from error
+        raise WorldError(f"{size_name} and {rank_name}", "contradict each other", tuple(numbers)) from error
 
 
 def _number(environment: Mapping[str, str], name: str) -> int:
@@ -110,7 +110,7 @@ def require_same_world(world: World, detect: Callable[[], World]) -> None:
     """
     if process_group() is None or (current := detect()) == world:
         return
-    problem = "the job was asked before its process group was there, or had another one; now it says"
+    problem = "was read before the process group was initialised, or from another one; now it is"
     hint = "initialise the process group first, or make this again; to read everything, pass World(1, 0)"
     raise WorldError("world", f"{problem} {current}", world, hint=hint)
 

@@ -112,5 +112,5 @@ def file_number(layout: Layout, file: Any) -> int:
     if file not in names:
         listing = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
         hint = f"known: {listing}" if names else "give its number: the files have no names"
-        raise ArgumentValueError("file", "is no file of the layout", file, hint=hint)
+        raise ArgumentValueError("file", "is not a file of the layout", file, hint=hint)
     return names.index(file)

@@ -63,7 +63,7 @@ def required_pieces(dataset: Any, given: int | None) -> int:
         problem = "have different numbers of windows in a block"
         raise DatasetError("parts", problem, reported, hint="give all parts one seq_len and one block_len")
     if given is None and shared is None:
-        raise DatasetError("dataset", "says nothing of blocks", dataset, hint=_HINT)
+        raise DatasetError("dataset", "has no number of windows per block", dataset, hint=_HINT)
     if None not in (given, shared) and given != shared:
         problem = f"contradict the dataset, which has {shared} in a block"
         raise DatasetError("windows_per_block", problem, given, hint="leave them out")
@@ -160,7 +160,7 @@ class BlockSampler(Sampler):
                 problem = f"is within a pool of {self.pool} blocks"
                 raise ArgumentValueError(f"edit at {edit.at}", problem, edit, hint=f"use at={following}")
             if edit.global_batch is not None:
-                problem = "says how many samples a step has, below a BlockSampler, where it counts blocks"
+                problem = "sets the samples of a step, but below a BlockSampler edits count blocks"
                 raise ArgumentValueError(f"edit at {edit.at}", problem, edit)
 
 

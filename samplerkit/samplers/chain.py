@@ -196,7 +196,7 @@ class Chain:
             return self.deal.world(running_job() if self.deal.needs_job else World())
         resolved = self.deal.world(world)
         if resolved != world:
-            problem = f"contradicts the distributed sampler, which says {resolved}"
+            problem = f"differs from that of the distributed sampler, {resolved}"
             raise ArgumentRangeError("world", problem, world)
         return resolved
 

@@ -264,15 +264,15 @@ class FoldSampler(Sampler):
 
     def _require_enough(self, count: int, unit: str) -> None:
         if count < self.num_folds:
-            raise DatasetError("num_folds", f"is more than the {count} {unit} there are", self.num_folds)
+            raise DatasetError("num_folds", f"is more than the {count} {unit} of the dataset", self.num_folds)
 
     def _require_fixed(self, child: Order | None) -> None:
         unfixed = next((link for link in self._links()[1:] if not link.is_fixed), None)
         if unfixed is not None:
-            problem = "would part other samples in each epoch, so that what is held out is trained on"
+            problem = "would split differently in each epoch, so that held-out samples are trained on"
             raise CompositionError("FoldSampler", problem, unfixed, hint="put that sampler above it")
         if child is not None and child.num_passes > 1:
-            problem = "has a child that yields a sample more than once, which would come into several folds"
+            problem = "has a child that yields a sample more than once, and it would be in several folds"
             raise CompositionError("FoldSampler", problem, self.get_child(), hint="repeat samples above it")
 
 

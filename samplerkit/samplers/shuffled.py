@@ -112,7 +112,7 @@ class RandomSampler(ModedSampler):
             hint = "use SequentialSampler"
             raise ArgumentTypeError("shuffle", "must be a mode that shuffles", given, hint=hint)
         if self.replacement and self.mode.shuffle not in (Shuffle.GLOBAL, Shuffle.ADAPTIVE):
-            problem = "does not go with replacement=True, which draws from all samples"
+            problem = "cannot be combined with replacement=True, which draws from all samples"
             raise ShuffleModeError("shuffle", problem, self.mode.shuffle.value, hint="use GLOBAL")
 
     def draw(self, layout: Layout, context: Context) -> Order:

@@ -255,7 +255,7 @@ class WindowSampler(Sampler):
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout."""
         if context.child is not None and not layout.has_files:
-            problem = "has a child that yields no whole files, so that no window is known to be one"
+            problem = "has a child that yields no whole files, so that its windows are not known"
             hint = "use FoldSampler(by_files=True) below it, and any other sampler above it"
             raise CompositionError("WindowSampler", problem, hint=hint)
         sizes = layout.sizes

@@ -81,7 +81,7 @@ def test_seen_shows_how_many_tokens_of_a_document_were_read(command, tmp_path):
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (("--part", "books"), "is no part of the dataset"),
+        (("--part", "books"), "is not a part of the dataset"),
         (("--sample", 120), "outside of a dataset"),
         (("--document", 1), "is not known by the dataset"),
         (("--sample", 1, "--document", 1), "give one of the two"),
@@ -297,7 +297,7 @@ def test_a_run_of_blocks_is_not_edited_above_them(command, tmp_path):
     (tmp_path / "state.json").write_text(json.dumps(state))
     code, _, errors = command(*command_in(tmp_path), "--skip", 10)
     assert code == 2
-    assert "a ledger below it, which counts blocks" in errors
+    assert "a ledger below it, which counts in blocks" in errors
 
 
 def test_ids_that_are_pickled_objects_are_not_read(edited, tmp_path):

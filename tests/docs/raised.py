@@ -308,7 +308,7 @@ CALLS = {
 
 
 LOGGED = {
-    "rank ... of ... begins an order": lambda _: Agreement(torch.distributed.HashStore(), 0, 2).require(
+    "rank ... of ... starts an order": lambda _: Agreement(torch.distributed.HashStore(), 0, 2).require(
         {"dataset": "40"}, 0.05
     ),
     "left out": missing_samples,

@@ -180,7 +180,7 @@ class EpochTokenWindows(EpochUnits):
         if self.unit.pool is None or saved == current or state.position == len(self.order):
             return
         if state.position % (self.unit.windows_per_block * self.unit.pool):
-            hint = "read on as it was saved to the end of a pool: there a ledger may be put below it"
+            hint = "continue without this change to the end of a pool: there a ledger can be added or removed"
             problem = "was saved within a pool, which is shuffled in another way above a ledger"
             raise StateError("ledger", problem, saved, current, hint=hint)
 

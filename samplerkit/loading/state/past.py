@@ -131,7 +131,7 @@ class Past:
         for part in stretches:
             are_epochs = 0 <= part.epoch < part.epoch + part.epochs <= INT64_MAX
             if not are_epochs or part.begin < 0 or 0 <= part.end <= part.begin:
-                raise StateError(SECTION, "holds a stretch that no run reads", list(part))
+                raise StateError(SECTION, "has a range that no run reads", list(part))
         return cls(stretches, saved["older"])
 
 

@@ -331,7 +331,7 @@ def _require_sendable(sample: Any) -> None:
 
 
 def _unsendable_error(request: Request, bad: list[int], error: Exception) -> DatasetError:
-    subject = "samples that" if bad else "what"
+    subject = "samples that" if bad else "a value that"
     failure = DatasetError(
         "dataset",
         f"gives {subject} cannot be sent from a worker process ({type(error).__name__}: {error}); sample ids",

@@ -240,7 +240,7 @@ class RunStream(NamedTuple):
             ArgumentRangeError: it reads on where all sources are read as often as they may be.
         """
         if begin + length > self.end:
-            problem = f"leaves nothing to read from position {self.end} of the run on, and the epoch ends at"
+            problem = f"leaves nothing to read from position {self.end} of the run on, but the epoch ends at"
             hint = "leave a source without a cap, or read fewer epochs"
             raise ArgumentRangeError("max_passes", problem, begin + length, hint=hint)
         stream = WithoutRows(self.source, self.removed) if self.removed else self.source

@@ -69,14 +69,14 @@ class Edit:
             object.__setattr__(self, name, _CHECKS[name](name, value))
         if len(given) == 1:
             hint = "use for instance skip=8192"
-            raise ArgumentValueError("edit", "has a position and no change", self.at, hint=hint)
+            raise ArgumentValueError("edit", "has a position but no change", self.at, hint=hint)
         if self.at + (self.skip or 0) > arguments.LARGEST:
             place = "at" if self.at > arguments.LARGEST else "skip"
             raise ArgumentRangeError(place, "leads beyond the last position, 2^62", given[place])
         for name in self.new_sources:
             if name not in (self.weights or {}):
                 hint = "use weights= too, of all sources"
-                raise ArgumentValueError("source", "comes without a share", name, hint=hint)
+                raise ArgumentValueError("source", "is given without a share", name, hint=hint)
 
     @property
     def new_sources(self) -> dict[str, Sampler | None]:

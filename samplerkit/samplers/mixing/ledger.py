@@ -123,7 +123,7 @@ class Ledger(Sampler):
         """Returns the samples of the run with edits, epoch after epoch, and the length of an epoch."""
         child = self.get_child()
         if child is None:
-            raise CompositionError("Ledger", "has no sampler to read by", hint="give it one")
+            raise CompositionError("Ledger", "has no child", hint="give it one")
         require_undealt("Ledger", self, "it", _DEALER_HINT)
         orders = EpochOrders(child, context.dataset, RunConstants(context.lanes))
         length = len(orders(0))

@@ -144,7 +144,9 @@ class MixtureSampler(Sampler):
         self.algorithm: Final = algorithm
         check_algorithm(self)
         if self.algorithm != ALGORITHM:
-            raise NotSupportedError("algorithm", "knows no mixtures", algorithm, hint=f"use {ALGORITHM}")
+            raise NotSupportedError(
+                "algorithm", "does not support mixtures", algorithm, hint=f"use {ALGORITHM}"
+            )
         if self.stop == "once" and self.weights is not None:
             hint = "leave weights out: the sizes are the weights"
             problem = "reads each sample once, whatever the weights are"
@@ -222,7 +224,7 @@ class Blend:
         self._epoch = context.epoch if self.restarts else 0
         self._key = Key(mixture.seed, self._epoch, context.depth, "dice")
         if mixture.by == "tokens" and context.child is not None:
-            problem = "says tokens, and the mixture reads what another sampler yields"
+            problem = "is in tokens, but the mixture reads the ids of another sampler"
             raise CompositionError("by", problem, context.child, hint="give that sampler to its sources")
         self._parts = parts = mixed_parts(mixture.sources, self.layout, context.dataset)
         samplers = {**(mixture.sources or {}), **self.added}

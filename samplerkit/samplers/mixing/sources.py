@@ -199,7 +199,7 @@ class PartLengths:
         mean = self.mean(name, passes)
         if mean is None:
             hint = "give the dataset lengths, or divide each weight by the mean tokens of a sample"
-            problem = "are shares of tokens, and a source has no lengths"
+            problem = "are shares of tokens, but a source has no lengths"
             raise DatasetError("weights", problem, name, hint=hint)
         if not mean:
             raise DatasetError("weights", "give a share of the tokens to a source without any", name)
@@ -238,7 +238,7 @@ def require_undealt(
         CompositionError: a distributed sampler is in the chain.
     """
     if sampler.chain.deal is not None:
-        problem = f"holds a distributed sampler, and {reader} reads what all ranks read together"
+        problem = f"holds a distributed sampler, but {reader} reads for all ranks together"
         raise CompositionError(place, problem, sampler, hint=f"{hint}: a loader deals to the ranks")
 
 
@@ -301,7 +301,7 @@ def checked_weights(sources: Any, given: Any) -> Any:
         return None
     if sources is None and isinstance(given, Mapping):
         hint = "name the sources too, as in sources={name: None}"
-        raise ArgumentTypeError("weights", "have names, and no source has one", given, hint=hint)
+        raise ArgumentTypeError("weights", "have names, but the sources have none", given, hint=hint)
     if sources is None:
         return arguments.weights("weights", given)
     if not isinstance(given, Mapping):
@@ -339,12 +339,12 @@ def checked_caps(given: Any, mixture: Any) -> dict[str, int] | None:
         require_known("max_passes", caps, known, "names no source of the mixture")
     for name, branch in mixture.branches().items():
         if name in caps and any(hasattr(link, "max_passes") for link in branch._links()):
-            problem = "is of a mixture, whose sources have the passes"
+            problem = "is for a mixture, whose own sources count passes"
             raise CompositionError(f"max_passes.{name}", problem, hint="cap its sources")
     if mixture.passes == "restart":
         hint = "use passes='run_on'"
         raise ArgumentValueError("max_passes", "has no meaning where epochs restart", hint=hint)
     if mixture.stop == "once" or (mixture.stop == "all" and not mixture.num_samples):
-        problem = "does not go with caps on passes"
+        problem = "cannot be combined with caps on passes"
         raise ArgumentValueError("stop", problem, mixture.stop, hint="use num_samples, and stop='first'")
     return caps

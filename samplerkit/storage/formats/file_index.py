@@ -129,7 +129,7 @@ class IndexKind(Generic[Indexed]):
             indexed = self.holds(**arrays, **meta["values"])
             if is_own and version in {None, meta.get("version")} and indexed.fits(stored.size):
                 return indexed
-        raise UnreadableFileError(f"of another state of the file, which has {stored.size} bytes")
+        raise UnreadableFileError(f"it belongs to another version of the file, which has {stored.size} bytes")
 
 
 class IndexedFiles(DatasetOfFiles):
@@ -157,8 +157,10 @@ class IndexedFiles(DatasetOfFiles):
             raise ArgumentValueError("folder", problem, folder, hint=hint)
         ends = self.files if folder is None else [name.rpartition("/")[2] for name in self._names]
         if len(set(ends)) < len(ends):
-            hint = "save those of each folder by themselves"
-            raise ArgumentValueError("folder", "would hold two indexes of one name", folder, hint=hint)
+            hint = "save the indexes of each folder separately"
+            raise ArgumentValueError(
+                "folder", "would contain two indexes of the same name", folder, hint=hint
+            )
 
         def save(number: int) -> int:
             stored = Stored.of(self.files[number], self._storage)

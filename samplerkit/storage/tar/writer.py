@@ -209,7 +209,7 @@ class TarWriter(Writing):
         with self._writing(path):
             if path.exists() and not self._overwrite:
                 hint = "give another path, or replace it: overwrite=True, or --overwrite"
-                raise ArgumentValueError("shards", "is there already", str(path), hint=hint)
+                raise ArgumentValueError("shards", "exists already", str(path), hint=hint)
             path.parent.mkdir(parents=True, exist_ok=True)
             return _Shard(path, AtomicFile(path))
 

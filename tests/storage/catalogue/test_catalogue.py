@@ -185,7 +185,7 @@ def test_a_catalogue_of_other_files_or_of_none_is_refused(tmp_path):
     tar = make_all(TAR, tmp_path / "tar")
     with pytest.raises(ArgumentValueError, match="a catalogue has them"):
         sk.TarDataset(tar, lengths=list(SAMPLES))
-    with pytest.raises(ArgumentValueError, match="partitioning: is not kept in a catalogue"):
+    with pytest.raises(ArgumentValueError, match="partitioning: is not supported with a catalogue"):
         sk.ParquetDataset(out, partitioning="hive")
 
 

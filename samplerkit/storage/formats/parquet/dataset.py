@@ -110,7 +110,7 @@ class ParquetDataset(FormatOfFiles):
         if partitioning is not None:
             arguments.choice("partitioning", partitioning, ["hive"])
             if self._catalogue is not None:
-                problem = "is not kept in a catalogue"
+                problem = "is not supported with a catalogue"
                 raise ArgumentValueError("partitioning", problem, partitioning, hint="name the files")
         self._has_keys: Final = partitioning is not None
         self._columns_read: dict[str, Any] = {}
@@ -124,7 +124,7 @@ class ParquetDataset(FormatOfFiles):
     @property
     def fingerprint(self) -> str:
         """A string that changes with the content: a digest of the footers of all files and of the filters."""
-        return digest_of(f"{self._index.digest} {self._filter!r}".encode())
+        return digest_of(f"{self._index.digest} {self._filter!r}".encode()).hex()
 
     @property
     def column_names(self) -> tuple[str, ...]:
@@ -222,5 +222,5 @@ def _values_of(content: Any, name: str, is_length: bool) -> Any:
             return np.array([len(value) for value in values], dtype=np.int64)
         except TypeError as error:
             kind = str(content.records.schema.field(name).type)
-            raise DatasetError(content.path, f"column {name!r} has no lengths, or a null", kind) from error
+            raise DatasetError(content.path, f"column {name!r} has values without a length", kind) from error
     return values
