@@ -97,14 +97,14 @@ OTHER = {**ORDER, "seed": [1]}
 
 
 @pytest.mark.parametrize("ranks", [3, 64, 10_000])
-@pytest.mark.parametrize("late", [0.01, 0.3, 3.0])
-def test_a_rank_makes_few_requests_for_one_that_is_late_at_any_number_of_ranks(ranks, late):
+@pytest.mark.parametrize(("late", "most"), [(0.01, 5), (0.3, 11), (3.0, 22)])
+def test_a_rank_makes_few_requests_for_one_that_is_late_at_any_number_of_ranks(ranks, late, most):
     last = ranks - 1
     begins = {0: (0, ORDER), ranks // 2: (0, ORDER), last: (late, ORDER)}
     outcomes = simulate(ranks, begins, ORDER)
     for outcome in outcomes.values():
         assert not outcome.error
-        assert outcome.requests <= MAX_REQUESTS
+        assert outcome.requests <= most
         assert late <= outcome.seconds <= late + MAX_SECONDS
     assert outcomes[last].seconds == late
 

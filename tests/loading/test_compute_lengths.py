@@ -103,9 +103,9 @@ def test_two_processes_do_not_compute_one_file(tmp_path):
 def test_a_part_file_of_another_function_or_dataset_is_refused(tmp_path):
     out = tmp_path / "lengths.npy"
     killed(out)
-    with pytest.raises(sk.StateError, match="function: belongs to other lengths"):
+    with pytest.raises(sk.StateError, match="function: is for other lengths"):
         sk.compute_lengths(TEXTS, hash, out)
-    with pytest.raises(sk.StateError, match="dataset: belongs to other lengths"):
+    with pytest.raises(sk.StateError, match="dataset: is for other lengths"):
         sk.compute_lengths(TEXTS[:-1], len, out)
 
 
@@ -119,7 +119,7 @@ def test_a_part_file_of_a_function_with_other_arguments_is_refused(tmp_path):
     out = tmp_path / "lengths.npy"
     with pytest.raises(sk.DatasetError, match="no tokenizer"):
         sk.compute_lengths(TEXTS, partial(broken, at=300), out)
-    with pytest.raises(sk.StateError, match="function: belongs to other lengths"):
+    with pytest.raises(sk.StateError, match="function: is for other lengths"):
         sk.compute_lengths(TEXTS, partial(broken, at=2), out)
 
 
