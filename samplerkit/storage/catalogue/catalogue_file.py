@@ -204,5 +204,5 @@ def read_unchanged(
     catalogue: FileCatalogue, storage: RemoteStorage | None, read: Callable[[int], Result], number: int
 ) -> Result:
     """Reads a file of a catalogue by its number, after checking that it did not change since."""
-    catalogue.require(number, storage)
+    catalogue.stored(number, storage).require_same()
     return read(number)

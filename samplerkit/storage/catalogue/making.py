@@ -18,11 +18,10 @@ from samplerkit.storage.files.file_reader import FileReader
 from samplerkit.storage.files.packages import guarded
 from samplerkit.storage.files.paths import file_paths, one_path
 from samplerkit.storage.files.readers import file_reader
-from samplerkit.storage.files.stored import Stored
+from samplerkit.storage.files.stored import INDEX_SUFFIX, Stored
 from samplerkit.storage.formats.parquet.file import Footers, ParquetFile
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.tar.index.archive import INDEX_SUFFIX
 from samplerkit.storage.tar.index.finding import Cache
 from samplerkit.storage.tar.read.shards import Shards, TarOptions
 from samplerkit.storage.threads import Progress, all_in_threads, silence
@@ -110,8 +109,7 @@ def _parquet(path: str, storage: RemoteStorage) -> FileCatalogue:
 def _counted(path: str, reader: FileReader, storage: RemoteStorage) -> FileCatalogue:
     stored = Stored.of(path, storage)
     number = reader.count(path)
-    if not is_remote(path):
-        stored.require_same()
+    stored.require_same()
     return FileCatalogue.of_file("files", path, stored.size, stored.version, [number])
 
 

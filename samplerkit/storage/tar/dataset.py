@@ -292,7 +292,7 @@ class TarDataset(View):
         Includes the workers of a `Loader`, up to the batches that it has returned. Workers of a plain
         DataLoader are not counted.
         """
-        return None if self._source.is_indexed else self._source.stats
+        return None if self._source.is_indexed else self._source._stats
 
     def count_workers(self, worker_stats: Callable[[], FileStats | None]) -> None:
         """Adds a function that returns the counters of a loader's workers; a `Loader` calls it."""

@@ -14,11 +14,11 @@ from typing import Any, final
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError
 from samplerkit.order import arguments
 from samplerkit.storage.atomic import AtomicFile, Writing
+from samplerkit.storage.files.stored import INDEX_SUFFIX, Stored
 from samplerkit.storage.names import expand_braces
 from samplerkit.storage.tar.codecs import encode
 from samplerkit.storage.tar.format.headers import BLOCK, padded
 from samplerkit.storage.tar.format.samples import is_meta, is_unsafe, split_name
-from samplerkit.storage.tar.index.archive import INDEX_SUFFIX, Archive
 from samplerkit.storage.tar.index.finding import Cache, make_index
 
 DEFAULT_BYTES = 1 << 30
@@ -232,7 +232,7 @@ class TarWriter(Writing):
         if self._index:
             target = Path(path + INDEX_SUFFIX)
             with self._writing(target, "the shard is whole: make its index by `samplerkit index`"):
-                make_index(Archive.of(path), Cache.of(None), checksums=self._checksums).write(target)
+                make_index(Stored.of(path), Cache.of(None), checksums=self._checksums).write(target)
 
     def _check(self) -> None:
         """Raises the error that ended writing, since later shards would follow a gap."""

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import samplerkit as sk
+from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.format.headers import BLOCK
-from samplerkit.storage.tar.index.archive import Archive
 from samplerkit.storage.tar.index.finding import Cache, make_index
 from samplerkit.storage.tar.index.index import Index
 from samplerkit.testing.contract import same
@@ -119,7 +119,7 @@ def test_every_flipped_bit_of_a_header_is_found(tmp_path, name, count, caplog):
 
 
 def indexed(path: Path) -> Index:
-    return make_index(Archive.of(str(path)), Cache(path.parent / "unused"), checksums=False)
+    return make_index(Stored.of(str(path)), Cache(path.parent / "unused"), checksums=False)
 
 
 def test_a_flip_that_no_one_notices_would_fail_the_test(tmp_path):
