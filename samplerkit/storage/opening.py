@@ -46,7 +46,7 @@ class AbsentError(DatasetError):
 def file_error(name: str, problem: str, error: OSError) -> DatasetError:
     """Returns the error for a file that cannot be opened: an `AbsentError` if it is missing."""
     kind = AbsentError if error.errno in MISSING_ERRNOS else DatasetError
-    hint = "put it there again, or leave it out of the dataset" if error.errno == errno.ENOENT else ""
+    hint = MISSING if error.errno == errno.ENOENT else ""
     return kind(name, f"{problem} ({error.strerror})", hint=hint)
 
 
@@ -292,3 +292,4 @@ def log_missing(missing: Iterable[tuple[int, str, str]], logged: set[str]) -> No
 
 
 REWRITE = "fetch or write the file again"
+MISSING = "put it there again, or leave it out of the dataset"

@@ -15,7 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar, final
 import numpy as np
 
 from samplerkit.errors import ArgumentValueError, DatasetError
-from samplerkit.storage.arrays import Column, UnreadableFileError, on_disk, read_arrays, write_arrays
+from samplerkit.storage.arrays import UnreadableFileError, on_disk, read_arrays, write_arrays
 from samplerkit.storage.atomic import user_cache_folder
 from samplerkit.storage.files.chunked import DatasetOfFiles
 from samplerkit.storage.files.packages import guarded
@@ -87,10 +87,10 @@ class IndexKind(Generic[Indexed]):
         Raises:
             OSError: the index cannot be written.
         """
-        columns = {name: Column.of(a) for name, a in vars(indexed).items() if isinstance(a, np.ndarray)}
-        values = {name: value for name, value in vars(indexed).items() if name not in columns}
+        arrays = {name: a for name, a in vars(indexed).items() if isinstance(a, np.ndarray)}
+        values = {name: value for name, value in vars(indexed).items() if name not in arrays}
         meta = {"kind": self.name, "size": stored.size, "version": version, "values": values}
-        write_arrays(path, meta, columns)
+        write_arrays(path, meta, arrays)
 
     def _cache_path(self, stored: Stored) -> Path:
         name = os.fsencode(stored.identity)

@@ -9,11 +9,10 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from samplerkit.errors import ArgumentValueError
-from samplerkit.storage.arrays import on_disk
+from samplerkit.storage.arrays import array_bytes, on_disk
 from samplerkit.storage.files.stored import INDEX_SUFFIX, Stored
 from samplerkit.storage.lengths import lengths_in, lengths_text
 from samplerkit.storage.names import short_names
@@ -206,10 +205,7 @@ def _ensure_index(name: str, target: str, storage: RemoteStorage, *, checksums: 
         if existing is not None and existing.is_certain and existing.serves(checksums):
             return existing, False
     index = _make(archive, checksums=checksums)
-    with TemporaryDirectory(prefix="samplerkit-") as folder:
-        path = Path(folder) / "index"
-        index.write(path)
-        write_small(target, path.read_bytes(), storage.options)
+    write_small(target, array_bytes(index.meta, index.arrays), storage.options)
     return index, True
 
 

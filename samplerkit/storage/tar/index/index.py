@@ -15,7 +15,7 @@ from samplerkit.order.caching import cached_property
 from samplerkit.order.intervals import edges_of
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
-from samplerkit.storage.arrays import Array, Column, UnreadableFileError, read_arrays, write_arrays
+from samplerkit.storage.arrays import Array, UnreadableFileError, read_arrays, write_arrays
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.names import short_names
 from samplerkit.storage.tar.format.flaws import Flaw, Skipped
@@ -144,7 +144,7 @@ class Index:
         Raises:
             OSError: the file cannot be written.
         """
-        write_arrays(path, self.meta, {name: Column.of(array) for name, array in self.arrays.items()})
+        write_arrays(path, self.meta, self.arrays)
 
     @property
     def load(self) -> Callable[[], Index]:
