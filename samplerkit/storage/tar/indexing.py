@@ -20,7 +20,7 @@ from samplerkit.storage.remote.filesystem import read_small, write_small
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tar.format.flaws import Flaw
-from samplerkit.storage.tar.index.finding import Cache, cache_index, find_index, make_index
+from samplerkit.storage.tar.index.finding import Cache, certain_index
 from samplerkit.storage.tar.index.index import Index, read_index
 from samplerkit.storage.tar.read.shards import archive_names
 from samplerkit.storage.threads import Progress, all_in_threads, silence
@@ -204,16 +204,6 @@ def _ensure_index(name: str, target: str, storage: RemoteStorage, *, checksums: 
         # Only an index of the current version of the shard is used.
         if existing is not None and existing.is_certain and existing.serves(checksums):
             return existing, False
-    index = _make(archive, checksums=checksums)
+    index = certain_index(archive, Cache.of(None), checksums=checksums)
     write_small(target, array_bytes(index.meta, index.arrays), storage.options)
     return index, True
-
-
-def _make(archive: Stored, *, checksums: bool) -> Index:
-    cache = Cache.of(None)
-    if archive.storage is None:
-        return make_index(archive, cache, checksums=checksums)
-    existing = find_index(archive, cache, checksums=checksums)
-    if existing is not None and existing.is_certain:
-        return existing
-    return cache_index(make_index(archive, cache, checksums=checksums), cache)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from samplerkit.errors import ArgumentTypeError, DatasetError
-from samplerkit.storage.arrays import Array
+from samplerkit.storage.arrays import Array, on_disk
 from samplerkit.storage.atomic import unlock, user_cache_folder
 from samplerkit.storage.files.stored import INDEX_SUFFIX, Stored
 from samplerkit.storage.inflate import GzipError, TooLargeError, inflated
@@ -31,6 +32,7 @@ from samplerkit.storage.tar.format.samples import group
 from samplerkit.storage.tar.format.scan import Members, scan
 from samplerkit.storage.tar.index.index import Index, read_index
 from samplerkit.storage.threads import Stop
+from samplerkit.storage.urls import add_suffix
 
 T = TypeVar("T", bound=Index | None)
 
@@ -175,14 +177,17 @@ def find_index(archive: Stored, cache: Cache, *, checksums: bool) -> Index | Non
     return None
 
 
-def find_or_make(make: Callable[[], T], archive: Stored, cache: Cache, *, checksums: bool) -> Index | T:
-    """Finds the index of an archive; otherwise one process of the machine builds it, and caches it.
+def find_or_make(archive: Stored, cache: Cache, make: Callable[[], T], *, checksums: bool) -> Index | T:
+    """Finds the index of an archive; otherwise one process of the machine reads or makes it, and caches it.
 
     Args:
-        make: builds the index, or returns None.
         archive: the archive in its current version.
         cache: the cache of indexes.
+        make: builds the index, or returns None, if there is none next to a remote archive.
         checksums: whether a CRC-32 of each file is needed.
+
+    Raises:
+        DatasetError: the server does not answer.
     """
     index = find_index(archive, cache, checksums=checksums)
     if index is not None:
@@ -192,8 +197,60 @@ def find_or_make(make: Callable[[], T], archive: Stored, cache: Cache, *, checks
         index = find_index(archive, cache, checksums=checksums)
         if index is not None:
             return index
-        new_index = make()
+        new_index = _read_sidecar(archive, checksums=checksums) or make()
         return new_index if new_index is None else cache_index(new_index, cache)
+
+
+def certain_index(archive: Stored, cache: Cache, *, checksums: bool, refuses_stale: bool = False) -> Index:
+    """Returns the index of an archive that is fetched if it is remote; one next to it is tried first.
+
+    Args:
+        archive: the archive in its current version.
+        cache: the cache of indexes.
+        checksums: whether a CRC-32 of each file is needed.
+        refuses_stale: whether an index next to the archive that is of another version is an error, since it
+            was used already; otherwise it is ignored with a warning.
+
+    Raises:
+        DatasetError: the archive or the index cannot be read. Flaws are recorded in the index.
+    """
+    make = partial(make_index, archive, cache)
+    index = find_or_make(archive, cache, partial(make, checksums=checksums), checksums=checksums)
+    if index.is_certain:
+        return index
+    # Without the archive, only the headers that were read could be compared. Now all of them are, once for
+    # all processes of this machine.
+    if make(checksums=False).is_like(index):
+        index = replace(index, is_certain=True)
+    elif refuses_stale:
+        raise index.stale()
+    else:
+        warnings.warn(f"{index.stale()}; it is not used", stacklevel=2)
+        index = make(checksums=checksums)
+    return cache_index(index, cache)
+
+
+def _read_sidecar(archive: Stored, *, checksums: bool) -> Index | None:
+    """Returns the index next to a remote archive, by one request.
+
+    Only the size of the archive is compared, so the index is not certain: headers in the archive are compared
+    before its entries are used. An index for another size, or a damaged one, is ignored with a warning.
+    """
+    data = None
+    if archive.storage is not None:
+        data = archive.storage.read_small(add_suffix(archive.path, INDEX_SUFFIX))
+    if data is None:
+        return None
+    with on_disk(data) as path:
+        index = read_index(path, (archive,), by_size=True)
+    if index is None:
+        name = f"{archive.name}{INDEX_SUFFIX}"
+        warnings.warn(
+            f"{name} is damaged, or of another version of the archive, and is not used; `samplerkit index` "
+            "makes it again",
+            stacklevel=2,
+        )
+    return index if index is not None and index.serves(checksums) else None
 
 
 def cache_index(index: Index, cache: Cache) -> Index:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import warnings
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, final
 
@@ -16,7 +14,6 @@ from samplerkit.errors import DatasetError
 from samplerkit.order.caching import cached_property
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache_entries import CacheLimits
-from samplerkit.storage.arrays import on_disk
 from samplerkit.storage.atomic import user_cache_folder
 from samplerkit.storage.catalogue.file_catalogue import FileCatalogue
 from samplerkit.storage.files.paths import file_paths
@@ -26,10 +23,10 @@ from samplerkit.storage.opening import AbsentError
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import LocalFile, RemoteStorage
 from samplerkit.storage.tar.format.flaws import Flaw
-from samplerkit.storage.tar.index.finding import Cache, cache_index, empty_index, find_or_make, make_index
-from samplerkit.storage.tar.index.index import Index, read_index
+from samplerkit.storage.tar.index.finding import Cache, certain_index, empty_index, find_or_make
+from samplerkit.storage.tar.index.index import Index
 from samplerkit.storage.threads import all_in_threads
-from samplerkit.storage.urls import add_suffix, is_remote
+from samplerkit.storage.urls import is_remote
 
 PARALLEL_REQUESTS = 16
 """Shards whose versions or indexes are requested in parallel."""
@@ -156,9 +153,8 @@ class Shards:
                 and flaws are errors.
         """
         try:
-            archive = self.archive(number)
-            make = partial(self._read_sidecar, archive)
-            index = find_or_make(make, archive, self.options.cache, checksums=self.options.checksums)
+            archive, options = self.archive(number), self.options
+            index = find_or_make(archive, options.cache, lambda: None, checksums=options.checksums)
         except AbsentError as error:
             return self.missing_index(number, error)
         return None if index is None else self._accepted(index)
@@ -198,64 +194,17 @@ class Shards:
         if loaded is not None and loaded.is_missing:
             return loaded, None
         try:
-            archive = self.archive(number)
+            archive, options = self.archive(number), self.options
             storage = self.storage if is_remote(archive.path) else None
             copy = None if storage is None else storage.fetch(archive.path)
             # Without a tag, two versions of the same size cannot be distinguished.
             if loaded is None or not (loaded.is_certain and loaded.archive == archive and archive.version):
-                loaded = self._local_index(archive, refuses_stale=refuses_stale)
+                loaded = certain_index(
+                    archive, options.cache, checksums=options.checksums, refuses_stale=refuses_stale
+                )
             return self._accepted(loaded), copy
         except AbsentError as error:
             return self.missing_index(number, error), None
-
-    def _read_sidecar(self, archive: Stored) -> Index | None:
-        """Returns the index next to a remote shard, by one request.
-
-        Only the size of the shard is compared, so the index is not certain: headers in the shard are
-        compared before its entries are used. An index for another size, or a damaged one, is ignored with a
-        warning.
-
-        Raises:
-            DatasetError: the server does not answer.
-        """
-        if self.storage is None or archive.storage is None:
-            return None
-        data = self.storage.read_small(add_suffix(archive.path, INDEX_SUFFIX))
-        if data is None:
-            return None
-        with on_disk(data) as path:
-            index = read_index(path, (archive,), by_size=True)
-        if index is None:
-            name = f"{archive.name}{INDEX_SUFFIX}"
-            warnings.warn(
-                f"{name} is damaged, or of another version of the archive, and is not used: make it again "
-                "with `samplerkit index`",
-                stacklevel=2,
-            )
-        return index if index is not None and index.serves(self.options.checksums) else None
-
-    def _local_index(self, archive: Stored, *, refuses_stale: bool) -> Index:
-        """Returns the index of a shard that is on this machine; an index next to it is tried first."""
-        cache, checksums = self.options.cache, self.options.checksums
-        make = partial(make_index, archive, cache)
-        index = find_or_make(
-            lambda: self._read_sidecar(archive) or make(checksums=checksums),
-            archive,
-            cache,
-            checksums=checksums,
-        )
-        if not index.is_certain:
-            # Without the shard, only the headers that were read could be compared. Now all of them are, once
-            # for all processes of this machine.
-            if make(checksums=False).is_like(index):
-                index = replace(index, is_certain=True)
-            elif refuses_stale:
-                raise index.stale()
-            else:
-                warnings.warn(f"{index.stale()}; it is not used", stacklevel=2)
-                index = make(checksums=checksums)
-            cache_index(index, cache)
-        return index
 
     def _accepted(self, index: Index) -> Index:
         if index.skipped.places and not self.options.skips:
