@@ -26,7 +26,7 @@ from samplerkit.storage.tar.format.flaws import Flaw
 from samplerkit.storage.tar.index.finding import Cache, certain_index, empty_index, find_or_make
 from samplerkit.storage.tar.index.index import Index
 from samplerkit.storage.threads import all_in_threads
-from samplerkit.storage.urls import is_remote
+from samplerkit.storage.urls import is_remote, shown
 
 PARALLEL_REQUESTS = 16
 """Shards whose versions or indexes are requested in parallel."""
@@ -72,15 +72,19 @@ class TarOptions:
 class Shards:
     """The shards of a dataset; it holds nothing open, so that every process can use it.
 
-    `names` are the `urls` without credentials and queries; `storage` is None if no shard is remote. With a
-    `catalogue`, which has the version of each shard, versions are not requested.
+    `storage` is None if no shard is remote. With a `catalogue`, which has the version of each shard, versions
+    are not requested.
     """
 
     urls: tuple[str, ...]
-    names: tuple[str, ...]
     storage: RemoteStorage | None
     options: TarOptions
     catalogue: FileCatalogue | None = None
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The URLs without credentials and queries."""
+        return tuple(map(shown, self.urls))
 
     @property
     def short_names(self) -> tuple[str, ...]:
