@@ -142,7 +142,9 @@ class JsonlDataset(IndexedFiles):
             file: IndexedFile = indexed[int(files[at])]
             return file.place(int(rows[at]))
 
-        return self._decoder.samples(LinesRead.of(lines.tolist(), place, sums))
+        read = LinesRead(lines.tolist(), place)
+        read.require_sums(sums)
+        return self._decoder.samples(read)
 
     def expect(self, upcoming: Iterable[Ids]) -> None:
         """Receives the ids that this process will read, to decompress files in advance.

@@ -97,6 +97,9 @@ class RemoteAccess(Protocol):
     def read(self, spans: Sequence[Span]) -> list[bytes]:
         """Reads parts of files, in the given order."""
 
+    def read_small(self, url: str) -> bytes | None:
+        """Reads a whole small file by one request; returns None if it does not exist."""
+
     def read_shared(self, url: str) -> bytes | None:
         """Reads a whole file that all processes of this machine need; returns None if it does not exist."""
 
