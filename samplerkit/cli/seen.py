@@ -99,7 +99,7 @@ def _of_part(loader: Loader, history: History, name: str) -> dict[str, Any]:
     parts = Layout.of(loader.dataset).parts
     if name not in parts:
         raise ArgumentValueError(
-            "part", "is no part of the dataset", name, hint=f"parts: {', '.join(parts) or 'none'}"
+            "part", "is not a part of the dataset", name, hint=f"parts: {', '.join(parts) or 'none'}"
         )
     read = history.by_source()[name]
     return {"name": name, "read": read, "passes": read / max(1, parts[name].num_samples)}

@@ -237,7 +237,7 @@ class Agreement:
         differing = differences(identity, json.loads(self.store.get(f"identity/{other.of}")))
         own_values = {name: identity[name] for name in differing}
         self._wait_for_refused([own, other])
-        problem = f"rank {self.rank} reads by {own_values}, but {refusal['ranks']} by {differing}"
+        problem = f"rank {self.rank} has {own_values}, unlike {refusal['ranks']} with {differing}"
         hint = "give every rank the same dataset, sampler, seed and checkpoint"
         return DisagreementError("ranks", problem, hint=hint)
 
@@ -255,17 +255,15 @@ class Agreement:
         """Continues without the missing ranks, or raises an error that names them."""
         if alone:
             _log.warning(
-                "rank %d of %d begins an order that not all ranks began within %g s (%s); if it is meant "
+                "rank %d of %d starts an order that not all ranks started within %g s (%s); if it is meant "
                 "to read alone, pass world=World(1, 0)",
                 *(self.rank, self.ranks, seconds, _to_json(identity)),
             )
             return
         missing = named("rank", set(range(self.ranks)) - self._members(own).keys())
-        raise DisagreementError(
-            "ranks",
-            f"rank {self.rank} reads by {identity}, and {missing} did not report it within {seconds:g} s",
-            hint="make the same edit on every rank, before the step at its position",
-        )
+        problem = f"rank {self.rank} has {identity}, but {missing} did not report it within"
+        hint = "make the same edit on every rank, before the step at its position"
+        raise DisagreementError("ranks", f"{problem} {seconds:g} s", hint=hint)
 
     def _members(self, group: Group) -> dict[int, World]:
         """The ranks that have joined a group, each with the shard that it reads."""
@@ -285,18 +283,13 @@ def agree(
         make_identity: makes the values that must be the same on every rank, if there are others.
         alone: whether a rank may continue without missing ranks.
     """
-    if world.num_shards > 1 and (agreement := _job_agreement()) is not None:
-        agreement.require(make_identity(), seconds, world=world, alone=alone)
-
-
-def _job_agreement() -> Agreement | None:
-    """Returns the agreement of this process's job; None where there is no process group of several ranks."""
     distributed = process_group()
     # A worker has its parent's connection to the store, which two processes must not use at the same time.
     is_worker = torch.utils.data.get_worker_info() is not None
-    if distributed is None or distributed.get_world_size() == 1 or is_worker:
-        return None
-    return _agreement_by(distributed.distributed_c10d._get_default_store())
+    if is_worker or distributed is None or 1 in (world.num_shards, distributed.get_world_size()):
+        return
+    agreement = _agreement_by(distributed.distributed_c10d._get_default_store())
+    agreement.require(make_identity(), seconds, world=world, alone=alone)
 
 
 @lru_cache(maxsize=1)  # it holds the store: another one may get its address

@@ -18,7 +18,7 @@ from samplerkit.order.deal import World
 from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.modes import Shuffle
 from samplerkit.order.order import Order
-from samplerkit.samplers.chain import Chain, Link, RunConstants, chain_type, class_name
+from samplerkit.samplers.chain import Chain, Link, RunConstants, chain_type, check_algorithm, class_name
 
 _CHECKS = {"num_samples": arguments.num_samples, "seed": arguments.seed, "lanes": arguments.lanes}
 
@@ -77,6 +77,8 @@ class Sampler(Link):
         for name, check in {**_CHECKS, **checks}.items():
             if name in vars(self):
                 setattr(self, name, check(name, getattr(self, name)))
+        if "algorithm" in vars(self):
+            check_algorithm(self)
 
     @property
     def is_foreign(self) -> bool:
@@ -188,7 +190,7 @@ class Sampler(Link):
         """Names a sampler, with the arguments that differ from their defaults."""
         defaults = _defaults(type(self).__init__)
         fields = [
-            f"{name}={_short(value)}"
+            f"{name}={shown(value)}"
             for name, value in self.arguments().items()
             if name in defaults and _differs(value, defaults[name])
         ]
@@ -272,10 +274,11 @@ def _defaults(constructor: Callable[..., None]) -> Mapping[str, Any]:
 
 
 def _differs(value: Any, default: Any) -> bool:
-    return _short(value) != _short(Shuffle.parse(default) if isinstance(value, Shuffle) else default)
+    return shown(value) != shown(Shuffle.parse(default) if isinstance(value, Shuffle) else default)
 
 
-def _short(value: Any) -> str:
+def shown(value: Any) -> str:
+    """Returns the value of an argument as text; of a long list its length."""
     if isinstance(value, Shuffle):
         return value.value
     if isinstance(value, np.ndarray | list | tuple) and len(value) > 6:

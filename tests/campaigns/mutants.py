@@ -122,7 +122,7 @@ def _lines_of(path: Path, mutation: Mutation) -> Iterator[Iterable[int]]:
     # A constant, or a field: where its name occurs.
     names = [node for node in ast.walk(tree) if isinstance(node, ast.Name | ast.Attribute)]
     used = {getattr(node, "id", "") for node in ast.walk(around[-1])}
-    yield [node.lineno for node in names if getattr(node, "id", None) or getattr(node, "attr", None) in used]
+    yield [node.lineno for node in names if (node.id if isinstance(node, ast.Name) else node.attr) in used]
     yield range(1, _range(tree.body[-1]).stop)
 
 

@@ -81,7 +81,7 @@ def test_seen_shows_how_many_tokens_of_a_document_were_read(command, tmp_path):
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (("--part", "books"), "is no part of the dataset"),
+        (("--part", "books"), "is not a part of the dataset"),
         (("--sample", 120), "outside of a dataset"),
         (("--document", 1), "is not known by the dataset"),
         (("--sample", 1, "--document", 1), "give one of the two"),
@@ -218,7 +218,7 @@ def test_a_step_has_more_samples_from_the_checkpoint_on(edited, tmp_path):
 
 def test_ids_of_a_file_are_no_longer_read(edited, tmp_path):
     np.save(tmp_path / "bad.npy", np.arange(10, 90))
-    assert "without=<80 ids>" in edited("--without", tmp_path / "bad.npy")[1]
+    assert "without=<80 values>" in edited("--without", tmp_path / "bad.npy")[1]
     loader = resumed(tmp_path, range(100), sk.World(2, 0))
     assert set(loader.order[40:].tolist()) == {*range(10), *range(90, 100)}
 
@@ -297,7 +297,7 @@ def test_a_run_of_blocks_is_not_edited_above_them(command, tmp_path):
     (tmp_path / "state.json").write_text(json.dumps(state))
     code, _, errors = command(*command_in(tmp_path), "--skip", 10)
     assert code == 2
-    assert "a ledger below it, which counts blocks" in errors
+    assert "a ledger below it, which counts in blocks" in errors
 
 
 def test_ids_that_are_pickled_objects_are_not_read(edited, tmp_path):

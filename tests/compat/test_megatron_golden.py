@@ -68,7 +68,7 @@ def test_every_recorded_build_is_replayed_token_for_token():
         for part in PARTS:
             output = case["outputs"][part]
             if output is None:
-                with pytest.raises(sk.ArgumentValueError, match=f"gives nothing to the part {part}"):
+                with pytest.raises(sk.ArgumentValueError, match=f"leaves the part {part} empty"):
                     built(case, part)
                 absent += 1
                 continue

@@ -33,7 +33,7 @@ def test_a_missing_file_a_folder_and_a_binary_file_are_refused_by_name(tmp_path)
     for path, fragment in [
         (tmp_path / "no.yaml", "there is no such file"),
         (tmp_path, "is a folder"),
-        (binary, "is no UTF-8 text"),
+        (binary, "is not UTF-8 text"),
     ]:
         error = refused(sk.load_config, path)
         assert fragment in str(error)

@@ -308,8 +308,8 @@ def test_commands_take_the_url_of_a_config(remote_run, printed):
     ("name", "message"),
     [
         ("none.yaml", "config: there is no such file, or it may not be read, got 'http"),
-        ("data/0.npz", "config: is no UTF-8 text, got 'http"),
-        ("wrong.yaml", r"sampler\.kind: is no kind of sampler, got 'rondom'; did you mean random\?"),
+        ("data/0.npz", "config: is not UTF-8 text, got 'http"),
+        ("wrong.yaml", r"sampler\.kind: is not a kind of sampler, got 'rondom'; did you mean random\?"),
         ("array.yaml", r"sampler\.indices: there is no such file"),
     ],
 )

@@ -158,7 +158,9 @@ def test_lengths_are_next_to_the_config_and_mapped_only_for_the_first_batch(tmp_
         "batches: {kind: tokens, max_tokens: 90, lengths: lengths.npy}"
     )
     config = sk.load_config(path)
-    with pytest.raises(sk.ConfigError, match=r"batches.lengths: the file is not there, got '.*lengths.npy'"):
+    with pytest.raises(
+        sk.ConfigError, match=r"batches.lengths: the file does not exist, got '.*lengths.npy'"
+    ):
         config.check_order()
     np.save(tmp_path / "lengths.npy", LENGTHS)
     monkeypatch.chdir("/")

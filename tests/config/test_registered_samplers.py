@@ -151,7 +151,7 @@ def test_a_name_that_is_taken_a_class_that_is_no_sampler_and_a_signature_without
         ("tests_bad", int, TypeError, "sampler: must be a subclass"),
         ("tests_bad", Fine(), TypeError, "sampler: must be a subclass"),
         ("tests_bad", Open, TypeError, "options: cannot be given by name"),
-        ("tests_bad", Clash, ValueError, "child: means something else"),
+        ("tests_bad", Clash, ValueError, "child: has another meaning"),
         ("tests_bad", Unknown, TypeError, r"type hints: cannot be understood \(name 'NotThere'"),
     ]:
         with pytest.raises(error, match=fragment) as caught:

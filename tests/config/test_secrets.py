@@ -229,7 +229,10 @@ def test_values_that_are_not_secret_are_shown():
             {"kind": "ledger", "child": {"kind": "random"}, "edits": [{"at": -1}]},
             "at: must not be negative, got -1",
         ),
-        ({"kind": "random", "partial_sise": 5}, "sampler.partial_sise: is no key of random, got 5; did you"),
+        (
+            {"kind": "random", "partial_sise": 5},
+            "sampler.partial_sise: is not a key of random, got 5; did you",
+        ),
     ):
         with pytest.raises(sk.ConfigError) as caught:
             sk.load_config({"sampler": section})

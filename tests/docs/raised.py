@@ -297,7 +297,7 @@ CALLS = {
     "...: does not fit": lambda folder: zipped(folder, max_cache_bytes=1000),
     "cache: has lost": emptied_cache,
     "...: cannot be written": no_folder,
-    "...: is not the file that it was: it had": lambda folder: read_tokens(
+    "...: was changed while it was in use: it had": lambda folder: read_tokens(
         folder, lambda path: os.truncate(path, 3)
     ),
     "...: ends at byte ..., and": lambda folder: read_tokens(folder, None),
@@ -308,7 +308,7 @@ CALLS = {
 
 
 LOGGED = {
-    "rank ... of ... begins an order": lambda _: Agreement(torch.distributed.HashStore(), 0, 2).require(
+    "rank ... of ... starts an order": lambda _: Agreement(torch.distributed.HashStore(), 0, 2).require(
         {"dataset": "40"}, 0.05
     ),
     "left out": missing_samples,

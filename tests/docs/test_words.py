@@ -88,7 +88,7 @@ NAMES_KEPT = {
     ("samplerkit/inspect/quality/recommend.py", "wanted"): "public: a field of a recommendation, and a key",
     ("samplerkit/samplers/base.py", "looks_at"): "public: a method that samplers override",
     ("samplerkit/samplers/mixing/mixture.py", "looks_at"): "the same method",
-    ("samplerkit/samplers/pk.py", "looks_at"): "the same method",
+    ("samplerkit/samplers/groups.py", "looks_at"): "the same method",
     ("samplerkit/storage/catalogue/making.py", "look"): "public: a function of docs/cluster.md",
     ("samplerkit/inspect/doctor/datasets.py", "vocabulary_beyond_dtype"): "public: the code of a finding",
     ("samplerkit/batches/set_plan.py", "_look_up"): "the verb, to look up",

@@ -142,7 +142,7 @@ def test_the_file_of_a_document_is_given_by_number_or_name(prefix):
         assert when_document(run, 4, 0, file=name) == when_document(run, 4, 0, file=number)
     with pytest.raises(
         sk.ArgumentValueError,
-        match=r"^file: is no file of the layout, got 'code'; known: code/corpus, web/corpus$",
+        match=r"^file: is not a file of the layout, got 'code'; known: code/corpus, web/corpus$",
     ):
         data.windows_of(4, file="code")
     with pytest.raises(sk.ArgumentTypeError, match=r"^file: must be an integer, got 1\.5"):

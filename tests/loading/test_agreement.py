@@ -97,14 +97,14 @@ OTHER = {**ORDER, "seed": [1]}
 
 
 @pytest.mark.parametrize("ranks", [3, 64, 10_000])
-@pytest.mark.parametrize("late", [0.01, 0.3, 3.0])
-def test_a_rank_makes_few_requests_for_one_that_is_late_at_any_number_of_ranks(ranks, late):
+@pytest.mark.parametrize(("late", "most"), [(0.01, 5), (0.3, 11), (3.0, 22)])
+def test_a_rank_makes_few_requests_for_one_that_is_late_at_any_number_of_ranks(ranks, late, most):
     last = ranks - 1
     begins = {0: (0, ORDER), ranks // 2: (0, ORDER), last: (late, ORDER)}
     outcomes = simulate(ranks, begins, ORDER)
     for outcome in outcomes.values():
         assert not outcome.error
-        assert outcome.requests <= MAX_REQUESTS
+        assert outcome.requests <= most
         assert late <= outcome.seconds <= late + MAX_SECONDS
     assert outcomes[last].seconds == late
 
@@ -115,7 +115,7 @@ def test_waiting_ranks_detect_a_disagreement_whenever_the_others_arrive(comes):
     outcomes = simulate(4, begins, seconds=10.0)
     for rank, outcome in outcomes.items():
         assert "seed" in outcome.error
-        assert f"rank {rank} reads by" in outcome.error
+        assert f"rank {rank} has" in outcome.error
         assert outcome.requests <= MAX_REQUESTS
         assert outcome.seconds <= comes + 4
 
@@ -158,7 +158,7 @@ def test_a_group_is_found_when_the_rank_that_had_listed_it_has_given_up(caplog):
     caplog.set_level(logging.WARNING, "samplerkit")
     # Rank 0 lists the group and gives up at 10 s; rank 1 waits until 19 s, and rank 2 comes in between.
     outcomes = simulate(3, {0: (0, ORDER), 1: (9.0, ORDER), 2: (12.0, OTHER)}, seconds=10.0)
-    assert "rank 0 of 3 begins an order" in caplog.text
+    assert "rank 0 of 3 starts an order" in caplog.text
     assert [bool(outcome.error) for outcome in outcomes.values()] == [False, True, True]
 
 

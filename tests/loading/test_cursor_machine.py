@@ -10,6 +10,7 @@ import logging
 from typing import Any, NamedTuple
 
 import pytest
+import torch
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -71,6 +72,13 @@ USERS = {
     "Loader that runs ahead": User(lambda rank, _: loader(rank, run_ahead=True), 4, waits=True, closes=True),
     "Loader over threads": User(
         lambda rank, _: loader(rank, num_workers=1, workers="threads"), 4, waits=True, closes=True
+    ),
+    "TensorLoader": User(
+        lambda rank, _: sk.TensorLoader(
+            torch.arange(SIZE), sk.RandomSampler(seed=3), batch_size=2, world=sk.World(2, rank)
+        ),
+        stride=4,
+        waits=True,
     ),
     "TorchSampler": User(lambda rank, _: torch_sampler(rank), 2),
     "TorchBatchSampler": User(lambda rank, _: sk.TorchBatchSampler(torch_sampler(rank), 2), 4),

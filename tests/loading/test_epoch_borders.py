@@ -6,7 +6,6 @@ from itertools import count
 
 import numpy as np
 import pytest
-import torch
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 import samplerkit as sk
@@ -53,9 +52,6 @@ def torchs_below_torchdata(world):
 READERS = {  # others are driven by tests/loading/test_cursor_machine.py and tests/campaigns/ledgers
     "Loader": numbers_loader,
     "DeviceLoader over torchdata": lambda world: sk.DeviceLoader(below_torchdata(world), "cpu"),
-    "TensorLoader": lambda world: sk.TensorLoader(
-        torch.arange(SIZE), sk.RandomSampler(seed=3), batch_size=2, world=world
-    ),
     "TorchSampler below torchdata": below_torchdata,
     "TorchBatchSampler below torchdata": batches_below_torchdata,
     "torch's DistributedSampler below torchdata": torchs_below_torchdata,

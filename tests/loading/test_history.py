@@ -63,7 +63,7 @@ def test_more_than_64_stretches_are_summed_up_and_the_history_is_incomplete():
     assert (len(history.past.stretches), history.past.older) == (MAX_STRETCHES, MAX_STRETCHES)
     assert (history.is_complete, len(history)) == (False, 100 * MAX_STRETCHES)
     assert len(json.dumps(loader.state_dict())) < 4096
-    with pytest.raises(sk.StateError, match="does not hold all that was read"):
+    with pytest.raises(sk.StateError, match="does not have all epochs that were read"):
         history.unread()
 
 
@@ -174,7 +174,7 @@ def test_a_state_with_another_past_is_refused(read_loader, fields):
 @pytest.mark.parametrize("stretch", [[0, 1, 0, 25], [0, 1, 25, -1]], ids=str)
 def test_a_stretch_past_the_end_of_its_epoch_is_refused(read_loader, stretch):
     state = forged_section(read_loader.state_dict(), "read", stretches=[stretch])
-    with pytest.raises(sk.StateError, match="holds a stretch that no run reads"):
+    with pytest.raises(sk.StateError, match="has a range that no run reads"):
         len(read_loader.history(state))
 
 

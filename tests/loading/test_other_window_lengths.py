@@ -133,7 +133,7 @@ def test_a_state_after_other_edits_of_blocks_is_refused():
 def test_edits_that_do_not_go_with_blocks_are_refused():
     with pytest.raises(sk.ArgumentValueError, match=r"edit at 7: is within a pool of 2 blocks.*use at=8"):
         loader(2, files=TREE, sampler=edited({"at": 7, "skip": 2})).state_dict()
-    with pytest.raises(sk.ArgumentValueError, match="where it counts blocks"):
+    with pytest.raises(sk.ArgumentValueError, match="below a BlockSampler edits count blocks"):
         loader(2, files=TREE, sampler=edited({"at": 8, "global_batch": 4})).state_dict()
     for sampler in (edited(), sk.BlockSampler(2)):
         with pytest.raises(sk.CompositionError, match="start with a ledger below the BlockSampler"):

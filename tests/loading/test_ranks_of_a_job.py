@@ -48,15 +48,15 @@ def test_a_rank_that_loads_another_state_is_named_on_every_rank_when_iteration_b
     last = len(reports) - 1
     for rank, outcomes in enumerate(reports):
         message = outcomes[field].get("error", "no error")
-        assert f"rank {rank} reads by {{'{field}': " in message
-        assert f"rank {last} by {{'{field}': " in message or rank == last
+        assert f"rank {rank} has {{'{field}': " in message
+        assert f"rank {last} with {{'{field}': " in message or rank == last
 
 
 def test_ranks_that_make_different_edits_are_refused_by_name_before_the_step(reports):
     for rank, outcomes in enumerate(reports):
         outcome = outcomes["edits"]
         assert len(outcome["samples"]) == 2
-        assert f"rank {rank} reads by" in outcome["error"]
+        assert f"rank {rank} has" in outcome["error"]
         assert f"skip={1 + rank}" in outcome["error"]
 
 

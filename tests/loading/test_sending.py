@@ -160,7 +160,7 @@ class Torn(Some):
 @pytest.mark.parametrize("workers", [*WORKERS, AFFINE])
 def test_samples_that_cannot_be_read_or_sent_are_skipped_and_the_steps_stay(workers, caplog):
     loader = loader_of(Torn(4, 7, 9), bad_samples="skip", **workers)
-    reason = "cannot be sent from a worker: OSError: image file 7 is truncated"
+    reason = "TypeError: cannot be sent from a worker: OSError: image file 7 is truncated"
     require_skips(loader, 24, {3, 4, 7, 9}, reason, caplog)
 
 

@@ -14,7 +14,7 @@ from torch.utils.data import ConcatDataset, StackDataset, Subset
 
 import samplerkit as sk
 from samplerkit.loading.workers import loader_workers
-from samplerkit.loading.workers.thread_pool import (
+from samplerkit.loading.workers.thread_schedule import (
     HANDOVER,
     LONG_BATCH,
     LONGEST_PAUSE,

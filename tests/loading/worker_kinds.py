@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from samplerkit.loading.workers.thread_pool import ThreadSchedule
+from samplerkit.loading.workers.thread_schedule import ThreadSchedule
 
 THREADS: dict[str, Any] = {"num_workers": 2, "workers": "threads"}
 

@@ -82,7 +82,7 @@ def ours(case: dict[str, Any]) -> dict[str, Any] | sk.SamplerkitError:
             dataset = ours_of(case, part)
             rows = dataset.__getitems__(range(len(dataset)))
         except sk.ArgumentValueError as error:
-            if "gives nothing to the part" not in str(error):
+            if "leaves the part" not in str(error):
                 return error
             parts[part] = None
             continue

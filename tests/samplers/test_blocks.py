@@ -90,7 +90,7 @@ def test_a_dataset_or_its_parts_report_how_many_windows_make_a_block():
         sk.BlockSampler().order(mixed)
     with pytest.raises(sk.DatasetError, match="contradict the dataset"):
         blocks(2).order(Windows(4))
-    with pytest.raises(sk.DatasetError, match="says nothing of blocks"):
+    with pytest.raises(sk.DatasetError, match="has no number of windows per block"):
         sk.BlockSampler().order(12)
     alone = Windows(4)
     alone.parts = ["of no tree"]

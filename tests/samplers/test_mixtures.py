@@ -346,7 +346,7 @@ def test_lengths_that_are_missing_or_no_numbers_of_tokens_are_refused():
             mixture(num_samples=9).order(sk.TreeDataset({**parts, "web": Texts(lengths)}))
     above = mixture(num_samples=9)
     above.add_child(sk.SequentialSampler())
-    with pytest.raises(sk.CompositionError, match="what another sampler yields"):
+    with pytest.raises(sk.CompositionError, match="the ids of another sampler"):
         above.order(corpus())
 
 

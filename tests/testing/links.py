@@ -15,9 +15,8 @@ from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.block import BlockSampler
 from samplerkit.samplers.chain import Context
-from samplerkit.samplers.fold import FoldSampler
+from samplerkit.samplers.groups import FoldSampler, PKSampler
 from samplerkit.samplers.mixing.mixture import MixtureSampler
-from samplerkit.samplers.pk import PKSampler
 from samplerkit.samplers.repeat import RepeatFactorSampler, RepeatSampler
 from samplerkit.samplers.shuffled import DistributedSampler, RandomSampler, WeightedRandomSampler
 from samplerkit.samplers.subset import (

@@ -28,10 +28,9 @@ from samplerkit.order.modes import Shuffle
 from samplerkit.samplers.shuffled import DistributedSampler
 from samplerkit.storage.inflate import GzipError, TooLargeError, inflated
 from samplerkit.storage.tar.format.flaws import Flaw, Reason
-from samplerkit.storage.tar.format.headers import BLOCK, padded
+from samplerkit.storage.tar.format.headers import BLOCK, is_gzip, padded
 from samplerkit.storage.tar.format.samples import RESERVED, is_meta, is_unsafe, split_name
 from samplerkit.storage.tar.format.scan import Walk
-from samplerkit.storage.tar.index.archive import is_gzip
 from samplerkit.storage.urls import shown
 
 PIPE = "pipe:"

@@ -16,8 +16,7 @@ from samplerkit.inspect.doctor.probe import ids_with_seed, seeds
 from samplerkit.loading.torch_sampler import TorchSampler
 from samplerkit.order.modes import FILE_AWARE, Shuffle
 from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.fold import FoldSampler
-from samplerkit.samplers.pk import PKSampler
+from samplerkit.samplers.groups import FoldSampler, PKSampler
 from samplerkit.samplers.repeat import RepeatFactorSampler, RepeatSampler
 from samplerkit.samplers.shuffled import ModedSampler, RandomSampler
 from samplerkit.samplers.subset import WindowSampler

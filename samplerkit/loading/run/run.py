@@ -92,7 +92,7 @@ class Run:
         recipe = default_sampler(dataset) if recipe is None else recipe
         if not isinstance(recipe, Sampler):
             # One that deals to ranks, as torch's DistributedSampler, would be dealt twice.
-            hint = "give one such as RandomSampler(), or in IterSampler another one that deals to no ranks"
+            hint = "give one such as RandomSampler(), or IterSampler(yours) if yours is not distributed"
             raise ArgumentTypeError("sampler", "must be a samplerkit sampler", recipe, hint=hint)
         if world is not None and not isinstance(world, World):
             raise ArgumentTypeError("world", "must be a World or None", world)
@@ -271,14 +271,14 @@ def checked_tail(tail: str, batch_size: int | None, batches: Any, *, drop_last: 
     if (batch_size is None) == (batches is None):
         hint = "use batch_size= for batches of one size, or batches= for those of a recipe"
         raise ArgumentValueError(
-            "batch_size", "or batches must be given, and not both", batch_size, hint=hint
+            "batch_size", "must be given, or batches, but not both", batch_size, hint=hint
         )
     if tail == "split" and batches is None:
         hint = 'use "ragged": there each sample comes once'
-        raise ArgumentValueError("tail", "splits batches of a recipe, and none is given", tail, hint=hint)
+        raise ArgumentValueError("tail", "splits batches of a recipe, but none is given", tail, hint=hint)
     if tail == "split" and isinstance(batches, BatchRecipe) and not batches.can_be_split:
         hint = 'use "pad" or "drop"'
-        raise ArgumentValueError("tail", "splits batches, and these must stay whole", tail, hint=hint)
+        raise ArgumentValueError("tail", "splits batches, but these must stay whole", tail, hint=hint)
     return "drop" if drop_last else checked
 
 
@@ -315,12 +315,10 @@ def beginning_of(sampler: Sampler, dataset: Any, batches: BatchRecipe | None = N
     for link, beginning in others:
         # It is unknown which of its samples the samplers above it read.
         if beginning is not None and beginning(LARGEST) != (0, 0):
-            problem, hint = (
-                "continues a run, and is below another one",
-                "leave the outer one out: a loader deals",
-            )
+            problem = "continues a run, but is below another sampler"
+            hint = "leave the outer one out: a loader deals"
             raise CompositionError(type(link).__name__, problem, hint=hint)
     start = (0, 0) if outermost[1] is None else outermost[1](len(Layout.of(dataset)))
     if batches is not None and start[1]:
-        raise NotSupportedError("batches", "are counted, and the sampler begins at a sample", start[1])
+        raise NotSupportedError("batches", "are counted, but the sampler begins at a sample", start[1])
     return start

@@ -121,7 +121,7 @@ class EpochUnits:
         Raises:
             NotSupportedError: they have no parts.
         """
-        raise NotSupportedError("tail", "splits batches, and these are samples", "split")
+        raise NotSupportedError("tail", "splits batches, but this run reads samples", "split")
 
     def tokens(self, samples: StepSamples) -> int:
         """Returns the number of tokens; of samples whose lengths are not known, the number of samples."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
@@ -21,12 +20,7 @@ from samplerkit.samplers.mixing.edit import Edit
 from samplerkit.samplers.mixing.ledger import Ledger
 from samplerkit.samplers.mixing.sources import parts_of
 
-
-def _is_digest(value: Any) -> bool:
-    return isinstance(value, str) and re.fullmatch("[0-9a-f]{16}", value) is not None
-
-
-_DIGEST = FieldCheck(_is_digest, "must be a digest")
+_DIGEST = FieldCheck(lambda value: isinstance(value, str) and len(value) == 16, "must be a digest")
 _CHECKS = {
     "past": int_in(0, (1 << 32) - 1),
     "digest": _DIGEST,
@@ -130,13 +124,10 @@ class EditHistory:
         if agreed == past == current:
             return
         if agreed == past:
-            raise StateError(
-                "ledger",
-                f"was saved at position {position}, before which this run has an edit that its run had not",
-                f"{past} edits",
-                ledger.edits[past],
-                hint="an edit must be at or after the position of the loaded state",
-            )
+            problem = f"was saved at position {position}, before which this run has an edit that its run"
+            problem += " had not"
+            hint = "an edit must be at or after the position of the loaded state"
+            raise StateError("ledger", problem, f"{past} edits", ledger.edits[past], hint=hint)
         end = min((count for count in recorded if count > agreed), default=past)
         name = f"edit {end}" if end == agreed + 1 else f"one of the edits {agreed + 1} to {end}"
         if end <= current:

@@ -18,13 +18,14 @@ from samplerkit.loading.device.streams import current_device
 from samplerkit.loading.generators import preserved_generators
 from samplerkit.loading.run.delivery import Reading
 from samplerkit.loading.run.run_cursor import RunCursor
-from samplerkit.loading.sample_fields import PlannedCollate
-from samplerkit.loading.workers.batch_maker import BatchMaker, SendingMaker, batch_of
+from samplerkit.loading.sample_fields import PlannedCollate, batch_of
+from samplerkit.loading.workers.batch_maker import BatchMaker, reports_stats
 from samplerkit.loading.workers.file_affinity import AffineProcesses, upcoming_in_files
 from samplerkit.loading.workers.protocol import Batches, Request, WorkerKind, Workers
-from samplerkit.loading.workers.reader import ReaderOptions, reports_stats
-from samplerkit.loading.workers.thread_pool import ThreadPool, ThreadSchedule
+from samplerkit.loading.workers.thread_pool import ThreadPool
+from samplerkit.loading.workers.thread_schedule import ThreadSchedule
 from samplerkit.loading.workers.worker_processes import WorkerProcesses
+from samplerkit.loading.workers.worker_side import SendingMaker
 from samplerkit.order import arguments
 from samplerkit.storage.batch_readers import read_args
 
@@ -217,8 +218,9 @@ class LoaderWorkers:
         collate: Any = self.options.get("collate_fn") or (PackCollate() if is_packed else batch_of)
         if plan is not None and isinstance(collate, PlannedCollate):
             collate = collate.measured_by(plan.measure)
-        reports = self.has_processes and reports_stats(dataset)
-        options = ReaderOptions(
+        make = SendingMaker if self.has_processes else BatchMaker
+        return make(
+            dataset,
             seed_of(run.recipe),
             run.world.shard_id,
             skips=self.skips,
@@ -227,9 +229,9 @@ class LoaderWorkers:
             collate=collate,
             pins=self._pins,
             upcoming=upcoming_in_files if self._is_affine else Request.upcoming,
+            batches_of=partial(batches_of, self.cursor),
+            reports=self.has_processes and reports_stats(dataset),
         )
-        make = SendingMaker if self.has_processes else BatchMaker
-        return make(dataset, options, partial(batches_of, self.cursor), reports=reports)
 
 
 def _prefetch(batches: Iterator[Any]) -> DeviceStage:

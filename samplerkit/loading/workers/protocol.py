@@ -59,11 +59,6 @@ class Request:
     edits: tuple[Edit, ...] = ()
     places: Ids | None = None
 
-    def __reduce__(self) -> Any:
-        # Sent for each batch, and pickling an array takes ten times as long as pickling its bytes.
-        others = {**vars(self), "ids": self.ids.tobytes()}
-        return _unpickled, tuple(others.values())
-
     @property
     def is_complete(self) -> bool:
         """Whether these are all samples of the batch, so that the worker that reads them collates them."""
@@ -127,10 +122,6 @@ class Request:
     def where(self) -> str:
         """A text that names the batch."""
         return f"the batch in step {self.step} of epoch {self.epoch}, counted from position {self.start}"
-
-
-def _unpickled(epoch: int, start: int, step: int, ids: bytes, *others: Any) -> Request:
-    return Request(epoch, start, step, np.frombuffer(bytearray(ids), np.int64), *others)
 
 
 @final
@@ -297,6 +288,11 @@ class BatchesInOrder(Iterator[Answer]):
         self._tasks: Final[list[Any]] = []
         self._failure: Exception | None = None
         self._is_over = False
+
+    @property
+    def num_ready(self) -> int:
+        """How many batches of threads wait for the loop."""
+        return sum(not task.result.empty() for task in self._tasks)
 
     def __next__(self) -> Answer:
         """Returns the next batch.

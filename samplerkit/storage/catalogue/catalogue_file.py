@@ -6,23 +6,13 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from itertools import pairwise
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Final, TypeVar, get_args
 
 import numpy as np
 
 from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.order.arguments import LARGEST
-from samplerkit.storage.arrays import (
-    Array,
-    Column,
-    UnreadableFileError,
-    narrow,
-    on_disk,
-    read_arrays,
-    write_arrays,
-)
+from samplerkit.storage.arrays import Array, UnreadableFileError, array_bytes, narrow, on_disk, read_arrays
 from samplerkit.storage.catalogue.file_catalogue import DIGEST_BYTES, REMAKE, FileCatalogue, Kind, Texts
 from samplerkit.storage.remote.filesystem import read_small, write_small
 from samplerkit.storage.remote.options import RemoteOptions
@@ -79,10 +69,7 @@ def write_catalogue(catalogue: FileCatalogue, out: str, remote: RemoteOptions | 
     if catalogue.kind == "parquet":
         arrays["footer"] = catalogue.footers.astype(narrow(int(catalogue.footers.max(initial=0))))
         arrays["digest"] = np.frombuffer(catalogue.digests, dtype=np.uint8)
-    with TemporaryDirectory(prefix="samplerkit-") as scratch:
-        path = Path(scratch) / "catalogue"
-        write_arrays(path, meta, {name: Column.of(array) for name, array in arrays.items()})
-        write_small(out, path.read_bytes(), remote or RemoteOptions())
+    write_small(out, array_bytes(meta, arrays), remote or RemoteOptions())
 
 
 def read_catalogue(path: str, remote: RemoteOptions | None = None, *, shared: bool = False) -> FileCatalogue:
@@ -204,5 +191,5 @@ def read_unchanged(
     catalogue: FileCatalogue, storage: RemoteStorage | None, read: Callable[[int], Result], number: int
 ) -> Result:
     """Reads a file of a catalogue by its number, after checking that it did not change since."""
-    catalogue.require(number, storage)
+    catalogue.stored(number, storage).require_same()
     return read(number)

@@ -14,7 +14,7 @@ from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.order.caching import cached_property
 from samplerkit.order.typing import Ids
 from samplerkit.storage.arrays import Array
-from samplerkit.storage.opening import plain_file
+from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.remote.access import RemoteAccess, Version
 from samplerkit.storage.urls import is_remote, shown
 
@@ -208,27 +208,22 @@ class FileCatalogue:
         """Returns the path or URL of a file."""
         return f"{self.folder}/{self.names[number]}"
 
-    def require(self, number: int, storage: RemoteAccess | None) -> None:
-        """Ensures that a file is read in the version of the catalogue.
-
-        The size and time of a local file are checked; the version of a remote one is passed to its storage.
+    def stored(self, number: int, storage: RemoteAccess | None) -> Stored:
+        """Returns a file in the version of the catalogue, without looking it up.
 
         Args:
             number: the number of the file.
-            storage: the storage that fetches the file; None if it is not fetched.
+            storage: the storage that fetches the file, which receives the version; None if it is not fetched.
 
         Raises:
-            DatasetError: a local file is missing or was changed.
+            DatasetError: the storage knows another version of a remote file.
         """
         path, size = self.path(number), int(self.sizes[number])
-        if is_remote(path):
-            if storage is not None:
-                storage.set_version(path, Version(size, self.versions[number]))
-            return
-        status = plain_file(path)
-        if (status.st_size, str(status.st_mtime_ns)) != (size, self.versions[number]):
-            problem = f"is not the file of the catalogue, which had {size} bytes: it was changed since"
-            raise DatasetError(path, problem, f"{status.st_size} bytes", hint=REMAKE)
+        if not is_remote(path):
+            return Stored(path, size, int(self.versions[number]))
+        if storage is not None:
+            storage.set_version(path, Version(size, self.versions[number]))
+        return Stored(path, size, 0, storage)
 
 
 def joined(parts: Sequence[FileCatalogue]) -> FileCatalogue:

@@ -254,8 +254,7 @@ def require_columns(place: str, columns: Sequence[str], required: Sequence[str])
     """
     for name in required:
         if columns.count(name) != 1:
-            count = f"{columns.count(name)} columns" if name in columns else "no column"
-            raise DatasetError(place, f"holds {count} {name!r}, but only", list(columns))
+            raise DatasetError(place, f"must have one column {name!r}", list(columns))
 
 
 def entries_of(sample: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
@@ -266,7 +265,7 @@ def entries_of(sample: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any
     """
     missing = next((name for name in names if name not in sample), None)
     if missing is not None:
-        raise ValueError(f"no entry {missing!r}, but {sorted(sample)}")
+        raise ValueError(f"no entry {missing!r} among {sorted(sample)}")
     return {name: sample[name] for name in names}
 
 

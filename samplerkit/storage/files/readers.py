@@ -279,7 +279,7 @@ class JsonlReader:
         lines = Lines.of([np.frombuffer(data, np.uint8)] if data else [])
         ends = lines.starts.tolist()
         parts = [data[start:end] for start, end in pairwise(ends)]
-        read = LinesRead.of(parts, lambda row: f"line {lines.number(row)}")
+        read = LinesRead(parts, lambda row: f"line {lines.number(row)}")
         decoder = LineDecoder.of(self.decode, self.columns)
         return LazySamples(range(len(lines)), partial(decoder.at, read), len(data))
 

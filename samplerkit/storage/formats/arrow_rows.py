@@ -79,13 +79,10 @@ class ArrowContent:
         if _is_of_numbers(self.records.schema.field(name).type):
             hint = "read it as samples or arrow, filter the nulls out, or leave the column out"
             raise DatasetError(
-                self.path, f"column {name!r} holds a null, which no array of numbers can", hint=hint
+                self.path, f"column {name!r} holds a null, which an array of numbers cannot", hint=hint
             )
         # Not np.array: lists of one length would become one array.
-        array = np.empty(len(values), dtype=object)
-        for row, value in enumerate(values):
-            array[row] = value
-        return array
+        return np.fromiter(values, object, len(values))
 
     def _batch_rows(self, rows: Ids) -> Ids:
         return rows if self.selected is None else self.selected[rows]
@@ -161,7 +158,7 @@ def gathered_arrow(parts: Iterable[Any], _size: int) -> Any:
 
 def _guarded_take(place: str, batch: Any, rows: Ids) -> Any:
     hint = "leave out columns of such types"
-    return guarded(place, "taken apart", lambda: _take(batch, rows), hint)
+    return guarded(place, "indexed by rows", lambda: _take(batch, rows), hint)
 
 
 def _take(batch: Any, rows: Ids) -> Any:

@@ -100,9 +100,7 @@ class Filesystems(Client):
         self.confirm(url, version, stop)
         return data, version
 
-    def rest(
-        self, url: str, version: Version, offset: int, pool: Pool, stop: Stop, *, is_verified: bool
-    ) -> Iterator[bytes]:
+    def rest(self, url: str, version: Version, offset: int, pool: Pool, stop: Stop) -> Iterator[bytes]:
         """Reads a file from an offset to its end, by several parts in parallel.
 
         Args:
@@ -111,7 +109,6 @@ class Filesystems(Client):
             offset: the offset of the first byte.
             pool: the threads that read parts.
             stop: stops the requests.
-            is_verified: not used, since all parts have a known size.
         """
         _check_size(version)
 

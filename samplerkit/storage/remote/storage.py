@@ -337,7 +337,7 @@ class RemoteResources:
     def _write(self, url: str, digest: str | None, part: PartFile) -> str:
         """Downloads a file, resuming broken downloads if possible; returns its digest, if one is expected."""
         algorithm = (digest or "sha256").partition(":")[0]
-        version, is_verified = self._versions[url], digest is not None
+        version = self._versions[url]
         hasher: Any = None
 
         def attempt(client: Client) -> None:
@@ -345,10 +345,9 @@ class RemoteResources:
             if hasher is None or not version.may_resume:
                 part.restart()
                 hasher = hashlib.new(algorithm, usedforsecurity=False)
-            pieces = client.rest(url, version, part.written, self._pool, self.stop, is_verified=is_verified)
-            for piece in pieces:
+            for piece in client.rest(url, version, part.written, self._pool, self.stop):
                 part.write(piece)
-                if is_verified:
+                if digest is not None:
                     hasher.update(piece)
 
         self.request(url, attempt, self.stop)

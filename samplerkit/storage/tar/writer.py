@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
 import tarfile
 from collections.abc import Mapping
@@ -14,11 +13,12 @@ from typing import Any, final
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError
 from samplerkit.order import arguments
 from samplerkit.storage.atomic import AtomicFile, Writing
+from samplerkit.storage.files.paths import one_path
+from samplerkit.storage.files.stored import INDEX_SUFFIX, Stored
 from samplerkit.storage.names import expand_braces
 from samplerkit.storage.tar.codecs import encode
 from samplerkit.storage.tar.format.headers import BLOCK, padded
 from samplerkit.storage.tar.format.samples import is_meta, is_unsafe, split_name
-from samplerkit.storage.tar.index.archive import INDEX_SUFFIX, Archive
 from samplerkit.storage.tar.index.finding import Cache, make_index
 
 DEFAULT_BYTES = 1 << 30
@@ -28,15 +28,14 @@ _LOG = logging.getLogger("samplerkit")
 _NUMBER = re.compile(r"%0?[0-9]*d")
 
 
-def shard_names(shards: Any, first: int) -> tuple[str, ...] | None:
+def shard_names(pattern: str, first: int) -> tuple[str, ...] | None:
     """Returns the paths of shards if their number is fixed; None if the path has a place for a number.
 
     Args:
-        shards: the path of one tar, of numbered ones (`%06d`), or of several (`{000..127}`).
+        pattern: the path of one tar, of numbered ones (`%06d`), or of several (`{000..127}`).
         first: the number of the first one.
 
     Raises:
-        ArgumentTypeError: `shards` is not a path.
         ArgumentValueError: it has several places for a number, wrong braces, or does not end in `.tar`; or
             `first` is not 0 and there is no place for a number.
 
@@ -44,9 +43,6 @@ def shard_names(shards: Any, first: int) -> tuple[str, ...] | None:
         >>> shard_names("train-{0..1}.tar", 0), shard_names("train-%03d.tar", 7)
         (('train-0.tar', 'train-1.tar'), None)
     """
-    if not isinstance(shards, str | os.PathLike) or not isinstance(os.fspath(shards), str):
-        raise ArgumentTypeError("shards", "must be a path", shards)
-    pattern = os.fspath(shards)
     if not pattern.endswith(".tar"):
         problem = "must end in .tar"
         raise ArgumentValueError("shards", problem, pattern, hint="random access wants plain tar")
@@ -83,7 +79,7 @@ class TarWriter(Writing):
     Raises:
         ArgumentTypeError: an argument has the wrong type.
         ArgumentValueError: `shards` has several places for a number, or does not end in `.tar`; or it is one
-            tar and a limit is given.
+            tar and a limit is given; or it is a URL.
         ArgumentRangeError: a limit is not positive, or `start_shard` is negative.
 
     Example:
@@ -108,8 +104,8 @@ class TarWriter(Writing):
         start_shard: int = 0,
     ) -> None:
         self._first = arguments.at_least("start_shard", start_shard, 0)
-        self._names = shard_names(shards, self._first)
-        self._pattern = os.fspath(shards)
+        self._pattern = one_path("shards", shards, "write to a local folder, and upload that")
+        self._names = shard_names(self._pattern, self._first)
         self._max_samples = arguments.limit("samples_per_shard", samples_per_shard)
         self._max_bytes = arguments.limit("bytes_per_shard", bytes_per_shard)
         if self._names == (self._pattern,):
@@ -209,7 +205,7 @@ class TarWriter(Writing):
         with self._writing(path):
             if path.exists() and not self._overwrite:
                 hint = "give another path, or replace it: overwrite=True, or --overwrite"
-                raise ArgumentValueError("shards", "is there already", str(path), hint=hint)
+                raise ArgumentValueError("shards", "exists already", str(path), hint=hint)
             path.parent.mkdir(parents=True, exist_ok=True)
             return _Shard(path, AtomicFile(path))
 
@@ -232,7 +228,7 @@ class TarWriter(Writing):
         if self._index:
             target = Path(path + INDEX_SUFFIX)
             with self._writing(target, "the shard is whole: make its index by `samplerkit index`"):
-                make_index(Archive.of(path), Cache.of(None), checksums=self._checksums).write(target)
+                make_index(Stored.of(path), Cache.of(None), checksums=self._checksums).write(target)
 
     def _check(self) -> None:
         """Raises the error that ended writing, since later shards would follow a gap."""

@@ -54,7 +54,7 @@ def of_torch(data: str, folder: Path, workers: int, module: str, name: str) -> B
 
 def batch_of(dataset: Any, ids: list[int]) -> Any:
     """What a thread of a pipeline does for one batch."""
-    collate: Any = import_module("samplerkit.loading.workers.batch_maker").batch_of
+    collate: Any = import_module("samplerkit.loading.sample_fields").batch_of
 
     read = getattr(dataset, "__getitems__", None)
     return collate([dataset[index] for index in ids] if read is None else read(ids))

@@ -60,7 +60,7 @@ BUGS = [
     ),
     Bug(
         "a step that has begun ends by the size behind it",
-        "stages_of",
+        "Delivery.stages",
         "max(0, -(-(at - last.begin) // last.size))",
         "max(0, (at - last.begin) // last.size)",
         RUNS,

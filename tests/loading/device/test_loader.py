@@ -176,7 +176,7 @@ def test_load_makes_each_batch_in_the_thread_and_the_state_stays_that_of_the_loa
         for expected in itertools.islice(alone, 5):
             assert torch.equal(next(batches), expected * 2)
             assert loader.state_dict() == alone.state_dict()
-    assert threads == {"samplerkit-device"}
+    assert threads == {"samplerkit-device-0"}
     with pytest.raises(sk.ArgumentTypeError, match="load"):
         DeviceLoader([], load="doubled")
 

@@ -48,6 +48,7 @@ def test_each_batch_and_state_is_that_of_a_loader(sampler, ranks, tail):
                 assert batch["id"].tolist() == on_device.ids(on_device.step - 1).tolist()
                 assert on_device.state_dict() == reference.state_dict()
                 assert (len(on_device), on_device.remaining) == (len(reference), reference.remaining)
+                on_device.set_epoch(on_device.epoch + 1)  # it waits for the end of the iteration
         assert on_device.epoch == 2
 
 

@@ -5,6 +5,7 @@ import pickle
 import random
 import shutil
 import time
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -145,6 +146,11 @@ IMPOSSIBLE = {
     "fewer bytes of names": lambda meta, arrays: meta.update(name_bytes=meta["name_bytes"] - 1),
     "bytes below zero": lambda meta, arrays: meta.update(version_bytes=-1),
     "names that are no deflated bytes": lambda meta, arrays: arrays.update(names=np.zeros(9, np.uint8)),
+    "names without their checksum": lambda meta, arrays: arrays.update(names=arrays["names"][:-4]),
+    "a name without its end": lambda meta, arrays: (
+        meta.update(name_bytes=meta["name_bytes"] + 1),
+        arrays.update(names=np.frombuffer(zlib.compress(zlib.decompress(arrays["names"]) + b"a"), np.uint8)),
+    ),
     "names of other files": lambda meta, arrays: arrays.update(size=arrays["size"][1:]),
     "no versions": lambda meta, arrays: arrays.pop("versions"),
     "a size below zero": lambda meta, arrays: arrays.update(size=-arrays["size"].astype("<i8")),
@@ -185,7 +191,7 @@ def test_a_catalogue_of_other_files_or_of_none_is_refused(tmp_path):
     tar = make_all(TAR, tmp_path / "tar")
     with pytest.raises(ArgumentValueError, match="a catalogue has them"):
         sk.TarDataset(tar, lengths=list(SAMPLES))
-    with pytest.raises(ArgumentValueError, match="partitioning: is not kept in a catalogue"):
+    with pytest.raises(ArgumentValueError, match="partitioning: is not supported with a catalogue"):
         sk.ParquetDataset(out, partitioning="hive")
 
 

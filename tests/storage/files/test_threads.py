@@ -246,10 +246,14 @@ def test_files_read_one_after_another_are_prefetched_without_expect(eight):
         time.sleep(0.05)
         assert len(reader.read) == 6
         assert reader.read[:3] == ["001.npz", "002.npz", "003.npz"]
-    with FileDataset(eight, reader, EIGHT, max_files=2) as dataset:  # a full cache makes room
-        for file in range(4):
-            dataset.__getitems__([10 * file])
-        wait_until(lambda: reader.read[-1] == "004.npz")
+    for places in (2, 3):  # a full cache makes room
+        with FileDataset(eight, reader, EIGHT, max_files=places, read_ahead=3) as dataset:
+            dataset[10], dataset[0]  # so that both are in memory before others are prefetched
+            for file in range(1, 8):
+                dataset.__getitems__([10 * file])
+                most = 320 * min(8, file + places)
+                wait_until(lambda most=most: dataset.stats.bytes_read == most)
+            assert (dataset.stats.waits, dataset.stats.files_read) == (2, 8)
 
 
 def test_an_error_of_prefetching_is_raised_when_the_file_is_needed_and_then_retried(eight):
@@ -315,11 +319,15 @@ def test_waits_and_hits_are_counted(eight):
     assert stats.bytes_read == stats.peak_bytes == 2 * 10 * 8 * 4
 
 
-def test_a_file_larger_than_those_before_makes_others_leave_memory(tmp_path):
-    """Before it is read, its size is taken for that of the largest one so far."""
-    eight = write_npz(tmp_path, [10, 10, 100])
-    reader = Watching()
-    with FileDataset(eight, reader, [10, 10, 100], max_bytes=3600, read_ahead=0) as dataset:
-        for index in (0, 10, 20, 20, 0):
+@pytest.mark.parametrize("read_ahead", [0, 1])
+def test_a_file_larger_than_those_before_makes_others_leave_memory(tmp_path, read_ahead):
+    """Before it is read, its size is taken for that of the largest one so far; the one used last stays."""
+    paths = write_npz(tmp_path, [10, 10, 100])
+    reader = Watching(seconds=0.02)  # so that the batch before has ended
+    with FileDataset(paths, reader, [10, 10, 100], max_bytes=3600, read_ahead=read_ahead) as dataset:
+        for index in (10, 0, 10):
             dataset.__getitems__([index])
-    assert reader.read == ["000.npz", "001.npz", "002.npz", "000.npz"]
+        wait_until(lambda: dataset.stats.bytes_read == 640 + 3200 * read_ahead)
+        for index in (10, 20, 20, 0):
+            dataset.__getitems__([index])
+    assert reader.read == ["001.npz", "000.npz", "002.npz", "000.npz"]

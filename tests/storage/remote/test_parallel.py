@@ -11,6 +11,7 @@ import pytest
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.storage import RemoteStorage, Span
+from tests.jobs import ended
 from tests.storage.remote import faults
 from tests.storage.remote.children import Child
 from tests.storage.remote.contents import DATA, content
@@ -103,6 +104,39 @@ def interrupted(options, url):
         reader.read([Span(url, number, 10) for number in range(20)])
     wait_until(lambda: not new_threads(before))
     return [thread.name for thread in new_threads(before)]
+
+
+IMPORTS = """
+import sys, threading
+from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.remote.storage import RemoteStorage, Span
+from samplerkit.storage.threads import importing
+
+url, folder = sys.argv[1:]
+
+class Finder:
+    def find_spec(name, *_):
+        if threading.current_thread() is not threading.main_thread() and not importing._is_owned():
+            print(name)
+
+def read():
+    with RemoteStorage(RemoteOptions(cache=folder)) as reader:
+        reader.read([Span(url, 1 << 18, 10), Span(url, 0, 10)])
+        for _ in range(2):
+            reader.fetch(url).close()
+        reader.read_small(f"{url}-none")
+
+sys.meta_path.insert(0, Finder)
+thread = threading.Thread(target=read)
+thread.start()
+thread.join()
+print("read")
+"""
+
+
+def test_threads_that_read_import_nothing(url, tmp_path):
+    """A child that is forked while a thread imports a module waits for it without end: see `importing`."""
+    assert ended("-c", IMPORTS, url, str(tmp_path), seconds=120)[:2] == (0, "read\n")
 
 
 def test_a_failed_part_cancels_the_others(server, storage):

@@ -1,21 +1,23 @@
 """Each error of an archive has its place, the value and a hint; damage is found wherever it is."""
 
 import errno
+import gc
 import gzip
 import logging
 import os
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import samplerkit as sk
+from samplerkit.storage.files.stored import CHANGED, Stored
 from samplerkit.storage.opening import AbsentError
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.format.headers import BLOCK
-from samplerkit.storage.tar.index.archive import Archive
 from samplerkit.storage.tar.index.finding import Cache, make_index, unpack
 from samplerkit.storage.tar.index.index import Index
 from samplerkit.testing.contract import same
@@ -62,21 +64,24 @@ def fixture_dataset(path, tmp_path):
 def test_a_file_that_cannot_be_inspected(tmp_path, name, problem):
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     with expect_error(f"{tmp_path}/{name}: {problem}", AbsentError):
-        Archive.of(f"{tmp_path}/{name}")
+        Stored.of(f"{tmp_path}/{name}")
 
 
 def test_errors_of_a_copy_name_its_original(tmp_path):
-    with expect_error(f"s3://b/x.tar: cannot be read ({NOT_FOUND}", AbsentError):
-        Archive.of("s3://b/x.tar", f"{tmp_path}/copy", "tag")
-    (tmp_path / "copy").write_bytes(b"x")
-    archive = Archive.of("s3://b/x.tar", f"{tmp_path}/copy", "tag")
-    (tmp_path / "copy").write_bytes(b"xy")
+    """The copy was made by another process, or removed by someone while it is in use."""
+    copy = tmp_path / "copy"
+    storage = SimpleNamespace(fetch=lambda url: nullcontext(SimpleNamespace(path=str(copy))))
+    copy.write_bytes(b"xy")
+    archive = Stored("s3://b/x.tar?token=5", 1, 0, storage)
     descriptors = Path("/proc/self/fd")
     before = [*descriptors.iterdir()]
-    with expect_error("s3://b/x.tar: was changed while it was in use; make the dataset again"):
+    with expect_error(
+        f"s3://b/x.tar: was changed while it was in use: it had 1 bytes, got '2 bytes'; {CHANGED}"
+    ):
         archive.open()
+    gc.collect()  # the caught error has referred to the open file
     assert [*descriptors.iterdir()] == before
-    (tmp_path / "copy").unlink()
+    copy.unlink()
     hint = "leave it alone while it is in use, and start again"
     with expect_error(f"cache: was emptied while it was in use, got '{tmp_path}'; {hint}"):
         archive.open()
@@ -99,7 +104,7 @@ def test_a_lack_of_descriptors_is_an_error_and_no_missing_archive(path, tmp_path
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", refuse)
-        for read in (Archive.of(str(path)).open, lambda: dataset[0]):
+        for read in (Stored.of(str(path)).open, lambda: dataset[0]):
             with expect_error(f"{path}: cannot be opened (Too many open files)"):
                 read()
     assert dataset[0]["txt"] == b"0 txt"
@@ -140,7 +145,7 @@ def test_an_index_of_another_unpacked_size(gzipped, tmp_path):
     forge(joint, lambda meta, _: meta.update(unpacked=[meta["unpacked"][0] + 512]))
     dataset = TarDataset(gzipped, cache=tmp_path / "cache")
     len(dataset)
-    with expect_error(f"{gzipped}: was changed while it was in use; make the dataset again"):
+    with expect_error(f"{gzipped}: was changed while it was in use; {CHANGED}"):
         dataset[0]
 
 
@@ -162,7 +167,7 @@ def test_a_gzip_archive_that_was_damaged_after_it_was_indexed(gzipped, tmp_path)
 
 def test_an_archive_that_cannot_be_read_while_it_is_unpacked(tmp_path):
     # The memory of a process is a file whose first bytes cannot be read.
-    archive = Archive.of("/proc/self/mem")
+    archive = Stored.of("/proc/self/mem")
     with expect_error("/proc/self/mem: cannot be read (Input/output error)"):
         unpack(archive, Cache.of(tmp_path / "cache"))
 
@@ -267,7 +272,7 @@ def test_every_flipped_bit_of_a_header_is_found(tmp_path, name, count, caplog):
 
 
 def indexed(path: Path) -> Index:
-    return make_index(Archive.of(str(path)), Cache(path.parent / "unused"), checksums=False)
+    return make_index(Stored.of(str(path)), Cache(path.parent / "unused"), checksums=False)
 
 
 def test_a_flip_that_no_one_notices_would_fail_the_test(tmp_path):

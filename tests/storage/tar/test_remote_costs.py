@@ -117,9 +117,9 @@ def test_a_cache_holds_as_many_shards_as_fit_and_half_as_many_compressed_ones(tm
                 remote = RemoteOptions(cache=tmp_path / "cache", max_cache_bytes=limit)
                 options = TarOptions("raise", None, False, Cache.of(None, remote), "auto", 1, 1)
                 url, storage = f"{server.url}/0{suffix}", RemoteStorage(remote)
-                assert Shards((url,), (url,), storage, options).cache_capacity() == expected
+                assert Shards((url,), storage, options).cache_capacity() == expected
         url = f"{server.url}/missing{suffix}"
-        assert Shards((url,), (url,), storage, options).cache_capacity() == 1
+        assert Shards((url,), storage, options).cache_capacity() == 1
 
 
 def test_advice_begins_above_the_stated_ratio_and_names_what_helps():

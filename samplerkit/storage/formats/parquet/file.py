@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import os
 from collections.abc import Sequence
@@ -20,6 +19,7 @@ from samplerkit.storage.files.content import ChunkFile, require_columns
 from samplerkit.storage.files.packages import extra, guarded
 from samplerkit.storage.files.stored import ByteSpan, Stored
 from samplerkit.storage.formats.arrow_rows import ArrowContent, as_record_batch
+from samplerkit.storage.formats.base import digest_of
 from samplerkit.storage.formats.parquet.filter import Keys, RowFilter, ranges_of
 from samplerkit.storage.remote.storage import RemoteStorage
 
@@ -70,14 +70,14 @@ class ParquetFile(ChunkFile):
         guess = min(stored.size, _GUESS)
         (end,) = stored.read([(stored.size - guess, guess)])
         if len(end) < 12 or end[-4:] != b"PAR1":
-            hint = "it is no Parquet file, was cut, or has an encrypted footer"
+            hint = "it is not a Parquet file, was truncated, or has an encrypted footer"
             raise ValueError(f"it ends with {end[-4:]!r}: {hint}")
         length = int.from_bytes(end[-8:-4], "little")
         footer = (stored.size - 8 - length, length)
         data = end[-8 - length : -8] if length + 8 <= guess else stored.read([footer])[0]
         metadata = _parse_footer(data)
         columns = tuple((field.name, str(field.type)) for field in metadata.schema.to_arrow_schema())
-        file = cls(stored, footer, _digest(data), _rows(metadata), footers, columns=columns)
+        file = cls(stored, footer, digest_of(data), _rows(metadata), footers, columns=columns)
         footers.add(file, metadata)
         return file
 
@@ -132,8 +132,8 @@ class ParquetFile(ChunkFile):
             ValueError: the footer has changed.
         """
         (data,) = self.stored.read([self.footer])
-        if _digest(data) != self.check:
-            raise ValueError("it has another footer than before")
+        if digest_of(data) != self.check:
+            raise ValueError("its footer was changed")
         return _parse_footer(data)
 
     def read(self, chunk: int) -> ArrowContent:
@@ -152,7 +152,7 @@ class ParquetFile(ChunkFile):
         if sorted(table.column_names) != sorted(own):
             require_columns(self.stored.name, footer.schema.to_arrow_schema().names, own)
         if table.num_rows != self.rows[group]:
-            raise ValueError(f"it has {table.num_rows} rows, and its footer says {self.rows[group]}")
+            raise ValueError(f"it has {table.num_rows} rows, but its footer lists {self.rows[group]}")
         for name, value in self.keys:
             table = table.append_column(name, extra("pyarrow", "parquet").repeat(value, table.num_rows))
         # For `a.b`, pyarrow also returns the field `b` of a column `a`.
@@ -287,13 +287,9 @@ def _parse_footer(footer: bytes) -> Metadata:
     data = extra("pyarrow", "parquet").BufferReader(footer_only)
     metadata = extra("pyarrow.parquet", "parquet").read_metadata(data)
     if min(_rows(metadata), default=0) < 0:
-        raise ValueError("it says that a row group has rows below zero")
+        raise ValueError("a row group has a negative number of rows")
     return metadata
 
 
 def _rows(metadata: Metadata) -> tuple[int, ...]:
     return tuple(metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))
-
-
-def _digest(footer: bytes) -> bytes:
-    return hashlib.blake2b(footer, digest_size=16).digest()
