@@ -3,7 +3,7 @@
 from tests.campaigns.planted.loader import CURSOR
 from tests.campaigns.planting import Bug
 
-CACHE = "tests/storage/remote/test_cache"
+CACHE = "tests/storage/remote/test_cache.py"
 THREADS = "tests/storage/files/test_threads.py"
 SENDING = "tests/loading/test_sending.py"
 SIGNALS = "tests/loading/test_signals_and_forks.py"
@@ -82,10 +82,10 @@ BUGS = [
     ),
     Bug(
         "nobody watches over the workers",
-        "WorkerProcesses._start",
-        "[worker.pipe.fileno(), *sentinels]",
-        "[worker.pipe.fileno()]",
-        "tests/loading/test_loader_workers.py",
+        "WorkerProcesses._message",
+        "[pipe, *sentinels]",
+        "[pipe]",
+        SENDING,
     ),
     Bug(
         "workers that live are named as dead ones",
@@ -127,7 +127,7 @@ BUGS = [
         "WorkerProcesses._answer",
         "number != task.number",
         "not number",
-        "tests/loading/test_sending.py",
+        "tests/loading/test_loader_workers.py",
     ),
     Bug(
         "workers do not look after their parent",
@@ -225,21 +225,21 @@ BUGS = [
         "try_lock",
         "fcntl.LOCK_EX if is_exclusive else fcntl.LOCK_SH",
         "fcntl.LOCK_SH",
-        f"{CACHE}_processes.py::test_four_processes_that_race_download_once",
+        f"{CACHE}::test_four_processes_that_race_download_once",
     ),
     Bug(
         "files in use are evicted",
         "evict",
         "try_lock(entry.lock, is_exclusive=True, may_create=False)",
         "try_lock(entry.lock, is_exclusive=False, may_create=False)",
-        f"{CACHE}_processes.py::test_a_file_in_use_is_evicted_by_no_process",
+        f"{CACHE}::test_a_file_in_use_is_evicted_by_no_process",
     ),
     Bug(
         "all versions of a URL share a place",
         "entry_of",
         "f\"{version.size} {version.tag} {digest or ''}\"",
         "f\"{version.size} {digest or ''}\"",
-        f"{CACHE}.py::test_a_new_version_is_another_file_and_the_old_one_is_evicted_first",
+        f"{CACHE}::test_a_new_version_is_another_file_and_the_old_one_is_evicted_first",
     ),
     Bug(
         "a part of another version passes",
