@@ -179,7 +179,7 @@ class LoaderWorkers:
         reused = opened.workers if opened is not None and opened.end() else None
         workers = reused or self._make_workers(reading.epoch)
         requests = requests_of(self.cursor, read_args(self.cursor.run.dataset), run_ahead, reading)
-        batches = workers.open(requests, in_the_loop=make_stage is None)
+        batches = workers.open(requests)
         keeps = bool(self.options.get("persistent_workers"))
         self._open = WorkerIteration(workers, batches, make_stage, keeps, restores_generators=seeds_locally)
         return self._open

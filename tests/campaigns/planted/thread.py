@@ -39,8 +39,8 @@ BUGS = [
     ),
     Bug(
         "nobody ends the threads",
-        "ThreadPool.stop",
-        "self._is_stopped = True",
+        "WorkerThreads.stop",
+        "self.is_stopped = True",
         "pass",
         f"{LOADER_WORKERS}::test_closing_and_breaking_end_the_workers",
     ),
