@@ -15,7 +15,6 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final, final
 
 from samplerkit.loading.background import end_at_exit, loaders_read_for, read_for, start_thread
-from samplerkit.loading.workers.batch_maker import BatchMaker
 from samplerkit.loading.workers.protocol import Answer, WorkerPool, timed_out
 from samplerkit.loading.workers.thread_schedule import PATIENCE, ThreadSchedule
 
@@ -154,7 +153,7 @@ class ThreadPool(WorkerThreads):
 
     def __init__(
         self,
-        maker: BatchMaker,
+        maker: Any,
         number: int,
         options: Mapping[str, Any],
         schedule: ThreadSchedule,
@@ -176,7 +175,7 @@ class ThreadPool(WorkerThreads):
         return self._numbers
 
     def _run(self, place: int) -> None:
-        maker: BatchMaker | None = None
+        maker: Any = None
         batch: Any = None
         read_for(self._loaders)
         with ExitStack() as copies:
@@ -198,11 +197,10 @@ class ThreadPool(WorkerThreads):
                 batch = None
                 task = self._take(trial, seconds)
 
-    def _maker_of(self, place: int, copies: ExitStack) -> BatchMaker:
+    def _maker_of(self, place: int, copies: ExitStack) -> Any:
         if (init := self._options.get("worker_init_fn")) is not None:
             init(place)
-        maker: BatchMaker = self._maker.for_thread(self._numbers[place], copies)
-        return maker
+        return self._maker.for_thread(self._numbers[place], copies)
 
     def _take(self, trial: int = 0, seconds: float | None = None) -> Task | None:
         """Counts the batch that this thread has made, and takes the next task when one more may be made.
