@@ -96,3 +96,13 @@ def test_a_dataset_of_the_same_length_that_changed_is_refused_with_the_differenc
     same.load_state_dict(state)
     assert same.state_dict() == state
     make(after).load_state_dict(state, allow={field})
+
+
+def test_a_state_of_a_mixture_is_refused_over_a_dataset_without_its_parts():
+    def mixed(dataset):
+        sampler = sk.MixtureSampler({"a": sk.RandomSampler(seed=1)})
+        return sk.Loader(dataset, sampler, batch_size=2, world=sk.World(1, 0))
+
+    state = mixed(sk.TreeDataset({"a": range(12)})).state_dict(step=1)
+    with pytest.raises(sk.StateError, match="dataset: differs from the saved state"):
+        mixed(range(12)).load_state_dict(state)

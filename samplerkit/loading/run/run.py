@@ -121,7 +121,8 @@ class Run:
         return self._readings.get((epoch, start), lambda: self._reading(epoch, start))
 
     def _reading(self, epoch: int, start: int) -> Reading:
-        deal, units = self.recipe.chain.root_deal(self.dataset), self.epoch(epoch)
+        chain, units = self.recipe.chain, self.epoch(epoch)
+        deal = chain.root_deal(self.dataset)
         delivery = Delivery(
             total=units.total,
             start=start,
@@ -129,7 +130,8 @@ class Run:
             batch_size=self.batch_size,
             tail=self.tail,
             rotation=0 if deal is None else max(0, deal.offset),
-            lanes=self.recipe.chain.woven_lanes(self.dataset, self.constants) if self.unit.is_woven else 1,
+            # Batches do not come in the lanes of the order.
+            lanes=1 if units.plan is not None else chain.woven_lanes(self.dataset, self.constants),
             ramp=self.edits.ramp(units, start, self.world.num_shards),
         )
         return Reading(units, delivery, self.world.shard_id)
@@ -194,20 +196,20 @@ class Run:
         """
         state = State.from_dict(saved)
         self.unit.require_resumable(state)
-        dataset, _ = self.described
-        if state.dataset != dataset and state.dataset in map(self._described_as, self.edits.smaller_trees()):
-            state = replace(state, dataset=dataset)
-        current = self.state(Place(0, 0))
+        current, of_smaller = self.state(Place(0, 0)), map(self._described_as, self.edits.smaller_trees())
+        if state.dataset != current.dataset and state.dataset in of_smaller:
+            state = replace(state, dataset=current.dataset)
         cost_of = partial(resume_cost, saved=state, sampler=self.recipe, dataset=self.dataset)
         state.require_equal(current, () if allow is None else allow, None if allow is None else cost_of)
         if {*state.differing(current)} - {"tail"}:
             # This order cannot find the samples that another one has read.
             state = Past.of(state).forgotten().in_state(state)
         state = self.unit.converted(self._facts, state, self.world.num_shards * self.batch_size)
-        run = self.replaced(fixed=RunConstants(state.lanes, state.limit))
+        constants = RunConstants(state.lanes, state.limit)
+        unit = self.unit.restored(self._facts._replace(constants=constants), state)
+        run = self.replaced(fixed=constants, unit=unit)
         if (saved_ids := state.sections.get("ids")) is not None:
             require_same_ids(saved_ids, run.given_ids(state.epoch))
-        run = run.replaced(unit=run.unit.restored(run._facts, state))
         units = run.epoch(state.epoch)
         units.require_position(state)
         run.edits.require_fits(state, units, self.world.num_shards)

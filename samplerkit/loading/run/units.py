@@ -187,9 +187,6 @@ class Unit:
     epochs_cached: ClassVar[int] = 1
     """How many epochs stay in memory: one, since an order may be a large table."""
 
-    is_woven: ClassVar[bool] = True
-    """Whether they come in the lanes of the order."""
-
     recipe: BatchRecipe | None = None
     """The recipe for batches; None where samples are dealt."""
 
