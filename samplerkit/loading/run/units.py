@@ -30,7 +30,9 @@ from samplerkit.samplers.chain import RunConstants
 from samplerkit.samplers.mixing.edit import Edit
 
 Ramp = tuple[tuple[int, int], ...]
-"""Positions of an epoch, ascending, each with the samples of all ranks in steps from there on."""
+"""Positions of an epoch, ascending, each with the samples of all ranks in steps from there on.
+
+Those of earlier epochs are negative."""
 
 
 class RunFacts(NamedTuple):

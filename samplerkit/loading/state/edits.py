@@ -155,9 +155,7 @@ class EditHistory:
             return ()
         begin, end = units.run_position(0), units.run_position(0) + len(units.order)
         require_divided(self.ledger, begin + start, ranks)
-        before = [size for at, size in self.ledger.ramp if at <= begin][-1:]
-        inside = [(at - begin, size) for at, size in self.ledger.ramp if begin < at < end]
-        return (*((0, size) for size in before), *inside)
+        return tuple((at - begin, size) for at, size in self.ledger.ramp if at < end)
 
     def smaller_trees(self) -> Iterator[Any]:
         """Yields the trees before its last parts were appended, which edits add to the mixture.
