@@ -102,8 +102,6 @@ class EditHistory:
             if len(saved["before"]) != len(_distances(saved["past"])):
                 problem = "must be a digest for each power of two below the edits"
                 raise StateError("before", problem, saved["before"])
-        if saved is None and not self.ledger.edits:
-            return
         position = units.run_position(state.position)
         self._require_past(saved or {"past": 0, "digest": "", "before": []}, position)
         try:
@@ -163,7 +161,7 @@ class EditHistory:
         A state from before such an edit may be of one of them: no id of it has moved.
         """
         new_sources = self.ledger.new_sources
-        parts = Layout.of(self.dataset).parts if new_sources else {}
+        parts = Layout.of(self.dataset).parts
         for count in range(len(parts) - 1, 0, -1):
             if list(parts)[count] not in new_sources:
                 return
