@@ -13,16 +13,8 @@ from samplerkit.loading.run.batch_unit import BatchUnit
 from samplerkit.loading.run.delivery import Delivery, Reading, Tail
 from samplerkit.loading.run.token_windows import TokenWindowUnit
 from samplerkit.loading.run.units import EpochUnits, RunFacts, Unit
+from samplerkit.loading.state import identity
 from samplerkit.loading.state.edits import EditHistory
-from samplerkit.loading.state.identity import (
-    describe_chain,
-    describe_dataset,
-    describe_used_values,
-    require_same_ids,
-    resume_cost,
-    section_of_ids,
-    seeds_of,
-)
 from samplerkit.loading.state.past import Past
 from samplerkit.loading.state.state import Place, Section, State
 from samplerkit.loading.world import world_of
@@ -151,7 +143,7 @@ class Run:
     @cached_property
     def described(self) -> tuple[str, str]:
         """The dataset and the chain in words."""
-        return self._described_as(self.dataset), describe_chain(self.recipe)
+        return self._described_as(self.dataset), identity.describe_chain(self.recipe)
 
     def state(self, place: Place, past: Past | None = None) -> State:
         """Returns the state of this run at a place, with what was read up to there, if that is known."""
@@ -165,7 +157,7 @@ class Run:
         is_dealt_below = self.recipe.deal is None and self.recipe.chain.deal is not None
         return State(
             algorithm=self.recipe.chain.algorithm,
-            seed=tuple(seeds_of(self.recipe)),
+            seed=tuple(identity.seeds_of(self.recipe)),
             **place._asdict(),
             lanes=self.constants.lanes,
             limit=self.constants.limit,
@@ -181,7 +173,7 @@ class Run:
         """Returns the digest of ids that come from code of the user's; None where there are none."""
         if not any(link.is_foreign for link in self.recipe._tree()):
             return None
-        return self._given_ids.get(epoch, lambda: section_of_ids(self.epoch(epoch).order))
+        return self._given_ids.get(epoch, lambda: identity.section_of_ids(self.epoch(epoch).order))
 
     def restored(self, saved: Any, allow: Collection[str] | None = None) -> tuple[Run, State]:
         """Returns the run that a saved state is of, and the state, in the units of this run.
@@ -199,7 +191,7 @@ class Run:
         current, of_smaller = self.state(Place(0, 0)), map(self._described_as, self.edits.smaller_trees())
         if state.dataset != current.dataset and state.dataset in of_smaller:
             state = replace(state, dataset=current.dataset)
-        cost_of = partial(resume_cost, saved=state, sampler=self.recipe, dataset=self.dataset)
+        cost_of = partial(identity.resume_cost, saved=state, sampler=self.recipe, dataset=self.dataset)
         state.require_equal(current, () if allow is None else allow, None if allow is None else cost_of)
         if {*state.differing(current)} - {"tail"}:
             # This order cannot find the samples that another one has read.
@@ -209,15 +201,15 @@ class Run:
         unit = self.unit.restored(self._facts._replace(constants=constants), state)
         run = self.replaced(fixed=constants, unit=unit)
         if (saved_ids := state.sections.get("ids")) is not None:
-            require_same_ids(saved_ids, run.given_ids(state.epoch))
+            identity.require_same_ids(saved_ids, run.given_ids(state.epoch))
         units = run.epoch(state.epoch)
         units.require_position(state)
         run.edits.require_fits(state, units, self.world.num_shards)
         return run, state
 
     def _described_as(self, dataset: Any) -> str:
-        described = describe_dataset(dataset, self.unit.described_layout(dataset))
-        return described + describe_used_values(self.recipe, dataset)
+        described = identity.describe_dataset(dataset, self.unit.described_layout(dataset))
+        return described + identity.describe_used_values(self.recipe, dataset)
 
     def replaced(self, **changed: Any) -> Run:
         """Returns the run with some fields replaced, and its cached values: the world is found only once."""
