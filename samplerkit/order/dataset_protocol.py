@@ -93,10 +93,6 @@ def file_number(layout: Layout, file: Any) -> int:
     Example:
         >>> file_number(Layout([3, 4], ["code/a", "code/b"]), "code/b")
         1
-        >>> file_number(Layout([3] * 9, list("abcdefghi")), "code/b")
-        Traceback (most recent call last):
-        samplerkit.errors.ArgumentValueError: file: is no file of the layout, got 'code/b'; known: a, b, c, \
-d, e, f, g, h, ...
     """
     if not isinstance(file, str):
         return integer("file", file)

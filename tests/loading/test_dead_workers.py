@@ -11,12 +11,13 @@ import socket
 import sys
 import time
 from functools import partial
+from multiprocessing import Pipe
 
 import pytest
 import torch
 
 import samplerkit as sk
-from samplerkit.loading.workers.worker_side import SMALL
+from samplerkit.loading.workers.worker_side import _END, SMALL, receive
 from tests.load_free_timer import LoadFreeTimer
 from tests.numbers import Made
 
@@ -115,6 +116,14 @@ def test_a_worker_that_dies_out_of_turn_is_an_error_though_the_others_never_end(
     with LoadFreeTimer() as timer, loader, pytest.raises(sk.WorkerError, match="-9"):
         next(iter(loader))
     assert timer.seconds < SECONDS
+
+
+def test_a_worker_that_dies_before_it_sends_a_descriptor_has_ended():
+    loop_end, worker_end = Pipe()
+    worker_end.send_bytes(_END.pack(1, 0))
+    worker_end.close()
+    with loop_end, pytest.raises(EOFError):
+        receive(loop_end)
 
 
 def without_descriptors(index):
