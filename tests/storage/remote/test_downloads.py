@@ -54,6 +54,7 @@ def test_a_download_restarts_unless_its_version_and_size_are_certain(server, sto
 def test_a_resumed_download_from_a_server_without_ranges_repeats_no_byte(server, storage, url):
     server.faults["GET", "/a"] = [faults.truncate_body, faults.ignore_range]
     assert content(storage().fetch(url)) == DATA
+    assert len(server.calls("GET")) == 2
 
 
 def test_a_download_that_broke_after_its_last_byte_is_complete(server, storage):
