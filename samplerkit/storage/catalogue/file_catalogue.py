@@ -227,7 +227,7 @@ class FileCatalogue:
             return
         status = plain_file(path)
         if (status.st_size, str(status.st_mtime_ns)) != (size, self.versions[number]):
-            problem = f"is not the file of the catalogue, which had {size} bytes: it was changed since"
+            problem = f"was changed since the catalogue was made: it had {size} bytes"
             raise DatasetError(path, problem, f"{status.st_size} bytes", hint=REMAKE)
 
 
