@@ -81,7 +81,7 @@ class FileReader:
             return _guarded(path, "read", lambda: FileContent.of(self.function(path), path))
         given = _guarded(path, "read", lambda: self.function(path, get_data=True))
         if not isinstance(given, tuple) or len(given) != 2:
-            raise DatasetError(path, "the reader must give (data, length) with get_data=True", given)
+            raise DatasetError(path, "the reader must return (data, length) with get_data=True", given)
         content = _guarded(path, "read", lambda: FileContent.of(given[0], path))
         if content.length != _length(given[1], path):
             problem = f"has {content.length} samples, but its reader reports another length"
@@ -168,7 +168,7 @@ def _guarded(path: str, verb: str, call: Callable[[], Result]) -> Result:
         if isinstance(error, SamplerkitError) and path in error.place:
             raise
         is_missing = isinstance(error, FileNotFoundError)
-        hint = "put it there again, or leave it out of the dataset" if is_missing else ""
+        hint = "restore it, or leave it out of the dataset" if is_missing else ""
         raise DatasetError(path, f"cannot be {verb} ({type(error).__name__}: {error})", hint=hint) from error
 
 

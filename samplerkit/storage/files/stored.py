@@ -108,7 +108,7 @@ class Stored:
         size = self.size
         for offset, length in spans:
             if not 0 <= offset <= offset + length <= size:
-                problem = f"has {size} bytes, and says that a part of it is at {offset}"
+                problem = f"ends at byte {size}, but refers to a part at byte {offset}"
                 raise DatasetError(self.name, problem, f"{length} bytes", hint=REWRITE)
 
     def require_same(self) -> None:
@@ -165,7 +165,7 @@ class Stored:
         # The local copy of a remote file is never changed.
         is_same_time = self.storage is not None or status.st_mtime_ns == self.changed_ns
         if status.st_size != self.size or not is_same_time:
-            problem = f"is not the file that it was: it had {self.size} bytes, and was changed since"
+            problem = f"was changed since it was first read: it had {self.size} bytes"
             raise DatasetError(self.name, problem, f"{status.st_size} bytes", hint=CHANGED)
 
 
