@@ -61,7 +61,7 @@ class Version:
         if not self.tag:
             return
         if not tag:
-            raise Transient(f"an answer without the {name} that was given before")
+            raise Transient(f"a response without the {name} of earlier ones")
         # A weak tag only promises equivalent content; but if it differs, the version differs in any case.
         if tag.removeprefix("W/") != self.tag.removeprefix("W/"):
             raise changed()
