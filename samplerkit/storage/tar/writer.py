@@ -49,7 +49,7 @@ def shard_names(shards: Any, first: int) -> tuple[str, ...] | None:
     pattern = os.fspath(shards)
     if not pattern.endswith(".tar"):
         problem = "must end in .tar"
-        raise ArgumentValueError("shards", problem, pattern, hint="random access wants plain tar")
+        raise ArgumentValueError("shards", problem, pattern, hint="random access needs an uncompressed tar")
     if "\0" in pattern:
         raise ArgumentValueError("shards", "cannot be a path", pattern)
     if pattern.count("%") == 1 and _NUMBER.search(pattern):
@@ -116,7 +116,7 @@ class TarWriter(Writing):
             if self._max_samples is not None or self._max_bytes not in {None, DEFAULT_BYTES}:
                 hint = "give the shards a number, as in train-%06d.tar, or leave the limit out"
                 raise ArgumentValueError(
-                    "shards", "is one tar, and no limit goes with it", self._pattern, hint=hint
+                    "shards", "is a single tar, which cannot have a limit", self._pattern, hint=hint
                 )
             self._max_bytes = None
         self._index = arguments.boolean("index", index)
@@ -158,7 +158,7 @@ class TarWriter(Writing):
         if self._shard is None:
             self._shard = self._begin()
         if key in self._shard.keys or key == self._last_key:
-            raise ArgumentValueError("__key__", "is there already", key, hint="keys differ within a shard")
+            raise ArgumentValueError("__key__", "exists already", key, hint="keys differ within a shard")
         with self._writing(self._shard.path):
             self._shard.output.file.writelines(pieces)
         self._shard.size += size
@@ -209,7 +209,7 @@ class TarWriter(Writing):
         with self._writing(path):
             if path.exists() and not self._overwrite:
                 hint = "give another path, or replace it: overwrite=True, or --overwrite"
-                raise ArgumentValueError("shards", "is there already", str(path), hint=hint)
+                raise ArgumentValueError("shards", "exists already", str(path), hint=hint)
             path.parent.mkdir(parents=True, exist_ok=True)
             return _Shard(path, AtomicFile(path))
 
