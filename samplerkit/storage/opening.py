@@ -46,14 +46,14 @@ class AbsentError(DatasetError):
 def file_error(name: str, problem: str, error: OSError) -> DatasetError:
     """Returns the error for a file that cannot be opened: an `AbsentError` if it is missing."""
     kind = AbsentError if error.errno in MISSING_ERRNOS else DatasetError
-    hint = "put it there again, or leave it out of the dataset" if error.errno == errno.ENOENT else ""
+    hint = "restore it, or leave it out of the dataset" if error.errno == errno.ENOENT else ""
     return kind(name, f"{problem} ({error.strerror})", hint=hint)
 
 
 def cache_error(folder: Path, error: OSError) -> DatasetError:
     """Returns the error for a cache folder that cannot be written to."""
     if isinstance(error, FileNotFoundError):
-        hint = "leave it alone while it is in use, and start again"
+        hint = "do not change it while it is in use, and start again"
         return DatasetError("cache", "was emptied while it was in use", str(folder), hint=hint)
     return DatasetError(
         "cache", f"cannot be written to ({error.strerror})", str(folder), hint="use cache=FOLDER"
@@ -69,7 +69,7 @@ def open_regular(path: str) -> BinaryIO:
     file = open(path, "rb", opener=open_nonblocking)  # noqa: SIM115  # Path.open takes no opener
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
-        raise DatasetError(path, "is no plain file", hint="give the files themselves")
+        raise DatasetError(path, "is not a regular file", hint="give the files themselves")
     return file
 
 
@@ -222,7 +222,7 @@ def plain_file(path: str, name: str | None = None) -> os.stat_result:
     except ValueError as error:  # a null byte
         raise AbsentError(name or path, f"cannot be the path of a file ({error})") from error
     if not stat.S_ISREG(status.st_mode):
-        raise AbsentError(name or path, "is no plain file", hint="give the files themselves")
+        raise AbsentError(name or path, "is not a regular file", hint="give the files themselves")
     return status
 
 

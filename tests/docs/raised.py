@@ -299,11 +299,11 @@ CALLS = {
     "...: does not fit": lambda folder: zipped(folder, max_cache_bytes=1000),
     "cache: has lost": emptied_cache,
     "...: cannot be written": no_folder,
-    "...: is not the file that it was: it had": lambda folder: read_tokens(
+    "...: was changed since it was first read: it had": lambda folder: read_tokens(
         folder, lambda path: os.truncate(path, 3)
     ),
     "...: ends at byte ..., and": lambda folder: read_tokens(folder, None),
-    "...: says at byte": lambda folder: lying_index(folder).spans(0),
+    "...: lists at byte": lambda folder: lying_index(folder).spans(0),
     "...: gives nothing of split": lambda folder: len(tokens(folder, split="969,30,1", part="test")),
 }
 """By the beginning of the message: what raises it."""

@@ -74,5 +74,5 @@ def test_without_a_limit_the_cache_uses_half_of_the_free_space(server, storage, 
     for number in range(5):
         content(reader.fetch(server.put(f"/{number}", DATA[number:][:1_500_000])))
     assert cached_sizes(small_disk) == [1_500_000] * 2
-    with pytest.raises(DatasetError, match="half of what is free on its disk"):
+    with pytest.raises(DatasetError, match="half of the free space on its disk"):
         reader.fetch(server.put("/large", DATA[:5_000_000]))
