@@ -180,7 +180,7 @@ class LengthsJournal:
     Args:
         file: open for reading and writing, and locked.
         path: of the file.
-        identity: what is computed, as JSON values: a file that says something else is refused.
+        identity: what is computed, as JSON values: a file with other values is refused.
 
     Raises:
         StateError: the file is of another dataset or function.

@@ -1,4 +1,4 @@
-"""Tables in Markdown, and the line above them that says what was measured. Standard library only."""
+"""Tables in Markdown, and the line above them with what was measured. Standard library only."""
 
 from __future__ import annotations
 

@@ -214,7 +214,7 @@ def stages_of(start: int, size: int, ramp: Ramp) -> tuple[SameSteps, ...]:
 
     Args:
         start: the position.
-        size: the samples of all ranks in a step, where the ramp says nothing else.
+        size: the samples of all ranks in a step, unless the ramp sets them.
         ramp: what it says.
 
     Example:

@@ -194,7 +194,9 @@ def test_arguments_that_do_not_fit_the_files_are_refused(tmp_path):
         ArgumentValueError, match=r"as_dtype: cannot hold all tokens of .*a\.npy, which are uint32"
     ):
         len(sk.TokenDataset(tmp_path / "a.npy", 4, as_dtype="int32"))
-    with pytest.raises(ArgumentValueError, match="documents: marks the end of documents, but no uint32 token"):
+    with pytest.raises(
+        ArgumentValueError, match="documents: marks the end of documents, but no uint32 token"
+    ):
         len(sk.TokenDataset(tmp_path / "a.npy", 4, documents=-1))
     with pytest.raises(DatasetError, match=r"a\.npy: has no index of documents"):
         len(sk.TokenDataset(tmp_path / "a.npy", 4, documents="idx"))
