@@ -168,7 +168,7 @@ def _targets(names: Sequence[str], out: Path | None, *, upload: bool) -> list[st
     if duplicates:
         hint = "index each folder of shards separately"
         value = duplicates[0].rpartition("/")[2]
-        raise ArgumentValueError("--out", "would contain two indexes of the same name", value, hint=hint)
+        raise ArgumentValueError("--out", "would have indexes of the same name", value, hint=hint)
     return targets
 
 

@@ -63,7 +63,7 @@ def test_indexes_of_shards_with_one_name_are_refused_in_one_folder(folder, tmp_p
     other.mkdir()
     first = NAMES[0]
     (other / first).write_bytes((folder / first).read_bytes())
-    with pytest.raises(sk.ArgumentValueError, match=rf"--out: would contain two indexes .*{first}\.skidx"):
+    with pytest.raises(sk.ArgumentValueError, match=rf"--out: would have indexes .*{first}\.skidx"):
         index_shards([f"{folder}/{first}", f"{other}/{first}"], out=tmp_path / "out")
 
 
