@@ -19,7 +19,7 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.files.content import ChunkFile, require_columns
 from samplerkit.storage.files.packages import extra, guarded
 from samplerkit.storage.files.stored import ByteSpan, Stored
-from samplerkit.storage.formats.arrow_rows import ArrowContent, as_record_batch
+from samplerkit.storage.formats.arrow_rows import ArrowContent, as_record_batch, take
 from samplerkit.storage.formats.parquet.filter import Keys, RowFilter, ranges_of
 from samplerkit.storage.remote.storage import RemoteStorage
 
@@ -144,7 +144,8 @@ class ParquetFile(ChunkFile):
             Exception: the row group does not match the footer; any error that pyarrow raises.
         """
         batch = as_record_batch(self._table(chunk, [name for name, _ in self.columns]))
-        return ArrowContent(self.place(chunk), batch, self.filtered[chunk] if self.filtered else None)
+        rows = self.filtered[chunk] if self.filtered else None
+        return ArrowContent(self.place(chunk), batch if rows is None else take(batch, rows))
 
     def _table(self, group: int, columns: Sequence[str]) -> Any:
         own, footer = self._own(columns), self.footers.of(self)
