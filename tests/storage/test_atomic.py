@@ -281,7 +281,7 @@ def test_an_unreadable_match_is_the_same_error_as_its_path_in_a_list(tmp_path, k
             len(open_dataset(names))
         messages.append(str(caught.value))
         if fault == "pipe":
-            assert "no plain file" in messages[-1]
+            assert "not a regular file" in messages[-1]
     assert messages[0] == messages[1]
 
 

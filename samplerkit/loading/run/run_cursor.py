@@ -104,7 +104,7 @@ class RunCursor(Cursor):
 
         Raises:
             DisagreementError: another rank begins something else, or no rank reads some shard.
-            WorldError: the process group says other numbers than were taken.
+            WorldError: the process group has other numbers than were taken.
         """
         run = self.run
         require_same_world(run.world, partial(world_of, run.recipe, run.given_world))
