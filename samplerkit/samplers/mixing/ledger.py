@@ -189,8 +189,7 @@ def _shares(place: str, edit: Edit, sources: Mapping[str, Any], source: Passes |
     for name in edit.new_sources:
         if name in sources:
             raise ArgumentValueError(place, "adds a source that exists", name)
-    problem = "adds a source that is no part of the dataset"
-    require_known(place, edit.new_sources, source.sources, problem)
+    require_known(place, edit.new_sources, source.sources, "adds a source that is no part of the dataset")
     given = edit.weights or {}
     require_shares(f"{place}: weights", given, {**sources, **edit.new_sources})
     return source.shares_of_draws([given.get(name, 0.0) for name in source.sources], f"{place}: weights")
