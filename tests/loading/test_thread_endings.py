@@ -10,12 +10,11 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.loading.background import start_thread
-from samplerkit.loading.workers import loader_workers
 from tests.jobs import ended
 from tests.load_free_timer import LoadFreeTimer
 from tests.loading.numbers import Numbers, ids_of, numbers_loader
 from tests.loading.test_loader_workers import stuck_loader
-from tests.loading.worker_kinds import THREADS, LoopSchedule
+from tests.loading.worker_kinds import THREADS
 from tests.waiting import threads_of_loaders, wait_until
 
 
@@ -32,20 +31,14 @@ class OddError(Exception):
     [OddError(7, place="here"), StopIteration(), SystemExit(3), KeyError("x"), KeyboardInterrupt()],
     ids=repr,
 )
-@pytest.mark.parametrize("by", ["threads", "threads for a device", "the loop in place of threads"])
-def test_an_error_of_the_dataset_is_raised_unchanged_at_its_place_and_the_rest_follows(
-    monkeypatch, error, by
-):
-    is_loop = by.startswith("the loop")
-    if is_loop:
-        monkeypatch.setattr(loader_workers, "ThreadSchedule", LoopSchedule)
-
+@pytest.mark.parametrize("by", ["threads", "threads for a device"])
+def test_an_error_of_the_dataset_is_raised_unchanged_at_its_place_and_the_rest_follows(error, by):
     class Broken(Numbers):
         is_broken = True
 
         def __getitem__(self, index):
             if index == 17 and self.is_broken:
-                assert (threading.current_thread() is threading.main_thread()) is is_loop
+                assert threading.current_thread() is not threading.main_thread()
                 raise error
             return index
 
