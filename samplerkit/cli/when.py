@@ -128,7 +128,7 @@ def when(
     if (sample is None) == (document is None):
         raise typer.BadParameter("give one of the two", param_hint="--sample or --document")
     if document is None and file is not None:
-        raise typer.BadParameter("goes with --document", param_hint="--file")
+        raise typer.BadParameter("requires --document", param_hint="--file")
     selected, name = parse_epochs(epochs), file or "0"
     view = RunView.of(load_run(config, world, state))
     layout, names = view.layout, view.layout.names or ()

@@ -126,7 +126,7 @@ def _unsendable_error(request: Request, bad: list[SkippedSample], error: Excepti
         "dataset",
         f"gives {subject} cannot be sent from a worker process ({type(error).__name__}: {error}); sample ids",
         [sample.id for sample in bad] or request.ids.tolist(),
-        hint="give what can be pickled, or use workers='threads'",
+        hint="return picklable values, or use workers='threads'",
     )
     request.note(failure, f"sending {request.some_ids}")
     return failure
