@@ -176,7 +176,7 @@ class RunCursor(Cursor):
         hint = "wrap it in Ledger(sampler), which also loads the states of the sampler alone"
         if block_sampler_of(run.recipe) is not None:
             hint = "save a state, and start with a ledger below the BlockSampler that has one more edit"
-        raise CompositionError("sampler", "is no ledger, and cannot be edited", run.recipe, hint=hint)
+        raise CompositionError("sampler", "is not a ledger, and cannot be edited", run.recipe, hint=hint)
 
     def _edit(self, ledger: Ledger) -> None:
         self.run = self.run.edited(ledger)

@@ -232,7 +232,7 @@ class State:
             raise ArgumentTypeError("allow", "must be a set of field names", allow)
         for name in allow:
             if name not in COMPARED:
-                raise ArgumentValueError("allow", "is no field that is compared", name)
+                raise ArgumentValueError("allow", "is not a field that is compared", name)
         for name in self.differing(current):
             cost = "" if cost_of is None else cost_of(name)
             if name in allow:

@@ -143,7 +143,7 @@ def _parse(path: str, meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> F
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError, MemoryError) as error:
         broken = f"{type(error).__name__}, {error}"
     if broken is not None:
-        raise DatasetError(place, f"is no catalogue that samplerkit wrote: {broken}", hint=REMAKE)
+        raise DatasetError(place, f"is not a catalogue that samplerkit wrote: {broken}", hint=REMAKE)
     return catalogue
 
 

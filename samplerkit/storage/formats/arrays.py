@@ -57,7 +57,7 @@ class Hdf5Dataset(FormatOfFiles):
 
     Example:
         >>> Hdf5Dataset("train.h5", ["x", "y"], batches="tensors")
-        Hdf5Dataset(1 files, not looked at)
+        Hdf5Dataset(1 files, not opened)
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class ZarrDataset(FormatOfFiles):
 
     Example:
         >>> ZarrDataset("train.zarr", ["x", "y"])
-        ZarrDataset('train.zarr', not looked at)
+        ZarrDataset('train.zarr', not opened)
     """
 
     def __init__(

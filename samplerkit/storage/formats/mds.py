@@ -53,7 +53,7 @@ class MdsDataset(FolderDataset):
 
     Example:
         >>> MdsDataset("/data/c4/train", ["tokens"])
-        MdsDataset('/data/c4/train', not looked at)
+        MdsDataset('/data/c4/train', not opened)
     """
 
     def _parse_index(self, index: bytes, place: str) -> ParsedIndex:

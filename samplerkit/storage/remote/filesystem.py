@@ -294,7 +294,7 @@ def write_small(path: str, data: bytes, options: RemoteOptions) -> None:
         b'{}'
     """
     if is_web(path):
-        hint = "use --out FOLDER, and upload what is in it"
+        hint = "use --out FOLDER, and upload its files"
         raise DatasetError(shown(path), "cannot be written by HTTP", hint=hint)
     if is_remote(path):
         client, stop = Filesystems(options, Counts()), Stop()

@@ -271,7 +271,7 @@ def _checked_key(sample: Any) -> str:
     if is_unsafe(name) or "\0" in key or "\n" in key or key.endswith("/"):
         raise ArgumentValueError("__key__", "cannot be the name of a file below a folder", key)
     if split_name(name) != (name[:-2], b"x"):
-        hint = "what follows the first dot would be taken for a part of the extension"
+        hint = "the part after the first dot would belong to the extension"
         raise ArgumentValueError("__key__", "must have no dot in its last part", key, hint=hint)
     if "/" in key and is_meta(name):
         raise ArgumentValueError("__key__", "begins with a folder that readers skip", key)

@@ -61,7 +61,7 @@ class TokenWriter(Writing):
         overwrite: bool = False,
         progress: Progress | bool | None = None,
     ) -> None:
-        path = one_path("prefix", prefix, "write to a local folder, and upload what is in it")
+        path = one_path("prefix", prefix, "write to a local folder, and upload its files")
         self._dtype: Final = token_dtype("dtype", dtype)
         codes = {name: code for code, name in MEGATRON.items()}
         if self._dtype.str[1:] not in codes:
