@@ -75,16 +75,9 @@ def test_files_left_in_the_temporary_folder_fail_the_run(tmp_path):
     test.write_text("import tempfile\n\n\ndef test_one():\n    tempfile.mkdtemp(prefix='left-here-')\n")
     (tmp_path / "now.py").write_text("from tests import conftest\n\nconftest.SECONDS_TO_CLEAN_UP = 0\n")
     options = [option for plugin in ("xdist", "tests.conftest", "now") for option in ("-p", plugin)]
-    options += ["-c", os.devnull, "--rootdir", tmp_path, "-n", "1"]
+    options += ["-c", os.devnull, "--rootdir", str(tmp_path), "-n", "1", str(test)]
     variables = {"TMPDIR": str(tmp_path), "PYTHONPATH": str(tmp_path), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    ended = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, test],
-        cwd=ROOT,
-        env={**os.environ, **variables},
-        check=False,
-        capture_output=True,
-        text=True,
-    )
+    ended = run(["-m", "pytest", *options], env={**os.environ, **variables})
     assert ended.returncode == 1, ended.stdout
     assert "1 passed" in ended.stdout
     assert "left-here-" in ended.stdout

@@ -2,7 +2,6 @@
 
 import ast
 import re
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -39,7 +38,7 @@ EXCEPTIONS = {
 }
 
 
-def pieces(path: Path) -> Iterator[str]:
+def pieces(path):
     """Yields the prose of a page, or the strings of a module: docstrings, messages and help."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".md":
@@ -50,7 +49,7 @@ def pieces(path: Path) -> Iterator[str]:
             yield node.value
 
 
-def found_in(path: Path) -> list[tuple[str, str, str]]:
+def found_in(path):
     """Returns the file, each phrase that it has, and what to write."""
     name = path.relative_to(ROOT).as_posix()
     return [
@@ -63,7 +62,7 @@ def found_in(path: Path) -> list[tuple[str, str, str]]:
 
 
 @cache
-def all_found() -> list[tuple[str, str, str]]:
+def all_found():
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     return [found for path in [*pages, *(ROOT / "samplerkit").rglob("*.py")] for found in found_in(path)]
 
@@ -96,7 +95,7 @@ NAMES_KEPT = {
 }
 
 
-def names_in(path: Path) -> Iterator[str]:
+def names_in(path):
     """Yields the names that a module defines: classes, functions, arguments, variables and attributes."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ClassDef | ast.FunctionDef):

@@ -1,7 +1,5 @@
 """S3, by servers on loopback that behave like it: through HTTP by signed URLs, and through s3fs."""
 
-from typing import Any
-
 import pytest
 
 from samplerkit.errors import DatasetError
@@ -65,7 +63,7 @@ def test_the_signature_does_not_follow_a_redirect_to_another_host(server, storag
 
 
 @pytest.fixture
-def options(endpoint, client_options) -> dict[str, Any]:
+def options(endpoint, client_options):
     return {"key": "test-key", "secret": "test-secret", "endpoint_url": endpoint, **client_options}
 
 
