@@ -73,7 +73,7 @@ def test_the_examples_of_a_page_have_the_results_that_it_shows(page, examples):
 
 
 TESTS = Path(__file__).parent
-PAGE = (TESTS.parent / "docs" / "reliability.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
 
 ROW = re.compile(r"^\| (\d+) \| ([^|]+) \| ([^|]+) \| ([^|]*)\| ([^|]*)\|$", re.MULTILINE)
 NAMED_TEST = re.compile(r"`([\w/]+\.py)::(\w+)`")

@@ -5,11 +5,10 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from tests.programs import Program, run
+from tests.programs import ROOT, Program, run
 
 STATE = """
 import atexit, json, os, random, signal, sys, threading
@@ -65,9 +64,6 @@ def test_a_fork_ends_as_a_program_of_python_ends(text, code, errors):
     done = run(["-c", text])
     assert done.returncode == code
     assert done.stderr.endswith(errors)
-
-
-ROOT = Path(__file__).parents[1]
 
 
 def test_files_left_in_the_temporary_folder_fail_the_run(tmp_path):

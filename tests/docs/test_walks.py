@@ -12,11 +12,8 @@ import samplerkit as sk
 PACKAGE = Path(sk.__file__).parent
 ROOT = PACKAGE.parent
 TEXTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted(PACKAGE.rglob("*.py"))]
-ROOMS = re.findall(
-    r"^\| `(tar/\w*/?)` \|.*\| (.+) \|$",
-    (ROOT / "docs" / "contributing.md").read_text(encoding="utf-8"),
-    re.MULTILINE,
-)
+PAGE = (ROOT / "docs" / "contributing.md").read_text(encoding="utf-8")
+ROOMS = re.findall(r"^\| `(tar/\w*/?)` \|.*\| (.+) \|$", PAGE, re.MULTILINE)
 
 
 def named_in(text):
@@ -34,9 +31,6 @@ def test_every_name_with_a_module_can_be_imported():
 def test_the_rooms_of_tar_shards_name_each_of_their_files_once(room, told):
     files = sorted(file.stem for file in (PACKAGE / "storage" / room).glob("*.py") if file.stem != "__init__")
     assert sorted(re.findall(r"`(\w+)`", told)) == files
-
-
-PAGE = (PACKAGE.parent / "docs" / "contributing.md").read_text(encoding="utf-8")
 
 
 def told(title):
