@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from samplerkit.testing import dataset_contract
-from tests.storage.remote.children import Child
+from tests.storage.crowd import Child
 
 
 @pytest.fixture(autouse=True)

@@ -11,8 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
-from tests.storage.remote.contents import DATA
-from tests.storage.remote.server import served
+from tests.storage.remote.server import DATA, served
 from tests.waiting import new_threads, wait_until
 
 

@@ -10,8 +10,7 @@ from samplerkit.storage.remote.retries import Counts
 from samplerkit.storage.remote.storage import Span
 from tests.storage.remote import faults
 from tests.storage.remote.conftest import CLIENTS
-from tests.storage.remote.contents import content
-from tests.storage.remote.server import MODIFIED, Resource, served
+from tests.storage.remote.server import MODIFIED, Resource, content, served
 
 pytest.importorskip("s3fs", reason="s3fs is not installed")
 
