@@ -95,11 +95,16 @@ def compute_lengths(
     with file:
         with _disk_errors(path):
             computed = _resumed(file, identity, part)
-        for lengths in _measured(dataset, function, num_workers, computed, progress or (lambda *_: None)):
+        size, done, report = len(Layout.of(dataset)), sum(map(len, computed)), progress or (lambda *_: None)
+        report(_LABEL, done, size)
+        loader = _loader(dataset, function, num_workers, done)
+        for lengths in _measured(loader, computed) if done < size else ():
             with _disk_errors(path):
                 # A process that is killed in the middle leaves a line whose checksum does not fit.
                 file.write(_line(lengths.tolist()))
                 file.flush()
+            done += len(lengths)
+            report(_LABEL, done, size)
         with _disk_errors(path):
             with atomic(path) as whole:
                 np.save(whole, np.concatenate(computed or [np.zeros(0, _DTYPE)]))
@@ -108,17 +113,9 @@ def compute_lengths(
     return mapped
 
 
-def _measured(
-    dataset: Any,
-    function: Callable[[Any], Any],
-    num_workers: int,
-    computed: list[np.ndarray[Any, Any]],
-    report: Callable[[str, int, int], None],
-) -> Iterator[Ids]:
-    """Computes the remaining lengths, and yields those of some samples once they are added to the others."""
-    size, done = len(Layout.of(dataset)), sum(map(len, computed))
-    report(_LABEL, done, size)
-    loader = Loader(
+def _loader(dataset: Any, function: Callable[[Any], Any], num_workers: int, done: int) -> Loader:
+    """Returns a loader of the lengths of all samples from a number on."""
+    return Loader(
         dataset,
         SequentialSampler(done),
         batch_size=_BATCH_SIZE,
@@ -127,17 +124,19 @@ def _measured(
         world=World(1, 0),
         collate_fn=_MeasuringCollate(function),
     )
+
+
+def _measured(loader: Loader, computed: list[np.ndarray[Any, Any]]) -> Iterator[Ids]:
+    """Computes the remaining lengths, and yields those of some samples once they are added to the others."""
     with loader:
-        for lengths in loader if done < size else ():
+        for lengths in loader:
             for skipped in loader.skipped:  # by a dataset that leaves out missing samples
                 raise DatasetError(f"sample {skipped.id}", f"cannot be measured ({skipped.error})")
             if computed and computed[0].ndim != lengths.ndim:
                 problem = f"must be {'numbers' if lengths.ndim > 1 else 'pairs'}, as those before"
-                raise ArgumentValueError(f"lengths[{done}]", problem, lengths[0].tolist())
+                raise ArgumentValueError(f"lengths[{sum(map(len, computed))}]", problem, lengths[0].tolist())
             computed.append(lengths.astype(_DTYPE))
-            done += len(lengths)
             yield lengths
-            report(_LABEL, done, size)
 
 
 @final

@@ -193,7 +193,7 @@ class Cursor(ABC):
             following = self._following(at_its_end=at_its_end)
             if following is None:
                 # One that was left early stays: what it has handed out is what a state counts.
-                self._move(iteration)
+                self.next_epoch = None
             else:
                 # At its end a rank may be one step before the job.
                 lacks_a_step = at_its_end and not iteration.is_spent and not self._is_over
@@ -250,12 +250,9 @@ class Cursor(ABC):
             self.set_epoch(set_before)
 
     def _move(self, iteration: Iteration, past: Past | None = None) -> None:
-        previous = self.current
-        if previous is not iteration:
-            iteration.past = self.past() if past is None else past
-        self.current, self.next_epoch = iteration, None
-        if previous is not iteration:
-            previous.is_open = False
+        iteration.past = self.past() if past is None else past
+        previous, self.current, self.next_epoch = self.current, iteration, None
+        previous.is_open = False
 
     def _following(self, *, at_its_end: bool = False) -> Iteration | None:
         """Where the end of the current iteration leads; None if it leads nowhere."""

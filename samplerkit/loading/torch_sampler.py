@@ -206,10 +206,10 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
 
     def __len__(self) -> int:
         self._require_samples()
-        return self.epoch_units()
+        return self._cursor.run.reading(self.epoch, 0).steps
 
-    def epoch_units(self) -> int:
-        """Returns the number of samples, or of batches of the recipe, in the current epoch, of this shard."""
+    def epoch_batches(self) -> int:
+        """Returns the number of batches of the recipe in the current epoch, of this shard."""
         return self._cursor.run.reading(self.epoch, 0).steps
 
     def state_dict(self) -> dict[str, Any]:
@@ -315,7 +315,7 @@ class TorchBatchSampler(torch.utils.data.BatchSampler):
 
     def __len__(self) -> int:
         if self.batch_size is None:
-            return self.sampler.epoch_units()
+            return self.sampler.epoch_batches()
         count, size = len(self.sampler), int(self.batch_size)
         return count // size if self.drop_last else -(-count // size)
 

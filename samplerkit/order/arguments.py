@@ -138,7 +138,15 @@ def number(place: str, value: Any, unit: str = "") -> float:
 
 
 def seconds(place: str, value: Any, *, may_be_zero: bool = True) -> float:
-    """Returns a finite number of seconds, not negative."""
+    """Returns a finite number of seconds, not negative.
+
+    Example:
+        >>> seconds("timeout", 0)
+        0.0
+        >>> seconds("timeout", -1)
+        Traceback (most recent call last):
+        samplerkit.errors.ArgumentRangeError: timeout: must be finite and not negative, got -1
+    """
     duration = number(place, value, "seconds")
     if not math.isfinite(duration) or duration < 0 or (duration == 0 and not may_be_zero):
         problem = "must be finite and not negative" if may_be_zero else "must be finite and positive"

@@ -71,6 +71,8 @@ class Sampler(Link):
     def _check(self, **checks: Callable[[str, Any], Any]) -> None:
         """Replaces arguments of a sampler that is a dataclass by what their checks return.
 
+        The algorithm is last, since it checks the other arguments too.
+
         Args:
             checks: by the names of arguments; those that many samplers have need none.
         """

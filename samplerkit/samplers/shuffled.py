@@ -26,12 +26,7 @@ from samplerkit.samplers.chain import Context
 
 @dataclass(eq=False, repr=False)
 class ModedSampler(Sampler):
-    """A sampler with a shuffle mode: the arguments that all of them have.
-
-    Attributes:
-        mode: the arguments of the mode together; each is also a separate attribute.
-        seed: of the order.
-    """
+    """A sampler with a shuffle mode: the arguments that all of them have but `shuffle`."""
 
     _: KW_ONLY
     seed: int = 0
@@ -50,7 +45,7 @@ class ModedSampler(Sampler):
 
     @cached_property
     def mode(self) -> Mode:
-        """The arguments of the mode together."""
+        """The arguments of the mode together; each is also a separate attribute."""
         sampler: Any = self  # each subclass has the argument `shuffle` at another place
         sizes, owner = (self.partial_size, self.adaptive_threshold), type(self).__name__
         return Mode(sampler.shuffle, *sizes, self.lanes, self.pools, owner)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.order.arguments import integer
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.paths import one_path
-from samplerkit.storage.remote.filesystem import write_small
+from samplerkit.storage.remote.filesystem import read_small, write_small
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.urls import is_remote, shown
@@ -89,20 +88,14 @@ def _key(given: Mapping[Any, Any], path: str, name: str) -> str:
 
 
 def _load(path: str, storage: RemoteStorage | None) -> Mapping[Any, Any]:
-    name, data = shown(path), None
-    if is_remote(path):
-        if storage is None:
-            hint = "fetch it first"
-            raise ArgumentValueError("lengths", "is a URL, with remote=False", name, hint=hint)
-        data = storage.read_shared(path)
-    elif Path(path).is_file():  # a pipe or a device may have no end
-        try:
-            data = Path(path).read_bytes()
-        except OSError as error:
-            raise DatasetError("lengths", f"cannot be read ({error})", name) from error
+    data = read_small(path, _refuse_url if storage is None else storage.read_shared)
     if data is None:
-        raise DatasetError("lengths", "there is no such file", name, hint=_HINT)
-    return lengths_in(data, name)
+        raise DatasetError("lengths", "there is no such file", shown(path), hint=_HINT)
+    return lengths_in(data, shown(path))
+
+
+def _refuse_url(url: str) -> bytes:
+    raise ArgumentValueError("lengths", "is a URL, with remote=False", shown(url), hint="fetch it first")
 
 
 def lengths_text(lengths: Mapping[str, int]) -> str:

@@ -54,10 +54,8 @@ def short_names(names: tuple[str, ...]) -> tuple[str, ...]:
     # `Path.absolute` keeps "..", and is slow.
     full = [shown(name) if is_remote(name) else os.path.abspath(name) for name in names]  # noqa: PTH100
     folders = [folder.split("/") for folder in {name.rpartition("/")[0] for name in full}]
-    # The common prefix of all lists is that of the smallest and the largest.
-    first, last = min(folders), max(folders)
-    same = next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
-    length = len("/".join(first[:same])) + (same > 0)
+    common = os.path.commonprefix(folders)  # noqa: RUF071  # of lists, so part by part
+    length = len("/".join(common)) + (len(common) > 0)
     return tuple(name[length:] for name in full)
 
 

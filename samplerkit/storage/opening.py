@@ -133,8 +133,7 @@ class Handles:
 
     def __init__(self, open_file: Callable[[int], Handle], max_open: int | None = None) -> None:
         self._open_file = open_file
-        self._max_open = max_open
-        self.close()
+        self._latest = Latest[Handle](max_open or open_at_most(MAX_OPEN, 0.25))
 
     def get(self, number: int) -> Handle:
         """Returns the open file of a number. The caller must keep the handle while reading.
@@ -146,8 +145,7 @@ class Handles:
 
     def close(self) -> None:
         """Drops all handles."""
-        limit = open_at_most(MAX_OPEN, 0.25) if self._max_open is None else self._max_open
-        self._latest = Latest[Handle](limit)
+        self._latest.clear()
 
     def __len__(self) -> int:
         return len([*self._latest.items()])
@@ -189,12 +187,8 @@ def open_for_reading(path: str, shown: str) -> int:
         raise file_error(shown, "cannot be opened", error) from error
 
 
-def plain_file(path: str, name: str | None = None) -> os.stat_result:
+def plain_file(path: str) -> os.stat_result:
     """Returns the status of a regular file.
-
-    Args:
-        path: the path of the file.
-        name: its name in errors; None for the path.
 
     Raises:
         AbsentError: the file is missing, may not be read, or is not a regular file.
@@ -203,11 +197,11 @@ def plain_file(path: str, name: str | None = None) -> os.stat_result:
     try:
         status = os.stat(path)  # noqa: PTH116  # Path's own is slow
     except OSError as error:
-        raise file_error(name or path, "cannot be read", error) from error
+        raise file_error(path, "cannot be read", error) from error
     except ValueError as error:  # a null byte
-        raise AbsentError(name or path, f"cannot be the path of a file ({error})") from error
+        raise AbsentError(path, f"cannot be the path of a file ({error})") from error
     if not stat.S_ISREG(status.st_mode):
-        raise AbsentError(name or path, "is no plain file", hint="give the files themselves")
+        raise AbsentError(path, "is no plain file", hint="give the files themselves")
     return status
 
 

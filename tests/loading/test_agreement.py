@@ -57,9 +57,9 @@ def test_a_rank_with_another_order_is_named_with_the_difference(differs):
     outcomes, _ = run_ranks([ORDER], [ORDER], [{**ORDER, **differs}], seconds=30)
     assert all(outcome is not None for outcome in outcomes)
     assert all(name in str(outcomes[0]) for name in differs)
-    assert "rank 2 by" in str(outcomes[0])
+    assert "rank 2 with" in str(outcomes[0])
     # It names those that have started by then: one of the two, or both.
-    assert re.search(r"(rank [01]|ranks 0, 1) by", str(outcomes[2]))
+    assert re.search(r"(rank [01]|ranks 0, 1) with", str(outcomes[2]))
 
 
 def test_an_evaluation_on_one_rank_continues_after_the_time_limit_with_a_warning(caplog):
@@ -140,8 +140,8 @@ def test_no_rank_ends_before_all_know_of_the_disagreement():
 
 def test_ten_thousand_ranks_name_a_late_rank_that_differs_and_it_names_some_of_them():
     outcomes = simulate(10_000, {0: (0, ORDER), 9_999: (3.0, OTHER)}, ORDER)
-    assert "but rank 9999 by {'seed': [1]}" in outcomes[0].error
-    assert "but ranks 0, 1, 2, " in outcomes[9_999].error
+    assert "unlike rank 9999 with {'seed': [1]}" in outcomes[0].error
+    assert "unlike ranks 0, 1, 2, " in outcomes[9_999].error
     assert "and 9,935 others by {'seed': [0]}" in outcomes[9_999].error
     assert len(outcomes[9_999].error) < 1000
     assert max(outcome.requests for outcome in outcomes.values()) <= MAX_REQUESTS

@@ -178,3 +178,13 @@ def test_a_sampler_whose_states_have_no_allow_does_not_advise_it():
     with pytest.raises(sk.StateError, match="make it as it was when the state was saved") as caught:
         sk.TorchSampler(sk.RandomSampler(), range(41), world=WHOLE).load_state_dict(state)
     assert not re.search("allow", str(caught.value))
+
+
+def test_a_state_of_a_mixture_is_refused_over_a_dataset_without_its_parts():
+    def mixed(dataset):
+        sampler = sk.MixtureSampler({"a": sk.RandomSampler(seed=1)})
+        return sk.Loader(dataset, sampler, batch_size=2, world=sk.World(1, 0))
+
+    state = mixed(sk.TreeDataset({"a": range(12)})).state_dict(step=1)
+    with pytest.raises(sk.StateError, match="dataset: differs from the saved state"):
+        mixed(range(12)).load_state_dict(state)

@@ -329,7 +329,7 @@ def test_steps_of_several_sizes_match_a_plain_count_and_each_place_is_located():
     print(f"{cases} cases")
 
 
-RAMP = [sk.Edit(at=16, global_batch=8), sk.Edit(at=50, global_batch=24), sk.Edit(at=130, global_batch=4)]
+RAMP = [sk.Edit(at=at, global_batch=size) for at, size in ((16, 8), (50, 24), (100, 12), (130, 4))]
 
 
 def test_a_run_whose_batches_grow_is_resumed_on_other_ranks_with_the_same_steps():
@@ -337,7 +337,7 @@ def test_a_run_whose_batches_grow_is_resumed_on_other_ranks_with_the_same_steps(
     order = np.concatenate([chain.order(100, epoch) for epoch in range(2)]).tolist()
     expected = [
         sorted(order[100 * epoch + position] for position in step)
-        for epoch, ramp in enumerate([((16, 8), (50, 24)), ((0, 24), (30, 4))])
+        for epoch, ramp in enumerate([((16, 8), (50, 24)), ((0, 12), (30, 4))])
         for step in counted_steps(100, 0, 4, ramp, "ragged")
     ]
     state, steps = None, []

@@ -90,6 +90,14 @@ def test_an_epoch_with_nothing_left_has_no_state_after_a_step():
         again.state_dict(step=1)
 
 
+def test_an_epoch_set_in_its_own_loop_is_followed_by_the_next_one():
+    loader = numbers_loader(sk.World())
+    for _ in loader:
+        loader.set_epoch(0)
+        break
+    assert loader.state_dict(step=6)["epoch"] == 1
+
+
 @pytest.mark.parametrize("name", READERS)
 def test_a_loop_with_its_own_epoch_stopped_anywhere_reads_each_sample_once_an_epoch(name):
     makes = [partial(READERS[name], world) for world in WORLDS]

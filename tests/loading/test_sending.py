@@ -10,13 +10,14 @@ import sys
 import threading
 import time
 from functools import partial
+from multiprocessing import Pipe
 from pathlib import Path
 
 import pytest
 import torch
 
 import samplerkit as sk
-from samplerkit.loading.workers.worker_side import SMALL
+from samplerkit.loading.workers.worker_side import _END, SMALL, receive
 from tests.loading.test_bad_samples import require_skips
 from tests.loading.worker_kinds import with_workers
 from tests.numbers import Damaged, Made, Numbers
@@ -295,6 +296,14 @@ def test_a_worker_that_dies_out_of_turn_is_an_error_though_the_others_never_end(
     with LoadFreeTimer() as timer, loader, pytest.raises(sk.WorkerError, match="-9"):
         next(iter(loader))
     assert timer.seconds < SECONDS
+
+
+def test_a_worker_that_dies_before_it_sends_a_descriptor_has_ended():
+    loop_end, worker_end = Pipe()
+    worker_end.send_bytes(_END.pack(1, 0))
+    worker_end.close()
+    with loop_end, pytest.raises(EOFError):
+        receive(loop_end)
 
 
 def without_descriptors(index):

@@ -1,7 +1,8 @@
-"""Threads that load: their turns with the loop, batches that the loop makes, and copies of a dataset."""
+"""Threads that load: how many make batches at once, and copies of a dataset."""
 
 import itertools
 import sqlite3
+import sys
 import threading
 import time
 from dataclasses import dataclass
@@ -15,20 +16,18 @@ from torch.utils.data import ConcatDataset, StackDataset, Subset
 import samplerkit as sk
 from samplerkit.loading.workers import loader_workers
 from samplerkit.loading.workers.thread_schedule import (
-    HANDOVER,
     LONG_BATCH,
     LONGEST_PAUSE,
     TRIAL_BATCHES,
     ThreadSchedule,
 )
-from tests.loading.numbers import Numbers, ids_of, numbers_loader
 from tests.loading.test_worker_threads import Meeting, Recording
-from tests.loading.worker_kinds import THREADS, GivenSeconds, LoopSchedule, RandomSchedule, with_workers
+from tests.loading.worker_kinds import THREADS, GivenSeconds, RandomSchedule, with_workers
 
 
 def warming_up(threads):
     """How many batches are not measured at first."""
-    return ThreadSchedule(threads)._to_skip
+    return threads * (1 if getattr(sys, "_is_gil_enabled", lambda: True)() else 4)
 
 
 def make_batches(schedule, alone, together, batches):
@@ -82,24 +81,14 @@ def test_batches_started_before_a_change_do_not_count_for_it():
     assert schedule.at_once == 1
 
 
-def make_steps(schedule, seconds):
-    for _ in range(TRIAL_BATCHES):
-        schedule.count_step(seconds)
-
-
-def test_the_loop_makes_small_batches_itself_while_it_has_nothing_else_to_do():
+def test_all_threads_make_batches_again_after_one_that_takes_too_long():
     schedule = ThreadSchedule(4)
-    make_steps(schedule, 0.0)
-    assert not schedule.loop_makes, "no thread was seen to make a batch alone: it may wait for another one"
     make_batches(schedule, 0.002, 0.01, warming_up(4) + 2 * TRIAL_BATCHES)
-    assert schedule.loop_makes
-    make_steps(schedule, 2 * HANDOVER)
-    assert not schedule.loop_makes
-    make_steps(schedule, HANDOVER / 2)
-    assert schedule.loop_makes
+    assert schedule.at_once == 1
     schedule.give_up()
-    assert not schedule.loop_makes
     assert schedule.at_once == 4
+    make_batches(schedule, 0.002, 0.01, 1_000)
+    assert schedule.at_once == 1, "it is tried again"
 
 
 class Crowd:
@@ -140,59 +129,6 @@ def test_samples_that_need_another_thread_delay_a_trial_only_shortly():
         assert [index for batch in loader for index, _ in batch] == list(sampler.order(400))
 
 
-class ByLoop(Numbers):
-    """A sample is whether the loop read it."""
-
-    def __getitem__(self, index):
-        return index, threading.current_thread() is threading.main_thread()
-
-
-def read_by_loop(loader):
-    """Which batches of an epoch the loop made."""
-    by_loop = []
-    for batch in loader:
-        (is_loop,) = {is_loop for _, is_loop in batch}
-        by_loop.append(is_loop)
-    return by_loop
-
-
-@pytest.fixture
-def loop_makes_all(monkeypatch):
-    """Lets the loop make every batch that it may."""
-    monkeypatch.setattr(loader_workers, "ThreadSchedule", LoopSchedule)
-
-
-@pytest.mark.parametrize(("step", "limit"), [(0.0, 180), (0.005, 0)])
-def test_an_idle_loop_makes_small_batches_and_one_that_trains_does_not(monkeypatch, step, limit):
-    monkeypatch.setattr(loader_workers, "ThreadSchedule", partial(GivenSeconds, step=step))
-    with sk.Loader(ByLoop(400), sk.SequentialSampler(), batch_size=2, collate_fn=list, **THREADS) as loader:
-        assert limit - 30 <= sum(read_by_loop(loader)) <= limit
-
-
-class Connected(ByLoop):
-    """Each thread reads a copy."""
-
-    def copy_for_thread(self):
-        return Connected(self.size)
-
-
-@pytest.mark.usefixtures("loop_makes_all")
-@pytest.mark.parametrize(
-    ("dataset", "options"),
-    [
-        (Connected(20), {}),
-        (ByLoop(20), {"worker_init_fn": lambda number: None}),
-        (ByLoop(20), {"timeout": 50.0}),
-        (ByLoop(20), {"num_workers": 1}),
-        (ByLoop(20), {"device": "cpu"}),
-    ],
-    ids=["copies", "a function of each worker", "a time limit", "one thread", "a device"],
-)
-def test_the_loop_makes_no_batch_of_a_dataset_with_copies_or_of_workers_with_a_limit(dataset, options):
-    with sk.Loader(dataset, batch_size=2, collate_fn=list, **{**THREADS, **options}) as loader:
-        assert not any(read_by_loop(loader))
-
-
 SEEDS = itertools.count()
 
 
@@ -223,22 +159,6 @@ def test_random_schedules_keep_the_order_and_set_no_epoch_during_a_read(options,
             expected = [(index, epoch) for index in sampler.order(12, epoch)[:].tolist()]
             assert [sample for batch in loader for sample in batch] == expected
     assert dataset.calls.broken == []
-
-
-@pytest.mark.usefixtures("loop_makes_all")
-def test_a_loader_that_is_closed_while_the_loop_makes_a_batch_is_an_error():
-    class Closing(Numbers):
-        def __getitem__(self, index):
-            if index == 20:
-                loader.close()
-            return index
-
-    loader, received = sk.Loader(Closing(30), sk.SequentialSampler(), batch_size=2, **THREADS), []
-    with pytest.raises(sk.StateError, match="close"):
-        for batch in loader:
-            received += batch.tolist()
-    assert received == [*range(20)]
-    assert ids_of(numbers_loader(**THREADS)) == ids_of(numbers_loader())
 
 
 @dataclass(frozen=True)

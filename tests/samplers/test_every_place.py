@@ -28,9 +28,9 @@ def written() -> set[str]:
         for module in pkgutil.walk_packages(samplers.__path__, f"{samplers.__name__}.")
     ]
     classes = {value for module in modules for value in vars(module).values() if inspect.isclass(value)}
-    # A ledger draws by its child, and has a page of its own; the other two are bases of samplers.
-    draw = [kind for kind in classes if issubclass(kind, sk.Sampler) and {"draw", "__iter__"} & {*vars(kind)}]
-    return {kind.__name__ for kind in draw} - {"Sampler", "ModedSampler", "Ledger"}
+    # A ledger draws by its child, and has a page of its own; the others are bases of samplers.
+    others = {"Sampler", "ModedSampler", "ListedSampler", "Ledger"}
+    return {kind.__name__ for kind in classes if issubclass(kind, sk.Sampler)} - others
 
 
 def drawn() -> set[str]:

@@ -276,8 +276,9 @@ def test_removed_ids_of_nested_mixtures_equal_a_walk_draw_by_draw_and_the_invers
         ledger = sk.Ledger(mix, edits_of(edits, ("a", "b")))
         epochs = [ledger.order(tree, epoch) for epoch in range(3)]
         assert np.concatenate(epochs).tolist() == expected, number
-        for order in epochs:
+        for epoch, order in enumerate(epochs):
             require_inverse(order, len(tree))
+            assert sk.Ledger(mix, ledger.edits).order(tree, epoch) == order
     print(f"{cases} cases")
 
 

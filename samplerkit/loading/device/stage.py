@@ -91,7 +91,7 @@ class DeviceStage(Iterator[Any]):
         # One for each batch that is loaded ahead, and one that is used as soon as the first batch is there.
         self._slots: Final = collections.deque([BatchSlot()] * (depth + 1))
         slots: Iterator[Any] = iter(self._slots.popleft, None)
-        self._batches: Any = self._producer.open(slots, in_the_loop=False)
+        self._batches: Any = self._producer.open(slots)
         self._streams: Final = streams
         # Of the batch received last: the stream that works on it, and leaves unknown to the allocator.
         self._received: tuple[Any, list[Any]] | None = None

@@ -177,7 +177,6 @@ class BatchUnit(Unit):
     """
 
     name = "batches"
-    is_woven = False
     epochs_cached = 2  # the next one may be begun ahead of its time, while batches of this one are looked up
 
     recipe: BatchRecipe = field()  # no default, though samples have None there

@@ -163,8 +163,7 @@ class RunCursor(Cursor):
             edit = run.epoch(0).applied(edit)
             edited = ledger.edited(edit)
             edited.undealt_order(run.dataset, constants=run.constants)
-            if edit.global_batch is not None:
-                require_divided(edited, edit.at, run.world.num_shards)
+            require_divided(edited, edit.at, run.world.num_shards)
             if run.world.shard_id == 0 and edited.edits_file is not None:
                 _write(edited.edits, edited.edits_file)
             self._edit(edited)
@@ -198,15 +197,14 @@ class RunCursor(Cursor):
         Raises:
             DisagreementError: another rank has other edits, or did not come in time.
         """
-        if not self.edits:
-            return reading.has(step)
-        reading = self.run.reading(reading.epoch, reading.delivery.start)
-        if not reading.has(step):
-            return False
-        coming = self.edits[self._num_agreed :]
-        if coming and reading.units.run_position(reading.delivery.position_after(step + 1)) > coming[0].at:
-            self._agree_on_edits()
-        return True
+        if self.edits:
+            reading = self.run.reading(reading.epoch, reading.delivery.start)
+        has_step, coming = reading.has(step), self.edits[self._num_agreed :]
+        if has_step and coming:
+            end = reading.units.run_position(reading.delivery.position_after(step + 1))
+            if end > coming[0].at:
+                self._agree_on_edits()
+        return has_step
 
     def _agree_on_edits(self) -> None:
         run = self.run

@@ -102,8 +102,6 @@ class EditHistory:
             if len(saved["before"]) != len(_distances(saved["past"])):
                 problem = "must be a digest for each power of two below the edits"
                 raise StateError("before", problem, saved["before"])
-        if saved is None and not self.ledger.edits:
-            return
         position = units.run_position(state.position)
         self._require_past(saved or {"past": 0, "digest": "", "before": []}, position)
         try:
@@ -155,9 +153,7 @@ class EditHistory:
             return ()
         begin, end = units.run_position(0), units.run_position(0) + len(units.order)
         require_divided(self.ledger, begin + start, ranks)
-        before = [size for at, size in self.ledger.ramp if at <= begin][-1:]
-        inside = [(at - begin, size) for at, size in self.ledger.ramp if begin < at < end]
-        return (*((0, size) for size in before), *inside)
+        return tuple((at - begin, size) for at, size in self.ledger.ramp if at < end)
 
     def smaller_trees(self) -> Iterator[Any]:
         """Yields the trees before its last parts were appended, which edits add to the mixture.
@@ -165,7 +161,7 @@ class EditHistory:
         A state from before such an edit may be of one of them: no id of it has moved.
         """
         new_sources = self.ledger.new_sources
-        parts = Layout.of(self.dataset).parts if new_sources else {}
+        parts = Layout.of(self.dataset).parts
         for count in range(len(parts) - 1, 0, -1):
             if list(parts)[count] not in new_sources:
                 return

@@ -111,7 +111,6 @@ def _are_sections(value: Any) -> bool:
     return is_mapping and all(isinstance(section, Mapping) for section in value.values())
 
 
-_INTEGER = FieldCheck(lambda value: type(value) is int, "must be an integer")
 _SECTIONS = FieldCheck(_are_sections, "must be sections by name")
 
 
@@ -151,7 +150,7 @@ class State:
     """
 
     algorithm: str = field(metadata={"check": TEXT})
-    seed: tuple[int, ...] = field(metadata={"check": list_of(_INTEGER)})
+    seed: tuple[int, ...] = field(metadata={"check": list_of(int_in(-INT64_MAX - 1, 2**64))})
     epoch: int = field(metadata={"check": int_in(0, INT64_MAX)})
     position: int = field(metadata={"check": int_in(-INT64_MAX, INT64_MAX)})  # checked against its order
     ended: int | None = field(metadata={"check": optional(int_in(-INT64_MAX, INT64_MAX))})

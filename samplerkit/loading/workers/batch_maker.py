@@ -22,6 +22,7 @@ from samplerkit.errors import DatasetError
 from samplerkit.loading.generators import seed_generators, seed_worker
 from samplerkit.loading.sample_fields import SampleCollate, cut
 from samplerkit.loading.workers.protocol import Answer, Batches, Request, SkippedSample
+from samplerkit.loading.workers.worker_side import pickled, sending_error
 from samplerkit.order.dataset_protocol import has_segments
 from samplerkit.order.draws import Draws
 from samplerkit.order.typing import Ids
@@ -211,6 +212,47 @@ class BatchMaker:
         set_epoch = getattr(self.dataset, "set_epoch", None)
         if callable(set_epoch):
             set_epoch(epoch)
+
+
+@final
+class SendingMaker(BatchMaker):
+    """Makes batches in a worker process, each an `Answer` that is pickled.
+
+    Samples that cannot be pickled are left out where bad samples are: they are found by reading again.
+    """
+
+    def batch(self, request: Request) -> Any:
+        """Makes the batch of a request, or reads a part of it."""
+        samples = self.read(request)
+        answer = self._part(request, samples)
+        try:
+            return pickled(answer)
+        except Exception as error:
+            checked = self.read(request, _require_sendable)
+            bad = [skip.id for skip in checked.skipped if skip.place not in samples.places_skipped]
+            if not (bad and self.skips):
+                raise _unsendable_error(request, bad, error) from error
+        return pickled(self._part(request, checked))
+
+    def _part(self, request: Request, samples: Answer) -> Answer:
+        return self.collated(request, samples) if request.is_complete else samples
+
+
+def _require_sendable(sample: Any) -> None:
+    if problem := sending_error(sample):
+        raise TypeError(f"cannot be sent from a worker: {problem}")
+
+
+def _unsendable_error(request: Request, bad: list[int], error: Exception) -> DatasetError:
+    subject = "samples that" if bad else "a value that"
+    failure = DatasetError(
+        "dataset",
+        f"gives {subject} cannot be sent from a worker process ({type(error).__name__}: {error}); sample ids",
+        bad or request.ids.tolist(),
+        hint="give what can be pickled, or use workers='threads'",
+    )
+    request.note(failure, f"sending {request.some_ids}")
+    return failure
 
 
 def reports_stats(dataset: Any) -> bool:

@@ -11,9 +11,9 @@ import torch.utils.data
 
 from samplerkit.errors import DatasetError
 from samplerkit.loading.sample_fields import rows_of
+from samplerkit.loading.workers.batch_maker import SendingMaker
 from samplerkit.loading.workers.protocol import Answer, Batches, Request
 from samplerkit.loading.workers.worker_processes import WorkerProcesses
-from samplerkit.loading.workers.worker_side import SendingMaker
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 

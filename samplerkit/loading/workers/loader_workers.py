@@ -19,13 +19,12 @@ from samplerkit.loading.generators import preserved_generators
 from samplerkit.loading.run.delivery import Reading
 from samplerkit.loading.run.run_cursor import RunCursor
 from samplerkit.loading.sample_fields import PlannedCollate, batch_of
-from samplerkit.loading.workers.batch_maker import BatchMaker, reports_stats
+from samplerkit.loading.workers.batch_maker import BatchMaker, SendingMaker, reports_stats
 from samplerkit.loading.workers.file_affinity import AffineProcesses, upcoming_in_files
 from samplerkit.loading.workers.protocol import Batches, Request, WorkerKind, Workers
 from samplerkit.loading.workers.thread_pool import ThreadPool
 from samplerkit.loading.workers.thread_schedule import ThreadSchedule
 from samplerkit.loading.workers.worker_processes import WorkerProcesses
-from samplerkit.loading.workers.worker_side import SendingMaker
 from samplerkit.order import arguments
 from samplerkit.storage.batch_readers import read_args
 
@@ -179,7 +178,7 @@ class LoaderWorkers:
         reused = opened.workers if opened is not None and opened.end() else None
         workers = reused or self._make_workers(reading.epoch)
         requests = requests_of(self.cursor, read_args(self.cursor.run.dataset), run_ahead, reading)
-        batches = workers.open(requests, in_the_loop=make_stage is None)
+        batches = workers.open(requests)
         keeps = bool(self.options.get("persistent_workers"))
         self._open = WorkerIteration(workers, batches, make_stage, keeps, restores_generators=seeds_locally)
         return self._open

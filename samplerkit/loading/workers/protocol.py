@@ -194,13 +194,8 @@ class Workers:
         """The numbers of the workers: the ids of processes, or those under which threads report figures."""
         return []
 
-    def open(self, requests: Iterator[Request], *, in_the_loop: bool) -> Iterator[Answer]:
-        """Begins an iteration; the one before was cancelled.
-
-        Args:
-            requests: of the batches.
-            in_the_loop: whether batches are taken by the loop, and not by the thread of a stage.
-        """
+    def open(self, requests: Iterator[Request]) -> Iterator[Answer]:
+        """Begins an iteration over the batches of requests; the one before was cancelled."""
         return map(self._maker.__getitem__, requests)
 
     def cancel(self) -> None:
@@ -260,7 +255,7 @@ class WorkerPool(Workers):
     def withdraw(self, task: Any) -> None:
         """Records that the batch of a task is no longer needed."""
 
-    def open(self, requests: Iterator[Request], *, in_the_loop: bool) -> Iterator[Answer]:
+    def open(self, requests: Iterator[Request]) -> Iterator[Answer]:
         """Begins an iteration; the one before was cancelled."""
         batches = BatchesInOrder(self, requests)
         self._iteration = weakref.ref(batches)
@@ -305,7 +300,9 @@ class BatchesInOrder(Iterator[Answer]):
         self._submit()
         # Behind what was submitted: `cancel` withdraws only what it finds there.
         self._require_open()
-        answer = self._receive()
+        if not self._tasks:
+            raise self._failure or StopIteration
+        answer: Answer = self._pool.receive(self._tasks[0])
         self._require_open()
         del self._tasks[:1]
         self._submit()
@@ -332,12 +329,6 @@ class BatchesInOrder(Iterator[Answer]):
                 self._requests, self._failure = None, error
             else:
                 self._tasks.append(self._pool.submit(request))
-
-    def _receive(self) -> Answer:
-        if not self._tasks:
-            raise self._failure or StopIteration
-        answer: Answer = self._pool.receive(self._tasks[0])
-        return answer
 
 
 def timed_out(maker: str, seconds: float | None) -> WorkerError:

@@ -15,8 +15,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final, final
 
 from samplerkit.loading.background import end_at_exit, loaders_read_for, read_for, start_thread
-from samplerkit.loading.workers.batch_maker import BatchMaker
-from samplerkit.loading.workers.protocol import Answer, BatchesInOrder, Request, WorkerPool, timed_out
+from samplerkit.loading.workers.protocol import Answer, WorkerPool, timed_out
 from samplerkit.loading.workers.thread_schedule import PATIENCE, ThreadSchedule
 
 _numbers = count(-1, -1)
@@ -88,6 +87,13 @@ class WorkerThreads(WorkerPool):
         """Whether one of the threads still runs."""
         return any(thread.is_alive() for thread in self._threads)
 
+    def open(self, requests: Iterator[Any]) -> Iterator[Any]:
+        """Begins an iteration."""
+        batches = super().open(requests)
+        if self.is_stopped:  # meanwhile, by another thread that iterates over the same loader
+            self.cancel()
+        return batches
+
     def submit(self, request: Any) -> Task:
         """Has a thread make a batch."""
         if not self.is_started:
@@ -147,7 +153,7 @@ class ThreadPool(WorkerThreads):
 
     def __init__(
         self,
-        maker: BatchMaker,
+        maker: Any,
         number: int,
         options: Mapping[str, Any],
         schedule: ThreadSchedule,
@@ -158,7 +164,6 @@ class ThreadPool(WorkerThreads):
         self.schedule: Final = schedule
         self._loaders: Final = loaders_read_for() | {loader}
         self._numbers: Final = [next(_numbers) for _ in range(number)]
-        self.has_copies = False  # of the dataset, one a thread: then the loop makes no batch
         self._waiting_task: Task | None = None  # waits until no thread reads for the epoch before
         self._busy = 0
         self._started = 0.0  # when the latest batch was
@@ -169,26 +174,8 @@ class ThreadPool(WorkerThreads):
         """Under which numbers the figures of copies are reported; no process has such an id."""
         return self._numbers
 
-    def open(self, requests: Iterator[Request], *, in_the_loop: bool) -> Iterator[Answer]:
-        """Begins an iteration."""
-        # What several threads share, the loop may read as well.
-        is_bound = self._options.get("worker_init_fn") or self.timeout
-        loop_helps = in_the_loop and len(self._threads) > 1 and not is_bound
-        batches = (LoopAssistedBatches if loop_helps else BatchesInOrder)(self, requests)
-        self._iteration = weakref.ref(batches)
-        if self.is_stopped:  # meanwhile, by another thread that iterates over the same loader
-            self.cancel()
-        return batches
-
-    def make_in_caller(self, request: Request) -> Answer:
-        """Makes a batch in the thread that calls this, while no other one makes any."""
-        trial, started = self.schedule.trial, time.perf_counter()
-        batch: Answer = self._maker[request]
-        self.schedule.count_batch(trial, time.perf_counter() - started)
-        return batch
-
     def _run(self, place: int) -> None:
-        maker: BatchMaker | None = None
+        maker: Any = None
         batch: Any = None
         read_for(self._loaders)
         with ExitStack() as copies:
@@ -210,12 +197,10 @@ class ThreadPool(WorkerThreads):
                 batch = None
                 task = self._take(trial, seconds)
 
-    def _maker_of(self, place: int, copies: ExitStack) -> BatchMaker:
+    def _maker_of(self, place: int, copies: ExitStack) -> Any:
         if (init := self._options.get("worker_init_fn")) is not None:
             init(place)
-        maker: BatchMaker = self._maker.for_thread(self._numbers[place], copies)
-        self.has_copies |= maker is not self._maker
-        return maker
+        return self._maker.for_thread(self._numbers[place], copies)
 
     def _take(self, trial: int = 0, seconds: float | None = None) -> Task | None:
         """Counts the batch that this thread has made, and takes the next task when one more may be made.
@@ -268,30 +253,3 @@ class ThreadPool(WorkerThreads):
             if not task.is_cancelled:
                 return task
         return None
-
-
-@final
-class LoopAssistedBatches(BatchesInOrder):
-    """An iteration over the batches of threads, in which the loop makes them if that is faster."""
-
-    _received_at: float | None = None  # when the batch before was
-
-    def __next__(self) -> Answer:
-        """Returns the next batch."""
-        if self._received_at is not None:
-            self._pool.schedule.count_step(time.perf_counter() - self._received_at)
-        answer = super().__next__()
-        self._received_at = time.perf_counter()
-        return answer
-
-    def _submit(self) -> None:
-        # A thread makes the first batch. When it is there, none reads for an iteration before this one.
-        if self._received_at is None or self._pool.has_copies or not self._pool.schedule.loop_makes:
-            super()._submit()
-
-    def _receive(self) -> Answer:
-        if self._tasks or self._requests is None:
-            return super()._receive()
-        # All tasks of threads came before this one, and were received: no thread reads.
-        answer: Answer = self._pool.make_in_caller(next(self._requests))
-        return answer

@@ -69,13 +69,13 @@ class WorkerProcesses(WorkerPool):
         """The process ids of the workers."""
         return [worker.process.pid for worker in self._workers]
 
-    def open(self, requests: Iterator[Request], *, in_the_loop: bool) -> Iterator[Answer]:
+    def open(self, requests: Iterator[Request]) -> Iterator[Answer]:
         """Begins an iteration, and the first one begins the workers."""
         if not self._workers:
             self._start()
         # Not by the step: with `run_ahead`, epochs of few steps keep all workers busy.
         self._turn = cycle(range(self._number))
-        return super().open(requests, in_the_loop=in_the_loop)
+        return super().open(requests)
 
     def _start(self) -> None:
         end_at_exit(self)

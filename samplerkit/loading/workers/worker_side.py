@@ -24,7 +24,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
 from queue import SimpleQueue
 from types import SimpleNamespace
-from typing import Any, Final, NamedTuple, final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
@@ -36,8 +36,7 @@ from torch.utils.data._utils.collate import collate_tensor_fn, default_collate_f
 
 from samplerkit.errors import DatasetError
 from samplerkit.loading.generators import seed_worker
-from samplerkit.loading.workers.batch_maker import BatchMaker
-from samplerkit.loading.workers.protocol import Answer, Request
+from samplerkit.loading.workers.protocol import Request
 
 _END: Final = struct.Struct("<QQ")
 """The end of each message: how many items of shared memory follow it, and the number of its task."""
@@ -296,47 +295,3 @@ def _stacked(batch: Sequence[torch.Tensor], **options: Any) -> torch.Tensor:
         return stacked
     finally:
         torch_worker._worker_info = worker
-
-
-# Batches, made here.
-
-
-@final
-class SendingMaker(BatchMaker):
-    """Makes batches in a worker process, each an `Answer` that is pickled.
-
-    Samples that cannot be pickled are left out where bad samples are: they are found by reading again.
-    """
-
-    def batch(self, request: Request) -> Any:
-        """Makes the batch of a request, or reads a part of it."""
-        samples = self.read(request)
-        answer = self._part(request, samples)
-        try:
-            return pickled(answer)
-        except Exception as error:
-            checked = self.read(request, _require_sendable)
-            bad = [skip.id for skip in checked.skipped if skip.place not in samples.places_skipped]
-            if not (bad and self.skips):
-                raise _unsendable_error(request, bad, error) from error
-        return pickled(self._part(request, checked))
-
-    def _part(self, request: Request, samples: Answer) -> Answer:
-        return self.collated(request, samples) if request.is_complete else samples
-
-
-def _require_sendable(sample: Any) -> None:
-    if problem := sending_error(sample):
-        raise TypeError(f"cannot be sent from a worker: {problem}")
-
-
-def _unsendable_error(request: Request, bad: list[int], error: Exception) -> DatasetError:
-    subject = "samples that" if bad else "a value that"
-    failure = DatasetError(
-        "dataset",
-        f"gives {subject} cannot be sent from a worker process ({type(error).__name__}: {error}); sample ids",
-        bad or request.ids.tolist(),
-        hint="give what can be pickled, or use workers='threads'",
-    )
-    request.note(failure, f"sending {request.some_ids}")
-    return failure

@@ -324,10 +324,10 @@ def checked_caps(given: Any, mixture: Any) -> dict[str, int] | None:
         ArgumentRangeError: below 1.
         CompositionError: a source is a mixture.
     """
+    if not isinstance(given, Mapping | None):
+        raise ArgumentTypeError("max_passes", "must be numbers of passes by the names of sources", given)
     if not given:
         return None
-    if not isinstance(given, Mapping):
-        raise ArgumentTypeError("max_passes", "must be numbers of passes by the names of sources", given)
     names = {
         name: name if isinstance(name, str) else str(arguments.integer("max_passes", name)) for name in given
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import numpy as np
 
 from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.order.caching import cached_property
+from samplerkit.order.intervals import edges_of
 from samplerkit.order.typing import Ids
 from samplerkit.storage.arrays import Array
 from samplerkit.storage.files.stored import Stored
@@ -197,12 +199,12 @@ class FileCatalogue:
     @cached_property
     def starts(self) -> Ids:
         """The first chunk of each file, and at the end the number of chunks: shape (files + 1,)."""
-        return _starts(self.chunks)
+        return edges_of(self.chunks)
 
     @property
     def lengths(self) -> Ids:
         """The number of samples of each file, shape (files,)."""
-        return np.diff(_starts(self.samples)[self.starts])
+        return np.diff(edges_of(self.samples)[self.starts])
 
     def path(self, number: int) -> str:
         """Returns the path or URL of a file."""
@@ -248,7 +250,8 @@ def joined(parts: Sequence[FileCatalogue]) -> FileCatalogue:
     paths = [path for part in parts for path in _paths(part)]
     order = np.array(sorted(range(len(paths)), key=paths.__getitem__), dtype=np.int64)
     in_order = [paths[number] for number in order.tolist()]
-    folder = _folder(in_order)
+    # The common prefix of sorted paths is that of the first and the last; `commonpath` does not support URLs.
+    folder = os.path.commonprefix([in_order[0], in_order[-1]]).rpartition(b"/")[0]  # noqa: RUF071
     for one, other in pairwise(in_order):
         if one == other:
             raise ArgumentValueError("files", "must not name a file twice", decoded(one))
@@ -257,9 +260,9 @@ def joined(parts: Sequence[FileCatalogue]) -> FileCatalogue:
     chunks, samples = (
         np.concatenate([getattr(part, name) for part in parts]) for name in ("chunks", "samples")
     )
-    starts, sorted_chunks = _starts(chunks), chunks[order]
+    starts, sorted_chunks = edges_of(chunks), chunks[order]
     # The chunks of each file in the new order.
-    places = np.arange(samples.size) + np.repeat(starts[order] - _starts(sorted_chunks)[:-1], sorted_chunks)
+    places = np.arange(samples.size) + np.repeat(starts[order] - edges_of(sorted_chunks)[:-1], sorted_chunks)
     footers = np.concatenate([part.footers for part in parts])
     return FileCatalogue(
         parts[0].kind,
@@ -278,15 +281,3 @@ def joined(parts: Sequence[FileCatalogue]) -> FileCatalogue:
 def _paths(part: FileCatalogue) -> Iterable[bytes]:
     prefix = encoded(part.folder) + b"/"
     return (prefix + name for name in part.names.as_bytes())
-
-
-def _folder(paths: Sequence[bytes]) -> bytes:
-    # The common prefix of sorted paths is that of the first and the last; `commonpath` does not support URLs.
-    first, last = paths[0], paths[-1]
-    pairs = zip(first, last, strict=False)
-    same = next((at for at, (one, other) in enumerate(pairs) if one != other), min(len(first), len(last)))
-    return first[:same].rpartition(b"/")[0]
-
-
-def _starts(counts: Ids) -> Ids:
-    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])

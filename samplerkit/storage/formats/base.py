@@ -178,7 +178,7 @@ class FolderDataset(ChunkedDataset):
         """Returns a file of the index, without a request if it is remote: there may be very many files."""
         path, sizes = self._inside(shard.file), shard.sizes
         if self.is_remote:
-            return Stored(path, sizes[0] if len(sizes) == 1 else UNKNOWN_SIZE, 0, self._storage)
+            return Stored(path, UNKNOWN_SIZE, 0, self._storage)
         stored = Stored.of(path)
         if sizes and stored.size not in sizes:
             problem = f"must have {sizes[0]} bytes, as {INDEX} lists"

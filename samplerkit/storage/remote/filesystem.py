@@ -268,7 +268,7 @@ def read_small(path: str, read_remote: Callable[[str], bytes | None]) -> bytes |
     """
     if is_remote(path):
         return read_remote(path)
-    if not Path(path).is_file():
+    if not Path(path).is_file():  # a pipe or a device may have no end
         return None
     try:
         return Path(path).read_bytes()

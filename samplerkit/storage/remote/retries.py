@@ -8,7 +8,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar, final
 
@@ -47,23 +47,21 @@ class RemoteStats:
 
 @final
 class Counts:
-    """Thread-safe counters, which are read as `RemoteStats`."""
+    """Thread-safe counters.
+
+    Attributes:
+        stats: the counters so far.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._values = asdict(RemoteStats())
-
-    @property
-    def stats(self) -> RemoteStats:
-        """The counters so far."""
-        with self._lock:
-            return RemoteStats(**self._values)
+        self.stats = RemoteStats()
 
     def add(self, **more: int) -> None:
         """Adds to counters by their names."""
         with self._lock:
-            for name, number in more.items():
-                self._values[name] += number
+            now = vars(self.stats)
+            self.stats = replace(self.stats, **{name: now[name] + number for name, number in more.items()})
 
 
 class Client(ABC):

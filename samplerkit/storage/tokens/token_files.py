@@ -75,11 +75,7 @@ class Pointers:
         Raises:
             DatasetError: the index contradicts itself.
         """
-        if sequence >= self.count:
-            return self.tokens
-        (data,) = self.data.files[self.place].read([(self._byte_of(sequence), 8)])
-        pointer = np.frombuffer(data, dtype="<i8")
-        return int(self._tokens_at(range(sequence, sequence + 1), pointer)[0])
+        return self.tokens if sequence >= self.count else self.bounds(sequence)[0]
 
     def sequence_at(self, token: int) -> int:
         """Returns the sequence that holds a token."""

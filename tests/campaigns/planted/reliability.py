@@ -26,9 +26,9 @@ BUGS = [
     Bug(
         "workers hand out batches as they come",
         "BatchesInOrder.__next__",
-        "answer = self._receive()",
+        "answer: Answer = self._pool.receive(self._tasks[0])",
         # Two and two: each worker hands over its own batches in order, or the loop would wait for ever.
-        "self._tasks.sort(key=lambda task: task.number ^ 1)\nanswer = self._receive()",
+        "self._tasks.sort(key=lambda task: task.number ^ 1)\nanswer = self._pool.receive(self._tasks[0])",
         "tests/loading/test_loader_workers.py::test_a_resume_with_other_workers_continues_in_the_same_order",
     ),
     Bug(

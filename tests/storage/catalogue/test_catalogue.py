@@ -151,6 +151,9 @@ IMPOSSIBLE = {
         meta.update(name_bytes=meta["name_bytes"] + 1),
         arrays.update(names=np.frombuffer(zlib.compress(zlib.decompress(arrays["names"]) + b"a"), np.uint8)),
     ),
+    "names in another order": lambda meta, arrays: arrays.update(
+        names=np.frombuffer(zlib.compress(zlib.decompress(arrays["names"])[-2::-1] + b"\0"), np.uint8)
+    ),
     "names of other files": lambda meta, arrays: arrays.update(size=arrays["size"][1:]),
     "no versions": lambda meta, arrays: arrays.pop("versions"),
     "a size below zero": lambda meta, arrays: arrays.update(size=-arrays["size"].astype("<i8")),

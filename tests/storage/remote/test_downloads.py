@@ -5,6 +5,7 @@ import hashlib
 import pytest
 
 from samplerkit.errors import DatasetError
+from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.remote.access import UNKNOWN_SIZE
 from samplerkit.storage.remote.storage import Span
 from tests.storage.remote import faults
@@ -53,6 +54,7 @@ def test_a_download_restarts_unless_its_version_and_size_are_certain(server, sto
 def test_a_resumed_download_from_a_server_without_ranges_repeats_no_byte(server, storage, url):
     server.faults["GET", "/a"] = [faults.truncate_body, faults.ignore_range]
     assert content(storage().fetch(url)) == DATA
+    assert len(server.calls("GET")) == 2
 
 
 def test_a_download_that_broke_after_its_last_byte_is_complete(server, storage):
@@ -105,6 +107,8 @@ def test_a_file_whose_server_reports_no_size_is_read_as_a_whole(server, storage)
     assert reader.read([Span(url, 49_990, 10), Span(url, 3, 4)]) == [DATA[49_990:50_000], DATA[3:7]]
     with pytest.raises(DatasetError, match="has 50000 bytes"):
         reader.read([Span(url, 49_990, 11)])
+    stored = Stored.of(url, reader)  # it is in the cache now, where its size is known
+    assert (stored.size, stored.read([(49_990, 10)])) == (50_000, [DATA[49_990:50_000]])
 
 
 def test_a_body_without_a_known_end_is_refused_unless_a_digest_is_given(server, storage):

@@ -217,7 +217,7 @@ class Window:
         if starts_with_pax and not self._are_harmless(np.array([index]))[0]:
             return [], [], [], position
         heads = self._chain(index)
-        if len(heads) < 2:
+        if not heads.size:
             return [], [], [], position
         indices = heads[:-1]
         headers = self._blocks[indices]
