@@ -12,10 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.programs import Program
+from tests.programs import ROOT, Program
 from tests.waiting import LoadFreeTimer
-
-ROOT = Path(__file__).parents[1]
 
 
 def ended(

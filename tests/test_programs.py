@@ -5,11 +5,10 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from tests.programs import Program, run
+from tests.programs import ROOT, Program, run
 
 STATE = """
 import atexit, json, os, random, signal, sys, threading
@@ -67,24 +66,14 @@ def test_a_fork_ends_as_a_program_of_python_ends(text, code, errors):
     assert done.stderr.endswith(errors)
 
 
-ROOT = Path(__file__).parents[1]
-
-
 def test_files_left_in_the_temporary_folder_fail_the_run(tmp_path):
     test = tmp_path / "test_one.py"
     test.write_text("import tempfile\n\n\ndef test_one():\n    tempfile.mkdtemp(prefix='left-here-')\n")
     (tmp_path / "now.py").write_text("from tests import conftest\n\nconftest.SECONDS_TO_CLEAN_UP = 0\n")
     options = [option for plugin in ("xdist", "tests.conftest", "now") for option in ("-p", plugin)]
-    options += ["-c", os.devnull, "--rootdir", tmp_path, "-n", "1"]
+    options += ["-c", os.devnull, "--rootdir", str(tmp_path), "-n", "1", str(test)]
     variables = {"TMPDIR": str(tmp_path), "PYTHONPATH": str(tmp_path), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    ended = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, test],
-        cwd=ROOT,
-        env={**os.environ, **variables},
-        check=False,
-        capture_output=True,
-        text=True,
-    )
+    ended = run(["-m", "pytest", *options], env={**os.environ, **variables})
     assert ended.returncode == 1, ended.stdout
     assert "1 passed" in ended.stdout
     assert "left-here-" in ended.stdout

@@ -12,7 +12,6 @@ import sys
 import tomllib
 import types
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -100,7 +99,7 @@ def test_an_error_has_its_place_its_value_and_its_hint_and_a_message_with_all_of
 MEMBERS = (types.FunctionType, classmethod, staticmethod, property, functools.cached_property)
 
 
-def undocumented(module: types.ModuleType) -> Iterator[str]:
+def undocumented(module):
     """Names the public methods of a module that lack a docstring; ruff sees what else lacks one."""
     for name, value in vars(module).items():
         if inspect.isclass(value) and value.__module__ == module.__name__ and not name.startswith("_"):
@@ -140,7 +139,7 @@ def test_files_other_than_python_are_packaged():
     assert settings["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "samplerkit.__version__"}
 
 
-def changes(before: str, now: str) -> list[str]:
+def changes(before, now):
     """The removed lines, and the new ones."""
     lines = difflib.unified_diff(before.splitlines(), now.splitlines(), n=0, lineterm="")
     return [line for line in lines if line[0] in "+-" and line[:3] not in {"+++", "---"}]

@@ -10,7 +10,6 @@ import torch
 
 import samplerkit as sk
 from samplerkit.compat import megatron
-from samplerkit.config.config import Config
 from tests.corpora import write_tokens
 
 
@@ -203,7 +202,7 @@ SINGLE = {"kind": "megatron_single", "micro_batch_size": 2, "data_parallel_size"
 CYCLIC = {**SINGLE, "kind": "megatron_cyclic"}
 
 
-def config_of(sampler, **sections) -> Config:
+def config_of(sampler, **sections):
     return sk.load_config({"sampler": sampler, "loader": {"batch_size": 2, "tail": "drop"}, **sections})
 
 

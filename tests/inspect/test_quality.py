@@ -1,7 +1,6 @@
 """The figures of quality: closed forms against brute force, sampled ones with standard errors, labels."""
 
 import itertools
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -44,7 +43,7 @@ EPOCHS = 16
 SAME_EPOCHS = 64
 
 
-def sampler_of(mode: str) -> sk.Sampler:
+def sampler_of(mode):
     return sk.DistributedSampler(1, 0, seed=11, **MODES[mode])
 
 
@@ -199,7 +198,7 @@ FIGURES = {"file_mixing": file_mixing, "spread": spread}
 class Backwards(sk.Sampler):
     """A user's sampler, of which only the ids are known."""
 
-    def __iter__(self) -> Iterator[int]:
+    def __iter__(self):
         yield from range(self.dataset_size - 1, -1, -1)
 
 

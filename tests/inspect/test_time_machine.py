@@ -2,9 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,16 +16,14 @@ from samplerkit.inspect.batches import batch_figures, new_companions
 from samplerkit.inspect.doctor.findings import KINDS
 from samplerkit.inspect.pictures.plot_data import plot_data
 from samplerkit.inspect.plan import plan
-from samplerkit.inspect.time_machine import StepRead, at, when
+from samplerkit.inspect.time_machine import at, when
 from samplerkit.inspect.view import RunView
 from tests.chains import under
 from tests.numbers import Numbers
 from tests.testing.strategies import chains
 
 
-def reported_steps(
-    make: Callable[[int], Any], ranks: int, epochs: Sequence[int] = (0,)
-) -> Iterator[tuple[Any, StepRead, Any]]:
+def reported_steps(make, ranks, epochs=(0,)):
     """Yields each step as `at` reports it, with the inspected loader and the batch that a loop received.
 
     After the last one, `when` must report each time that a sample was read, and no other, for all samples.

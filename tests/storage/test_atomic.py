@@ -18,9 +18,8 @@ import samplerkit as sk
 from samplerkit.storage.atomic import atomic, is_the_file
 from samplerkit.storage.lengths import save_lengths
 from samplerkit.storage.names import matching_files
-from tests.storage.crowd import run_in_threads
+from tests.storage.crowd import Child, run_in_threads
 from tests.storage.files.folders import write_npz
-from tests.storage.remote.children import Child
 from tests.storage.tar.shards import write_tar
 from tests.waiting import wait_until
 

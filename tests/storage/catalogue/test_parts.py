@@ -16,8 +16,8 @@ from samplerkit.storage.catalogue.making import join_parts, make_catalogue, make
 from samplerkit.storage.tar.indexing import index_shard
 from samplerkit.storage.tar.pack import pack_shard
 from tests.storage.catalogue.kinds import FILES, PARQUET, TAR
+from tests.storage.crowd import Child
 from tests.storage.formats import test_parquet
-from tests.storage.remote.children import Child
 from tests.testing import test_contract as of_files
 
 SIZES = (5, 3, 0, 4, 1, 2, 6)

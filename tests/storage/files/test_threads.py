@@ -13,9 +13,8 @@ import pytest
 import samplerkit as sk
 from samplerkit.storage.files.dataset import FileDataset
 from tests.jobs import ended
-from tests.storage.crowd import PATIENCE_SECONDS, run_in_threads
+from tests.storage.crowd import PATIENCE_SECONDS, Child, run_in_threads
 from tests.storage.files.folders import Watching, plain, reading_threads, samples_of, write_npz
-from tests.storage.remote.children import Child
 from tests.waiting import LoadFreeTimer, wait_until
 
 SIZES = [10] * 16

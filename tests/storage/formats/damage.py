@@ -10,7 +10,7 @@ import numpy as np
 from samplerkit.errors import DatasetError
 from samplerkit.testing import DatasetContract
 from samplerkit.testing.contract import same
-from tests.storage.remote.children import Child
+from tests.storage.crowd import Child
 
 
 class UncheckedContract(DatasetContract):

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import samplerkit as sk
+from tests.storage.crowd import Child
 from tests.storage.formats.test_parquet import write
-from tests.storage.remote.children import Child
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: no Parquet here")
 pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed: no Parquet here")

@@ -16,10 +16,9 @@ from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tar.index.finding import Cache
 from samplerkit.storage.threads import Stop
+from tests.storage.crowd import Child
 from tests.storage.remote import faults
-from tests.storage.remote.children import Child
-from tests.storage.remote.contents import DATA, bytes_held, cached_sizes, content, leftovers
-from tests.storage.remote.server import answer_correctly
+from tests.storage.remote.server import DATA, answer_correctly, bytes_held, cached_sizes, content, leftovers
 from tests.waiting import wait_until
 
 

@@ -11,8 +11,7 @@ import pytest
 from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.storage import Span
 from tests.storage.remote import faults
-from tests.storage.remote.contents import DATA, content
-from tests.storage.remote.server import Handler, Request, Resource, served
+from tests.storage.remote.server import DATA, Handler, Request, Resource, content, served
 from tests.waiting import LoadFreeTimer, wait_until
 
 

@@ -16,9 +16,8 @@ from samplerkit.errors import DatasetError
 from samplerkit.storage.remote import disk_cache
 from samplerkit.storage.remote.cache_entries import FOLDER_LOCK, Checksum, Record, exclusive_lock
 from samplerkit.storage.threads import Stop
-from tests.storage.remote.children import Child
-from tests.storage.remote.contents import DATA, cached_sizes, content, leftovers
-from tests.storage.remote.server import answer_correctly
+from tests.storage.crowd import Child
+from tests.storage.remote.server import DATA, answer_correctly, cached_sizes, content, leftovers
 from tests.storage.remote.test_cache import fetched, waits_in_the_body
 from tests.waiting import wait_until
 

@@ -9,7 +9,7 @@ from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.remote.access import UNKNOWN_SIZE
 from samplerkit.storage.remote.storage import Span
 from tests.storage.remote import faults
-from tests.storage.remote.contents import DATA, content, leftovers
+from tests.storage.remote.server import DATA, content, leftovers
 
 
 def send_without_size(handler, resource):

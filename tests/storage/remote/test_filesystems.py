@@ -16,7 +16,7 @@ from samplerkit.storage.remote.filesystem import expand
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import Span
 from tests.storage.cluster import Cluster, cluster
-from tests.storage.remote.contents import content
+from tests.storage.remote.server import content
 from tests.storage.remote.test_faulty_servers import leaks, logged, texts
 from tests.waiting import LoadFreeTimer, wait_until
 

@@ -20,8 +20,7 @@ from tests.jobs import ended
 from tests.storage.cluster import cluster
 from tests.storage.remote import faults
 from tests.storage.remote.conftest import CLIENTS
-from tests.storage.remote.contents import DATA, content
-from tests.storage.remote.server import MODIFIED, Resource, answer_correctly
+from tests.storage.remote.server import DATA, MODIFIED, Resource, answer_correctly, content
 from tests.waiting import LoadFreeTimer, wait_until
 
 

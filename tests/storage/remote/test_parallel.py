@@ -12,10 +12,9 @@ import pytest
 from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.storage import RemoteStorage, Span
 from tests.jobs import ended
+from tests.storage.crowd import Child
 from tests.storage.remote import faults
-from tests.storage.remote.children import Child
-from tests.storage.remote.contents import DATA, content
-from tests.storage.remote.server import answer_correctly, served
+from tests.storage.remote.server import DATA, answer_correctly, content, served
 from tests.waiting import LoadFreeTimer, new_threads, wait_until
 
 pytestmark = pytest.mark.usefixtures("separate_requests")

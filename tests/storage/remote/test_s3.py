@@ -1,7 +1,5 @@
 """S3, by servers on loopback that behave like it: through HTTP by signed URLs, and through s3fs."""
 
-from typing import Any
-
 import pytest
 
 from samplerkit.errors import DatasetError
@@ -12,8 +10,7 @@ from samplerkit.storage.remote.retries import Counts
 from samplerkit.storage.remote.storage import Span
 from tests.storage.remote import faults
 from tests.storage.remote.conftest import CLIENTS
-from tests.storage.remote.contents import content
-from tests.storage.remote.server import MODIFIED, Resource, served
+from tests.storage.remote.server import MODIFIED, Resource, content, served
 
 pytest.importorskip("s3fs", reason="s3fs is not installed")
 
@@ -65,7 +62,7 @@ def test_the_signature_does_not_follow_a_redirect_to_another_host(server, storag
 
 
 @pytest.fixture
-def options(endpoint, client_options) -> dict[str, Any]:
+def options(endpoint, client_options):
     return {"key": "test-key", "secret": "test-secret", "endpoint_url": endpoint, **client_options}
 
 

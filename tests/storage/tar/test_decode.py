@@ -17,7 +17,7 @@ from samplerkit.storage import inflate
 from samplerkit.storage.tar.codecs import IMAGE_SPECS, Decode
 from samplerkit.storage.tar.dataset import TarDataset
 from tests.storage.checks import identical
-from tests.storage.remote.contents import bytes_held, cached_sizes, leftovers
+from tests.storage.remote.server import bytes_held, cached_sizes, leftovers
 from tests.storage.tar.shards import jpeg_tiles, python_sources, read_by_webdataset, write, write_tar
 
 FIELDS = {

@@ -19,10 +19,9 @@ from samplerkit.storage.opening import AbsentError
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.format.headers import BLOCK
 from samplerkit.storage.tar.index.finding import Cache, make_index, unpack
-from samplerkit.storage.tar.index.index import Index
 from samplerkit.testing.contract import same
 from tests.storage.forging import forge
-from tests.storage.tar.shards import Files, jpeg_tiles, long_names, python_sources, read_by_webdataset, write
+from tests.storage.tar.shards import jpeg_tiles, long_names, python_sources, read_by_webdataset, write
 
 NOT_FOUND = "No such file or directory); restore it, or leave it out of the dataset"
 
@@ -174,7 +173,7 @@ def test_an_archive_that_cannot_be_read_while_it_is_unpacked(tmp_path):
 
 SMALL = [(name, data) for name, data in python_sources() if len(data) < 4000]
 
-SHARDS: dict[str, tuple[Files, str]] = {
+SHARDS = {
     "ustar": (SMALL[:8], "tar ustar"),
     "pax by webdataset": (jpeg_tiles()[:6], "webdataset"),
     "gnu with long names": (long_names()[4:8], "tar gnu"),
@@ -182,7 +181,7 @@ SHARDS: dict[str, tuple[Files, str]] = {
 }
 
 
-def outcome(path: Path, expected: list[dict]) -> str:
+def outcome(path, expected):
     """Reads a shard: an error and a counted skip, or the same samples; else the test fails."""
     stamp = {"cache": path.parent / "no-cache-is-shared" / path.name, "progress": False}
     lenient = TarDataset(path, on_error="skip", **stamp)
@@ -201,7 +200,7 @@ def outcome(path: Path, expected: list[dict]) -> str:
     return "changes nothing"
 
 
-def headers(data: bytes) -> list[int]:
+def headers(data):
     """Where the blocks that hold a header begin: those with the magic of tar."""
     starts = range(0, len(data), BLOCK)
     return [start for start in starts if data[start + 257 : start + 262] == b"ustar"]
@@ -271,7 +270,7 @@ def test_every_flipped_bit_of_a_header_is_found(tmp_path, name, count, caplog):
     assert path.read_bytes() == data
 
 
-def indexed(path: Path) -> Index:
+def indexed(path):
     return make_index(Stored.of(str(path)), Cache(path.parent / "unused"), checksums=False)
 
 

@@ -13,8 +13,7 @@ import pytest
 import samplerkit as sk
 from samplerkit.storage.opening import Handle, Handles
 from samplerkit.storage.tar.dataset import TarDataset
-from tests.storage.crowd import run_in_threads
-from tests.storage.remote.children import Child
+from tests.storage.crowd import Child, run_in_threads
 from tests.storage.tar.remote_shards import EACH, LENGTHS, NUMBERS, write_shards
 
 
