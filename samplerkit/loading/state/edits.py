@@ -102,6 +102,8 @@ class EditHistory:
             if len(saved["before"]) != len(_distances(saved["past"])):
                 problem = "must be a digest for each power of two below the edits"
                 raise StateError("before", problem, saved["before"])
+        if saved is None and not self.ledger.edits:
+            return
         position = units.run_position(state.position)
         self._require_past(saved or {"past": 0, "digest": "", "before": []}, position)
         try:
