@@ -212,7 +212,7 @@ class WrappedLoader:
         # in which they leave it. None of a loader that has no state.
         self._snapshot: Any = None
         self._snapshots: deque[Any] = deque()
-        self._late_stage: DeviceStage | None = None
+        self._dropped_stage: DeviceStage | None = None
         # The sampler may be at another epoch: it was read ahead of the loop, or a state was loaded.
         self._must_set_epoch = False
 
@@ -273,14 +273,13 @@ class WrappedLoader:
     def __getstate__(self) -> dict[str, Any]:
         """A copy begins from scratch: the thread that reads ahead stays with this one."""
         must_set_epoch = self._must_set_epoch or self._stage is not None
-        fresh: dict[str, Any] = {"_stage": None, "_late_stage": None, "_snapshots": deque()}
+        fresh: dict[str, Any] = {"_stage": None, "_dropped_stage": None, "_snapshots": deque()}
         return {**self.__dict__, **fresh, "_must_set_epoch": must_set_epoch}
 
     def _begin(self, *, run_ahead: bool) -> Iterator[Any]:
-        if self._late_stage is not None:
-            # Two threads must not read from one loader.
-            self._late_stage.close(LONGEST_TIMEOUT)
-            self._late_stage = None
+        if self._dropped_stage is not None:
+            # Two threads must not read from one loader: a load may have outlasted the end.
+            self._dropped_stage.close(LONGEST_TIMEOUT)
         upcoming = self._cursor.upcoming
         epoch, skipped = upcoming.epoch, upcoming.start
         if self._must_set_epoch:
@@ -342,8 +341,8 @@ class WrappedLoader:
     def _drop_stage(self) -> None:
         stage, self._stage = self._stage, None
         if stage is not None:
-            # A load that outlasts the end continues in its thread; the next iteration waits for it.
-            self._late_stage = None if stage.close() else stage
+            stage.close()
+            self._dropped_stage = stage
             self._must_set_epoch = True
 
 

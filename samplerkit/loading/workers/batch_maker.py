@@ -235,7 +235,7 @@ class SendingMaker(BatchMaker):
         return pickled(self._part(request, checked))
 
     def _part(self, request: Request, samples: Answer) -> Answer:
-        return self.collated(request, samples) if request.is_complete else samples
+        return self.collated(request, samples) if request.places is None else samples
 
 
 def _require_sendable(sample: Any) -> None:

@@ -46,7 +46,8 @@ class Request:
             these, or both.
         segments: which parts of the samples are read, for packs; None where they are whole.
         edits: all edits of the run, if one was made since it began.
-        places: of the samples in the batch, ascending, where other workers read the rest; else None.
+        places: of the samples in the batch, ascending, where other workers read the rest; None where
+            these are all, so that the worker that reads them collates them.
     """
 
     epoch: int
@@ -58,11 +59,6 @@ class Request:
     segments: Segments | None = None
     edits: tuple[Edit, ...] = ()
     places: Ids | None = None
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether these are all samples of the batch, so that the worker that reads them collates them."""
-        return self.places is None
 
     def place(self, number: int) -> int:
         """Returns the place in the batch of one of the samples."""

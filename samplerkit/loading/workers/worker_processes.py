@@ -7,6 +7,7 @@ import multiprocessing
 import multiprocessing.connection
 import multiprocessing.context
 import os
+import select
 import signal
 import socket
 import sys
@@ -63,6 +64,7 @@ class WorkerProcesses(WorkerPool):
         self._sent = 0
         self._turn: Iterator[int] = iter(())
         self._end_flag: Any = None
+        self._polls: list[select.poll] = []
 
     @property
     def readers(self) -> list[int]:
@@ -92,6 +94,9 @@ class WorkerProcesses(WorkerPool):
         except BaseException:
             self.close()
             raise
+        sentinels = [worker.process.sentinel for worker in self._workers]
+        # `multiprocessing.connection.wait` registers all of them for each batch, which takes long.
+        self._polls = [_poll_of([worker.pipe.fileno(), *sentinels]) for worker in self._workers]
 
     def _start_one(self, context: Any, number: int, seed: int) -> None:
         pipe, worker_end = context.Pipe()
@@ -170,11 +175,10 @@ class WorkerProcesses(WorkerPool):
         It may itself wait for another worker that has died, so the wait is then limited.
         """
         pipe = self._workers[worker].pipe
-        sentinels = [each.process.sentinel for each in self._workers]
-        ready = multiprocessing.connection.wait([pipe, *sentinels], self.timeout)
+        ready = dict(self._polls[worker].poll(self.timeout and 1000 * self.timeout))
         if not ready:
             raise timed_out("a worker process", self.timeout)
-        if pipe not in ready and not pipe.poll(_GRACE_SECONDS):
+        if pipe.fileno() not in ready and not pipe.poll(_GRACE_SECONDS):
             raise EOFError
         return receive(pipe)
 
@@ -217,6 +221,13 @@ class WorkerProcesses(WorkerPool):
     def __del__(self) -> None:
         if self._workers and not sys.is_finalizing():
             self.close()
+
+
+def _poll_of(descriptors: list[int]) -> select.poll:
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return poll
 
 
 def _forget_all() -> None:

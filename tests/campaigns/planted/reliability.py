@@ -104,15 +104,15 @@ BUGS = [
     Bug(
         "samples are skipped that can be pickled",
         "_require_sendable",
-        "(problem := sending_error(sample))",
-        "(problem := 'x')",
+        "sending_error(sample)",
+        "'x'",
         f"{SENDING}::test_samples_that_cannot_be_read_or_sent_are_skipped_and_the_steps_stay",
     ),
     Bug(
         "an exception is sent whose class cannot be pickled",
         "_sendable",
         "sending_error(type(error))",
-        "False",
+        "''",
         f"{SENDING}::test_a_batch_that_cannot_be_made_or_sent_is_an_error_at_its_place_with_its_samples",
     ),
     Bug(
