@@ -47,7 +47,7 @@ CORPUS = sk.Layout.tree({"web": 100, "code": 50, "new": 30})
         ({"weights": {"web": 1}}, sk.ArgumentValueError, "lack a source.*code"),
         ({"weights": {"web": 1, "code": 1, "new": 1}}, sk.ArgumentValueError, "name no source.*new"),
         ({"source": "web", "weights": {"web": 1, "code": 1}}, sk.ArgumentValueError, "that exists"),
-        ({"source": "x", "weights": {"web": 1, "x": 1}}, sk.ArgumentValueError, "no part of the dataset"),
+        ({"source": "x", "weights": {"web": 1, "x": 1}}, sk.ArgumentValueError, "not a part of the dataset"),
         ({"without": [180]}, sk.ArgumentValueError, "not in a dataset of 180"),
     ],
 )

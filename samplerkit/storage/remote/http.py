@@ -126,7 +126,7 @@ class Http(Client):
         reasons: dict[type[Exception], str] = {
             ssl.SSLError: "TLS failed",
             TimeoutError: f"the response stalled, for {self.options.timeout:g} s",
-            http.client.IncompleteRead: "the response ended early",
+            http.client.IncompleteRead: "the response broke off",
             http.client.HTTPException: "the connection broke",
             OSError: f"the connection broke{errno_text(error)}",
         }
@@ -143,7 +143,7 @@ class Http(Client):
                 raise Transient(f"more than the {end} bytes that were expected")
             yield piece
         if end not in {UNKNOWN_SIZE, at}:
-            raise Transient(f"the response ended early after {at} of {end} bytes")
+            raise Transient(f"the response broke off after {at} of {end} bytes")
 
     def _request(self, url: str, stop: Stop, part: str = "") -> AbstractContextManager[Response]:
         self.counts.add(requests=1)

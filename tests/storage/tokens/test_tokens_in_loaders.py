@@ -97,7 +97,7 @@ def test_parts_with_and_without_borders_of_documents_are_refused(files):
             "b": sk.TokenDataset(files["code"], 16, outputs=("tokens", "labels")),
         }
     )
-    with pytest.raises(sk.DatasetError, match="part 'a': gives cu_seqlens, and part 'b' does not"):
+    with pytest.raises(sk.DatasetError, match="part 'a': gives cu_seqlens, but part 'b' does not"):
         tree.__getitems__([0, len(tree) - 1])
 
 
