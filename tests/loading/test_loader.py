@@ -6,7 +6,6 @@ import os
 import time
 
 import pytest
-import torch
 
 import samplerkit as sk
 from tests.chains import under
@@ -107,11 +106,6 @@ def test_a_progress_bar_is_the_same_after_a_resume(size, tail):
         assert of_all_ranks(state) == [bar[step:] for bar in expected]
 
 
-def test_a_stream_is_refused():
-    with pytest.raises(sk.ArgumentTypeError, match="map-style"):
-        sk.Loader(torch.utils.data.ChainDataset([]), sk.SequentialSampler(), batch_size=1)
-
-
 def test_without_a_sampler_a_dataset_is_read_in_its_own_order():
     numbers = Numbers(20)
     assert sk.Loader(numbers, batch_size=5).ids(1).tolist() == [5, 6, 7, 8, 9]
@@ -154,13 +148,6 @@ def test_the_fingerprint_names_the_order_and_nothing_of_the_job():
     assert numbers_loader(world=sk.World(2, 0), batch_size=7).fingerprint == fingerprint
     assert numbers_loader(sampler=sk.RandomSampler(seed=4), world=sk.World(2, 1)).fingerprint != fingerprint
     assert numbers_loader(11, world=sk.World(2, 1)).fingerprint != fingerprint
-
-
-@pytest.mark.parametrize("step", ["1", 1.0, None, True])
-@pytest.mark.parametrize("method", ["ids", "pads", "tokens"])
-def test_a_step_that_is_no_integer_is_refused(method, step):
-    with pytest.raises(sk.ArgumentTypeError, match="step: must be an integer"):
-        getattr(numbers_loader(), method)(step)
 
 
 @pytest.mark.parametrize("workers", [1, "1 threads"])
