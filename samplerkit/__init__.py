@@ -49,11 +49,11 @@ if _typing.TYPE_CHECKING:
     from samplerkit.samplers.block import BlockSampler as BlockSampler
     from samplerkit.samplers.chain import Context as Context
     from samplerkit.samplers.chain import RunConstants as RunConstants
-    from samplerkit.samplers.fold import FoldSampler as FoldSampler
+    from samplerkit.samplers.groups import FoldSampler as FoldSampler
+    from samplerkit.samplers.groups import PKSampler as PKSampler
     from samplerkit.samplers.mixing.edit import Edit as Edit
     from samplerkit.samplers.mixing.ledger import Ledger as Ledger
     from samplerkit.samplers.mixing.mixture import MixtureSampler as MixtureSampler
-    from samplerkit.samplers.pk import PKSampler as PKSampler
     from samplerkit.samplers.repeat import RepeatFactorSampler as RepeatFactorSampler
     from samplerkit.samplers.repeat import RepeatSampler as RepeatSampler
     from samplerkit.samplers.shuffled import DistributedSampler as DistributedSampler

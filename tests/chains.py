@@ -1,7 +1,5 @@
 """Samplers below others."""
 
-from __future__ import annotations
-
 from typing import Any, TypeVar
 
 import samplerkit as sk

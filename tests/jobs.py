@@ -1,7 +1,5 @@
 """Runs a command that starts processes of its own, to the end of all; and reserves a port for a job."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
@@ -14,10 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.load_free_timer import LoadFreeTimer
-from tests.programs import Program
-
-ROOT = Path(__file__).parents[1]
+from tests.programs import ROOT, Program
+from tests.waiting import LoadFreeTimer
 
 
 def ended(

@@ -1,9 +1,9 @@
 """Datasets whose samples are their ids, or made of these; in one of them some cannot be read."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from typing import Any
+
+import numpy as np
 
 from samplerkit.order.layout import Layout
 
@@ -22,10 +22,10 @@ class Numbers:
 
 
 class Made(Numbers):
-    """Sample i is the result of a function of i."""
+    """Sample i is the result of a function of i, of so many samples or in the files of a layout."""
 
-    def __init__(self, size: int, make: Callable[[int], Any]) -> None:
-        super().__init__(Layout(size))
+    def __init__(self, size: int | Layout, make: Callable[[int], Any]) -> None:
+        super().__init__(Layout.of(size))
         self.make = make
 
     def __getitem__(self, index: int) -> Any:
@@ -43,3 +43,16 @@ class Damaged(Numbers):
         if index in self.bad:
             raise OSError(f"sample {index} is damaged")
         return index
+
+
+class Texts:
+    """Documents of given lengths, whose tokens are their number."""
+
+    def __init__(self, lengths: Iterable[int]) -> None:
+        self.lengths = np.array(lengths)
+
+    def __len__(self) -> int:
+        return self.lengths.size
+
+    def __getitem__(self, index: int) -> np.ndarray:
+        return np.full(self.lengths[index], index)

@@ -4,8 +4,6 @@ A start of torch takes seconds of processor, and a fork tenths of one. Tests of 
 imports, hash seeds, flags of Python) start Python. Run as a program, this file is the process that forks.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import functools

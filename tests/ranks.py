@@ -5,8 +5,6 @@ like that of torchrun. Each start of torch takes seconds of processor; here a jo
 ranks. The job fails with its first rank that fails; its caller ends the others.
 """
 
-from __future__ import annotations
-
 import gc
 import importlib
 import os

@@ -1,7 +1,5 @@
 """Wrong arguments: each is an error of the class that MindSpore documents, and names the argument."""
 
-from __future__ import annotations
-
 import inspect
 import json
 

@@ -1,7 +1,5 @@
 """Imports run one way: order <- samplers <- batches <- loading <- config <- cli; files stay small."""
 
-from __future__ import annotations
-
 import ast
 import sys
 from collections import Counter
@@ -84,7 +82,7 @@ LATE = {
     "names": "the one table of lazy imports",
     "loading.steps": "a tenth of a second, only for a loop that shows a bar",
     "compat.huggingface": "an extra: its users have a Trainer already",
-    "storage.files.packages": "extras: a package of each format, Pillow, orjson",
+    "storage.files.packages": "extras: a package of each format, Pillow",
     "storage.remote.filesystem": "an extra: only URLs other than those of HTTP need it",
     "storage.remote.http": "an extra: only S3 needs it",
 }

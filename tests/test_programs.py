@@ -1,6 +1,4 @@
-"""Forked programs behave as programs that Python has started: tests rely on that."""
-
-from __future__ import annotations
+"""What tests rely on: forked programs behave as Python's; files left over fail a run; CI's files exist."""
 
 import json
 import os
@@ -10,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.programs import Program, run
+from tests.programs import ROOT, Program, run
 
 STATE = """
 import atexit, json, os, random, signal, sys, threading
@@ -66,3 +64,23 @@ def test_a_fork_ends_as_a_program_of_python_ends(text, code, errors):
     done = run(["-c", text])
     assert done.returncode == code
     assert done.stderr.endswith(errors)
+
+
+def test_files_left_in_the_temporary_folder_fail_the_run(tmp_path):
+    test = tmp_path / "test_one.py"
+    test.write_text("import tempfile\n\n\ndef test_one():\n    tempfile.mkdtemp(prefix='left-here-')\n")
+    (tmp_path / "now.py").write_text("from tests import conftest\n\nconftest.SECONDS_TO_CLEAN_UP = 0\n")
+    options = [option for plugin in ("xdist", "tests.conftest", "now") for option in ("-p", plugin)]
+    options += ["-c", os.devnull, "--rootdir", str(tmp_path), "-n", "1", str(test)]
+    variables = {"TMPDIR": str(tmp_path), "PYTHONPATH": str(tmp_path), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    ended = run(["-m", "pytest", *options], env={**os.environ, **variables})
+    assert ended.returncode == 1, ended.stdout
+    assert "1 passed" in ended.stdout
+    assert "left-here-" in ended.stdout
+    assert not any(tmp_path.glob("tests-*"))
+
+
+def test_every_file_that_runs_on_other_versions_exists():
+    names = (ROOT / ".ci" / "core_tests").read_text().split()
+    assert names
+    assert [name for name in names if not (ROOT / name).exists()] == []

@@ -1,11 +1,7 @@
-"""The public API: names, positional arguments, errors, docstrings, and files other than Python.
-
-`tests/data/public_api.txt` has each name; `test_public_api.py` compares it with the source.
-"""
-
-from __future__ import annotations
+"""The public API: as recorded, with its names, positional arguments, errors, docstrings, and files."""
 
 import ast
+import difflib
 import functools
 import importlib
 import inspect
@@ -16,13 +12,13 @@ import sys
 import tomllib
 import types
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import samplerkit as sk
 from samplerkit import errors, names
+from tests.write_public_api import FILE, public_api
 
 ROW = re.compile(r"^\| `(\w+Sampler)`.* \| `(.*)` \|$", re.MULTILINE)
 SIGNATURES = dict(
@@ -103,7 +99,7 @@ def test_an_error_has_its_place_its_value_and_its_hint_and_a_message_with_all_of
 MEMBERS = (types.FunctionType, classmethod, staticmethod, property, functools.cached_property)
 
 
-def undocumented(module: types.ModuleType) -> Iterator[str]:
+def undocumented(module):
     """Names the public methods of a module that lack a docstring; ruff sees what else lacks one."""
     for name, value in vars(module).items():
         if inspect.isclass(value) and value.__module__ == module.__name__ and not name.startswith("_"):
@@ -141,3 +137,20 @@ def test_files_other_than_python_are_packaged():
     assert packaged == {path for path in files if path.suffix != ".py"}
     assert settings["project"]["dynamic"] == ["version"]
     assert settings["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "samplerkit.__version__"}
+
+
+def changes(before, now):
+    """The removed lines, and the new ones."""
+    lines = difflib.unified_diff(before.splitlines(), now.splitlines(), n=0, lineterm="")
+    return [line for line in lines if line[0] in "+-" and line[:3] not in {"+++", "---"}]
+
+
+def test_the_public_api_is_the_recorded_one():
+    assert changes(FILE.read_text(encoding="utf-8"), public_api()) == [], (
+        "if it is intended: python -m tests.write_public_api, and CHANGELOG.md"
+    )
+
+
+def test_each_public_name_is_in_the_reference():
+    written = re.findall(r"^(?:class )?(?:\w+\.)*(\w+)\(", FILE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert set(names.PUBLIC) <= set(written)

@@ -5,8 +5,6 @@ Words may be changed; the class, the place, the numbers and the values in quotes
 the program completes.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

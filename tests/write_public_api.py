@@ -3,8 +3,6 @@
 python -m tests.write_public_api
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -13,7 +13,7 @@ import numpy as np
 
 from samplerkit.batches.budget import Buckets, upper_of
 from samplerkit.batches.cutting import SHORTS, Short, repeats_in, spread
-from samplerkit.batches.lengths import Histogram, SampleLengths, find_lengths, require_one_each
+from samplerkit.batches.lengths import Histogram, SampleLengths, find_lengths
 from samplerkit.batches.plan import Measure
 from samplerkit.batches.recipe import SHARED_ARGUMENTS, BatchRecipe, Prepared, require_positive
 from samplerkit.batches.sample_set import SampleSet
@@ -23,6 +23,7 @@ from samplerkit.batches.window_plan import WindowContext
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError
 from samplerkit.order import arguments
 from samplerkit.order.caching import cached_property
+from samplerkit.order.dataset_protocol import require_one_each
 from samplerkit.order.intervals import edges_of
 from samplerkit.order.typing import Ids
 
@@ -42,7 +43,7 @@ def number_keys(given: Any) -> tuple[tuple[Any, ...], SampleLengths]:
         >>> keys, numbers.at(np.arange(3))
         (((64, 64), (64, 96)), array([0, 1, 0]))
     """
-    problem = "must be a list or an array, one key a sample"
+    problem = "must be a list or an array, with one key per sample"
     if isinstance(given, str | bytes | dict | set | frozenset) or not arguments.is_iterable(given):
         raise ArgumentTypeError("keys", problem, given)
     try:
@@ -131,7 +132,7 @@ class BucketBatches(BatchRecipe):
         require_positive(self, **SHARED_ARGUMENTS)
         if (self.boundaries is None) == (self.keys is None):
             raise ArgumentValueError(
-                "boundaries", "or keys must be given, and not both", self.boundaries, hint="choose one"
+                "boundaries", "must be given, or keys, but not both", self.boundaries, hint="choose one"
             )
         if self.keys is not None and self.lengths is not None:
             raise ArgumentValueError(
@@ -141,7 +142,9 @@ class BucketBatches(BatchRecipe):
         short = default if self.short is None else self.short
         arguments.choice("short", short, SHORTS)
         if self.keys is not None and short == "merge":
-            raise ArgumentValueError("short", "would mix keys", short, hint='use "keep" or "drop"')
+            raise ArgumentValueError(
+                "short", "would merge batches of different keys", short, hint='use "keep" or "drop"'
+            )
         object.__setattr__(self, "short", short)
         if self.boundaries is not None:
             object.__setattr__(self, "boundaries", _boundaries(self.boundaries))

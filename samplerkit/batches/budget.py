@@ -142,7 +142,7 @@ def require_fit(histogram: Histogram, budget: Budget, long: Long) -> None:
     falling = np.flatnonzero(costs[:-1] < costs[1:])
     if falling.size:
         first = int(falling[0])
-        problem = f"must grow with the length, and falls from length {int(values[first + 1])}"
+        problem = f"must grow with the length, but falls from length {int(values[first + 1])}"
         hint = "give a cost that is monotone in the length"
         raise ArgumentRangeError("cost", problem, int(values[first]), hint=hint)
     if long == "truncate" and not budget.longest():

@@ -9,20 +9,20 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from samplerkit.batches.lengths import require_one_each
 from samplerkit.batches.plan import BatchPlan, BatchSamples, Measure
 from samplerkit.batches.recipe import SHARED_ARGUMENTS, BatchRecipe, Prepared, require_positive
 from samplerkit.batches.sample_set import SampleSet
 from samplerkit.batches.table_cache import TableCache
 from samplerkit.batches.window_plan import WindowContext
 from samplerkit.errors import CompositionError, DatasetError, NotSupportedError
+from samplerkit.order.dataset_protocol import require_one_each
 from samplerkit.order.files import BlockCache, permuted_within
 from samplerkit.order.intervals import edges_of, groups, interval_of, numbers_in
 from samplerkit.order.keys import Key
 from samplerkit.order.order import Located
 from samplerkit.order.sequences import Occurrences
 from samplerkit.order.typing import Ids
-from samplerkit.samplers.pk import DEFAULT_COLUMN, PKSampler
+from samplerkit.samplers.groups import DEFAULT_COLUMN, PKSampler
 
 
 @final
@@ -84,7 +84,7 @@ class ClassBatches(BatchRecipe):
         ids = np.arange(chosen.size) if chosen.ids is None else chosen.ids
         values, numbers, counts = np.unique(labels[ids], return_inverse=True, return_counts=True)
         if values.size < self.num_class:
-            problem = f"is more than the {values.size} classes that there are"
+            problem = f"is more than the {values.size} classes of the dataset"
             raise DatasetError("num_class", problem, self.num_class)
         small = np.flatnonzero(counts < self.num_val)
         if small.size:
@@ -99,7 +99,7 @@ class ClassBatches(BatchRecipe):
 
     def cut(self, ids: Ids, lengths: Ids, context: WindowContext) -> list[Ids]:
         """Raises an error: the samples of a window may have fewer than P classes."""
-        raise NotSupportedError("window", "does not go with batches of classes", context.window)
+        raise NotSupportedError("window", "cannot be combined with batches of classes", context.window)
 
     def _finder(self) -> PKSampler:
         return PKSampler(self.num_val, class_column=self.class_column, labels=self.labels)

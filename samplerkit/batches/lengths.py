@@ -16,8 +16,7 @@ from samplerkit.batches.table_cache import TableCache
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.order.arguments import holds_bool
 from samplerkit.order.caching import cached_property
-from samplerkit.order.dataset_protocol import find_column
-from samplerkit.order.layout import Layout
+from samplerkit.order.dataset_protocol import find_column, require_one_each
 from samplerkit.order.typing import Ids
 
 _TABLE_LIMIT = 1 << 22
@@ -106,7 +105,7 @@ class SampleLengths:
             self.__dict__["_array"] = _array(source, place)
         given = self._array
         if given.ndim != 1 and not (given.ndim == 2 and given.shape[1] == 2):
-            problem = "must have one length a sample, or a pair: shape (n,) or (n, 2)"
+            problem = "must have one length per sample, or a pair: shape (n,) or (n, 2)"
             hint = "give the dataset's lengths in its order"
             raise ArgumentValueError(place, problem, given.shape, hint=hint)
         _require_integers(given, place)
@@ -143,7 +142,7 @@ class SampleLengths:
         try:
             array = np.lib.format.open_memmap(path, mode="r")  # `np.load` would open an archive as well
         except FileNotFoundError:
-            raise ArgumentValueError(self._place, "the file is not there", str(path), hint=_SAVE) from None
+            raise ArgumentValueError(self._place, "the file does not exist", str(path), hint=_SAVE) from None
         except (OSError, ValueError, EOFError) as error:
             raise ArgumentValueError(
                 self._place, f"cannot be read as an .npy file ({error})", str(path), hint=_SAVE
@@ -192,18 +191,6 @@ class SampleLengths:
             yield chunk.max(axis=1) if self.are_pairs else chunk
 
 
-def require_one_each(place: str, count: int, dataset: Any, hint: str = "") -> None:
-    """Checks that there are as many lengths, keys or labels as samples.
-
-    Raises:
-        DatasetError: there are more, or fewer.
-    """
-    size = len(Layout.of(dataset))
-    if count != size:
-        problem = f"must be one for each of the {size} samples of the dataset"
-        raise DatasetError(place, problem, count, hint=hint)
-
-
 def find_lengths(
     given: Any, dataset: Any, cache: TableCache | None = None, *, pairs_hint: str | None = None
 ) -> SampleLengths:
@@ -233,7 +220,7 @@ def find_lengths(
     lengths = SampleLengths(source, place, cache)
     require_one_each("lengths", lengths.size, dataset, "compute them for this dataset, in its order")
     if lengths.are_pairs and pairs_hint is not None:
-        problem = "are pairs, and these batches need one length a sample"
+        problem = "are pairs, but these batches need one length per sample"
         raise ArgumentValueError("lengths", problem, (lengths.size, 2), hint=pairs_hint)
     return lengths
 

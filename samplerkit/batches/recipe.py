@@ -293,7 +293,7 @@ class Plans:
         chosen = find_set(child or sampler, self.dataset)
         self._prepared = self.recipe.prepared(self.dataset, chosen, self.abreast, self.kept)
         if sampler.reads_a_stream and self._prepared.plan is not None:
-            problem = "over a whole set have no windows, at whose borders a ledger is edited"
+            problem = "over a whole set have no windows, but edits are made between windows"
             raise NotSupportedError("batches", problem, self.recipe, hint="use window= in the recipe")
         self.measure = self._prepared.measure
         self._window_size = self.recipe.window or self._prepared.window
@@ -334,7 +334,7 @@ class Plans:
         window, before = known
         limit = window * size * self.measure.max_parts
         if not (0 <= window <= -(-len(order) // size) and 0 <= before <= limit):
-            raise StateError("window", "is none of this epoch", list(known))
+            raise StateError("window", "is not in this epoch", list(known))
         key = groups_key if shuffles(self.sampler) else None
         cut = partial(self.recipe._cut_window, self.measure)
         return WindowPlan(*common, order, size, cut, context, key, known)

@@ -100,7 +100,7 @@ def require_uncut(sampler: Sampler, size: int) -> None:
     """
     for link in sampler._links():
         if isinstance(link, RandomSampler | DistributedSampler) and _cuts(link, size):
-            problem = "cuts an order, and batches over a whole set have none"
+            problem = "cuts an order, but batches over a whole set have none"
             hint = "use num_batches of the recipe, or window= to cut the order"
             raise ArgumentRangeError("num_samples", problem, link.num_samples, hint=hint)
 

@@ -174,8 +174,11 @@ class WindowPlan(BatchPlan):
     def window_of(self, number: int) -> tuple[int, int]:
         """Returns the window of a batch and the number of batches before it.
 
-        After the last batch, these are the number of windows and the number of batches.
+        After the last batch, these are the number of windows and the number of batches. For the first batch
+        it is the first window, unseen, which may hold no batch.
         """
+        if not number:
+            return 0, 0
         window = self._window_of(number)
         if window is None:
             return self._windows, self._last()[1]

@@ -59,7 +59,7 @@ def edit(
             quiet.callback(logging.disable, logging.NOTSET)
         loader = load_run(original, world, state, allow=() if source is None else {"dataset"})
     if block_sampler_of(original.sampler) is not None:
-        problem = "reads blocks, and its edits are those of a ledger below it, which counts blocks"
+        problem = "reads blocks: its edits belong to a ledger below it, which counts in blocks"
         hint = "write the edit into the config: child: {kind: ledger, edits: [...], child: ...}"
         raise NotSupportedError("sampler", problem, original.sampler, hint=hint)
     position = loader.editable_from
@@ -118,7 +118,7 @@ def _shares(text: str) -> dict[str, float]:
         pairs = [pair.split("=") for pair in text.split(",")]
         shares = {name.strip(): float(share) for name, share in pairs}
     except ValueError:
-        problem = f"{text!r} are no shares; write for instance web=0.5,code=0.5"
+        problem = f"{text!r} is not a list of shares; write for instance web=0.5,code=0.5"
         raise typer.BadParameter(problem, param_hint="--weights") from None
     if len(shares) < len(pairs):
         raise typer.BadParameter(f"{text!r} names a source twice", param_hint="--weights")

@@ -173,7 +173,7 @@ def parse_epochs(text: str) -> range:
     except (ValueError, TypeError):
         epochs = range(0)
     if not epochs or min(epochs[0], epochs[-1]) < 0:
-        problem = f"{text!r} names no epochs; write 3, or 0:10 for the first ten"
+        problem = f"{text!r} is not a range of epochs; write 3, or 0:10 for the first ten"
         raise typer.BadParameter(problem, param_hint="--epochs")
     return epochs
 

@@ -35,7 +35,7 @@ def plot(
         open_page: open a page in which mode, ranks, files and blocks can be changed.
     """
     if open_page and len(configs) > 1:
-        raise typer.BadParameter("are several; --open shows one", param_hint="CONFIG")
+        raise typer.BadParameter("has several configs, but --open shows one", param_hint="CONFIG")
     if output is None and not open_page:
         raise typer.BadParameter("is missing: give a .png or .html file, or --open", param_hint="--output")
     if open_page and output is not None and output.suffix.lower() != ".html":

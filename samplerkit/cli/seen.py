@@ -12,7 +12,7 @@ import typer
 
 from samplerkit.cli.opening import ConfigPath, FromZero, NumRanks, load_run, state_in, states_in
 from samplerkit.cli.printing import Part, PrintedTable, Result, counted, progress, writing
-from samplerkit.cli.when import times_read
+from samplerkit.cli.when import file_of_document, times_read
 from samplerkit.errors import ArgumentValueError, SamplerkitError
 from samplerkit.loading.loader import Loader
 from samplerkit.loading.run.history import History
@@ -33,7 +33,7 @@ def seen(
     since: Path | None = None,
     sample: FromZero | None = None,
     document: FromZero | None = None,
-    file: FromZero = 0,
+    file: str | None = None,
     part: str | None = None,
     out: Path | None = None,
     world: NumRanks = None,
@@ -47,7 +47,7 @@ def seen(
         since: an earlier checkpoint; leave out what was read up to it.
         sample: the id of a sample; show when it was read.
         document: the number of a document of tokens; show when it was read.
-        file: the number of the document's file.
+        file: the file of the document, by number or name; by default file 0.
         part: a part of a tree; show how much of it was read.
         out: write all ids, in the order of reading, to a .npy or .parquet file.
     """
@@ -56,6 +56,7 @@ def seen(
     if sample is not None and document is not None:
         raise typer.BadParameter("give one of the two", param_hint="--sample or --document")
     loader = load_run(config, world, state)
+    file_number = file_of_document(Layout.of(loader.dataset), document, file)
     history = loader.history()
     history = history if since is None else history.since(state_in(since))
     result: dict[str, Any] = {
@@ -73,12 +74,12 @@ def seen(
         for span in history.past.stretches
     ]
     if sample is not None or document is not None:
-        result |= {"sample": sample} if document is None else {"document": document, "file": file}
+        result |= {"sample": sample} if document is None else {"document": document, "file": file_number}
         columns = _COLUMNS if document is None else (*_COLUMNS, "first", "tokens")
         occurrences = [
             time
             for epoch, begin, end in history.parts
-            for _, times in times_read(loader, epoch, sample, document, file, begin)
+            for _, times in times_read(loader, epoch, sample, document, file_number, begin)
             for time in times
             if time["position"] < end and not time["is_pad"]
         ]
@@ -98,7 +99,7 @@ def _of_part(loader: Loader, history: History, name: str) -> dict[str, Any]:
     parts = Layout.of(loader.dataset).parts
     if name not in parts:
         raise ArgumentValueError(
-            "part", "is no part of the dataset", name, hint=f"parts: {', '.join(parts) or 'none'}"
+            "part", "is not a part of the dataset", name, hint=f"parts: {', '.join(parts) or 'none'}"
         )
     read = history.by_source()[name]
     return {"name": name, "read": read, "passes": read / max(1, parts[name].num_samples)}

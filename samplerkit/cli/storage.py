@@ -14,16 +14,16 @@ from samplerkit.cli.opening import ConfigPath, FromOne, FromZero, ManyPaths, imp
 from samplerkit.cli.printing import Result, counted, progress
 from samplerkit.config.config import load_config
 from samplerkit.config.datasets import with_layout
-from samplerkit.errors import ArgumentValueError, DatasetError
+from samplerkit.errors import DatasetError
 from samplerkit.loading.compute_lengths import compute_lengths
 from samplerkit.order import arguments
 from samplerkit.storage.catalogue.making import THREADS as JOBS
 from samplerkit.storage.catalogue.making import make_catalogue
+from samplerkit.storage.files.paths import one_path
 from samplerkit.storage.formats.jsonl import JsonlDataset
 from samplerkit.storage.formats.tfrecord import TfRecordDataset
 from samplerkit.storage.tar.indexing import THREADS, index_shards
 from samplerkit.storage.tar.pack import pack_folder
-from samplerkit.storage.urls import is_remote, shown
 
 SHOWN = 10
 """The most files that were left out, or flaws, that are listed by name."""
@@ -108,9 +108,7 @@ def pack(
         overwrite: replace existing shards.
     """
     for place, path in (("source", source), ("shards", shards)):
-        if is_remote(path):
-            hint = "pack from a local folder into a local folder, and upload that"
-            raise ArgumentValueError(place, "must be local", shown(path), hint=hint)
+        one_path(place, path, "pack from a local folder into a local folder, and upload that")
     with progress() as report:
         packed = pack_folder(
             source,

@@ -16,6 +16,7 @@ from samplerkit.inspect.time_machine import at as read_at
 from samplerkit.inspect.time_machine import when as read_when
 from samplerkit.inspect.view import RunView
 from samplerkit.order.dataset_protocol import file_number
+from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 
 _MAX_IDS = 64
@@ -127,12 +128,10 @@ def when(
     """
     if (sample is None) == (document is None):
         raise typer.BadParameter("give one of the two", param_hint="--sample or --document")
-    if document is None and file is not None:
-        raise typer.BadParameter("goes with --document", param_hint="--file")
-    selected, name = parse_epochs(epochs), file or "0"
+    selected = parse_epochs(epochs)
     view = RunView.of(load_run(config, world, state))
     layout, names = view.layout, view.layout.names or ()
-    number = int(name) if name.isdecimal() else file_number(layout, name)
+    number = file_of_document(layout, document, file)
     results = times_read(view, selected, sample, document, number)
     query: dict[str, Any] = {"sample": sample}
     keys: tuple[str, ...] = ("rank", "step", "place", "position")
@@ -155,6 +154,14 @@ def when(
     facts += [("order", view.fingerprint), ("ranks", str(view.num_ranks))]
     table = PrintedTable(("epoch", *columns, "note"), rows, texts=("note",), most=_MAX_TIMES * len(selected))
     return Result({**result, "epochs": [entry for entry, _ in results]}, [facts, "", table])
+
+
+def file_of_document(layout: Layout, document: int | None, file: str | None) -> int:
+    """Returns the number of the document's file, which is given by its number or name."""
+    if document is None and file is not None:
+        raise typer.BadParameter("requires --document", param_hint="--file")
+    name = file or "0"
+    return int(name) if name.isdecimal() else file_number(layout, name)
 
 
 def times_read(

@@ -26,8 +26,8 @@ from samplerkit.errors import ConfigError, SamplerkitError
 from samplerkit.inspect.quality.figure import Figure
 from samplerkit.loading.loader import Loader
 from samplerkit.loading.run.run import beginning_of
+from samplerkit.loading.sample_fields import batch_of
 from samplerkit.loading.torch_sampler import TorchBatchSampler, TorchSampler
-from samplerkit.loading.workers.batch_maker import batch_of
 from samplerkit.loading.world import world_of
 from samplerkit.order import arguments
 from samplerkit.order.deal import World

@@ -192,7 +192,7 @@ class Kinds(dict[str, Constructor]):
             raise ArgumentValueError("kind", problem, name, hint="use another name")
         constructor = Constructor(name, cls, section=self.section, extra_keys=self.extra_keys)
         for argument in RESERVED.intersection(constructor.names):
-            problem = "means something else in a config"
+            problem = "has another meaning in a config"
             raise ArgumentValueError(argument, problem, cls, hint="rename the argument")
         self[name] = constructor
         return cls
@@ -212,7 +212,7 @@ class Kinds(dict[str, Constructor]):
             raise ConfigError(where, "is missing", hint=f"write for instance {self.example}")
         kind = given.pop("kind")
         if not isinstance(kind, str) or kind not in self:
-            raise unknown_name(where, f"is no kind of {self.section}", kind, self)
+            raise unknown_name(where, f"is not a kind of {self.section}", kind, self)
         return self[kind], given
 
     def read(self, section: Any, place: str, folder: Folder) -> Parsed:

@@ -170,7 +170,10 @@ def of_parts(parts: Parts) -> Layout | TreeDataset:
     if len(layouts) == len(parts):
         return Layout.tree(parts)
     if layouts:
-        problem, hint = "is only a layout, and others are read", "name one of kind files, tar or tree"
+        problem, hint = (
+            "is only a layout, but other parts have files to read",
+            "name one of kind files, tar or tree",
+        )
         raise ArgumentValueError(below("parts", layouts[0]), problem, parts[layouts[0]], hint=hint)
     return TreeDataset(parts)
 

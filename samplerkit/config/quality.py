@@ -22,7 +22,7 @@ from samplerkit.order.dataset_protocol import find_column
 from samplerkit.order.deal import World
 from samplerkit.order.layout import Layout
 from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.pk import PKSampler
+from samplerkit.samplers.groups import PKSampler
 
 SECTION = "min_quality"
 EXAMPLE = "min_quality: {mixing: 0.5}"

@@ -81,7 +81,7 @@ def text_and_folder(source: str | os.PathLike[str]) -> tuple[str, str, Folder]:
     if not isinstance(source, str | os.PathLike) or isinstance(os.fspath(source), bytes):
         raise ConfigError("config", "must be a path or a mapping", public("config", source))
     if isinstance(source, str) and ("\n" in source or (": " in source and not Path(source).exists())):
-        raise ConfigError("config", "is text and no path", hint="text goes to Config.from_yaml")
+        raise ConfigError("config", "is text, not a path", hint="text goes to Config.from_yaml")
     if isinstance(source, str) and is_remote(source):
         folder: Folder = folder_of(source)
         name, data = source, fetch(source)
@@ -93,7 +93,7 @@ def text_and_folder(source: str | os.PathLike[str]) -> tuple[str, str, Folder]:
     try:
         return data.decode("utf-8-sig"), name, folder
     except UnicodeDecodeError:
-        raise ConfigError("config", "is no UTF-8 text", shown(name)) from None
+        raise ConfigError("config", "is not UTF-8 text", shown(name)) from None
 
 
 def _read_local(path: Path) -> bytes:
@@ -101,7 +101,7 @@ def _read_local(path: Path) -> bytes:
         mode = path.stat().st_mode  # `is_file` of Python 3.14 is False for a file that it may not access
         if stat.S_ISREG(mode):
             return path.read_bytes()
-        problem = "is a folder" if stat.S_ISDIR(mode) else "is no regular file"
+        problem = "is a folder" if stat.S_ISDIR(mode) else "is not a regular file"
     except (FileNotFoundError, NotADirectoryError):
         problem = "there is no such file"
     except (OSError, ValueError) as error:
@@ -229,7 +229,7 @@ def _scalar(value: Any) -> Any:
 
 def _key(key: Any, place: str) -> str:
     if not isinstance(key, str):
-        problem = "has a key that is no string"
+        problem = "has a key that is not a string"
         raise ConfigError(place or "config", problem, public("", key), hint="quote the key")
     return str(key)
 

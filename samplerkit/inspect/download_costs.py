@@ -66,7 +66,7 @@ class StoredFiles:
         try:
             return np.asarray(self.dataset.shard_bytes()), ""
         except DatasetError as error:
-            return None, f"bytes, for a size could not be asked: {error}"
+            return None, f"bytes, since a size could not be requested: {error}"
 
     @property
     def sizes(self) -> Ids | None:

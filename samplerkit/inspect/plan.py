@@ -321,7 +321,7 @@ def _reason(view: RunView) -> str:
     if view.mode is None:
         return "the sampler has no shuffle mode"
     if view.mode.shuffle is not Shuffle.ADAPTIVE:
-        return "the sampler says so"
+        return "set by the sampler"
     size, threshold = view.layout.num_samples, view.mode.adaptive_threshold
     side = "at most" if size <= threshold else "more than"
     return f"adaptive, and {size:,} samples are {side} adaptive_threshold, {threshold:,}"

@@ -60,6 +60,10 @@ REFUSED = 1 << 42
 """What is added to the counter, once or more often, when ranks disagree."""
 
 
+_SAME_HINT = "give every rank the same dataset, sampler, seed and checkpoint"
+_SHARDS_HINT = "leave out num_shards and shard_id, which the job then sets, or have each shard read"
+
+
 class Group(NamedTuple):
     """The ranks that begin one order.
 
@@ -121,7 +125,7 @@ class Agreement:
         try:
             begin, pause = self._clock.monotonic(), max(_SHORTEST_PAUSE, self.ranks / _POLLS_PER_SECOND)
             is_first = True  # a late rank checks at once: others may soon time out
-            while not self._has_agreed(own, identity):
+            while not self._has_agreed(own):
                 waited = self._clock.monotonic() - begin
                 is_late = waited >= min(_UNLISTED_SECONDS, seconds / 2)
                 if (is_first or is_late) and not is_listed:
@@ -158,18 +162,19 @@ class Agreement:
         """
         problem = "" if reads_all else unread_shards(self._members(own))
         if problem:
-            self._refuse(own, {"problem": problem})
+            refusal = {"problem": problem, "groups": [own], "hint": _SHARDS_HINT}
+            self._refuse(own, refusal)
         else:
             self.store.add(own.key("joined"), AGREED)
         self.store.set(own.key("members"), "")  # the store keeps its keys for as long as the job runs
 
-    def _has_agreed(self, own: Group, identity: dict[str, Any]) -> bool:
+    def _has_agreed(self, own: Group) -> bool:
         """Whether all ranks have joined; raises the error that another rank has found."""
         count = self.store.add(own.key("joined"), 0)
         if count & AGREED:
             return True
         if count >= REFUSED:
-            raise self._disagreement(own, identity, json.loads(self.store.get(own.key("refusal"))))
+            raise self._disagreement(json.loads(self.store.get(own.key("refusal"))))
         return False
 
     def _check_listed(self, own: Group, identity: dict[str, Any], *, lists: bool) -> bool:
@@ -208,38 +213,30 @@ class Agreement:
         values = self.store.multi_get([*keys, *(f"identity/{group.of}" for group in groups)])
         own_count, *counts = map(int, values[: len(keys)])
         for group, count, text in zip(groups, counts, values[len(keys) :], strict=True):
+            theirs = json.loads(text)
             # Ranks may have joined, and continued to their next order, since the list was read.
-            if (own_count | count) & AGREED or not are_of_one_loader(differences(identity, json.loads(text))):
+            if (own_count | count) & AGREED or not are_of_one_loader(differences(identity, theirs)):
                 continue
-            self.store.set(f"identity/{own.of}", _to_json(identity))
             own_ranks, their_ranks = (named("rank", self._members(side)) for side in (own, group))
             if not (own_ranks and their_ranks):  # all have joined one of them just now
                 continue
+            refusal = {"groups": [own, group], "hint": _SAME_HINT}
             if count < REFUSED:
-                self._refuse(group, {"ranks": own_ranks, "group": own})
-            refusal = {"ranks": their_ranks, "group": group}
+                self._refuse(group, {**refusal, "problem": comparison(theirs, identity, own_ranks)})
+            refusal["problem"] = comparison(identity, theirs, their_ranks)
             if own_count < REFUSED:
                 self._refuse(own, refusal)
-            raise self._disagreement(own, identity, refusal)
+            raise self._disagreement(refusal)
 
     def _refuse(self, group: Group, refusal: dict[str, Any]) -> None:
         self.store.set(group.key("refusal"), json.dumps(refusal))
         self.store.add(group.key("joined"), REFUSED)
 
-    def _disagreement(
-        self, own: Group, identity: dict[str, Any], refusal: dict[str, Any]
-    ) -> DisagreementError:
-        if "problem" in refusal:
-            self._wait_for_refused([own])
-            hint = "leave out num_shards and shard_id, which the job then sets, or have each shard read"
-            return DisagreementError("ranks", refusal["problem"], hint=hint)
-        other = Group(*refusal["group"])
-        differing = differences(identity, json.loads(self.store.get(f"identity/{other.of}")))
-        own_values = {name: identity[name] for name in differing}
-        self._wait_for_refused([own, other])
-        problem = f"rank {self.rank} reads by {own_values}, but {refusal['ranks']} by {differing}"
-        hint = "give every rank the same dataset, sampler, seed and checkpoint"
-        return DisagreementError("ranks", problem, hint=hint)
+    def _disagreement(self, refusal: dict[str, Any]) -> DisagreementError:
+        self._wait_for_refused([Group(*group) for group in refusal["groups"]])
+        # One text for all ranks of the group.
+        problem = refusal["problem"].replace("this rank", f"rank {self.rank}", 1)
+        return DisagreementError("ranks", problem, hint=refusal["hint"])
 
     def _wait_for_refused(self, groups: list[Group]) -> None:
         """Waits for two pauses of the refused ranks: the first rank to end may hold the store."""
@@ -255,17 +252,15 @@ class Agreement:
         """Continues without the missing ranks, or raises an error that names them."""
         if alone:
             _log.warning(
-                "rank %d of %d begins an order that not all ranks began within %g s (%s); if it is meant "
+                "rank %d of %d starts an order that not all ranks started within %g s (%s); if it is meant "
                 "to read alone, pass world=World(1, 0)",
                 *(self.rank, self.ranks, seconds, _to_json(identity)),
             )
             return
         missing = named("rank", set(range(self.ranks)) - self._members(own).keys())
-        raise DisagreementError(
-            "ranks",
-            f"rank {self.rank} reads by {identity}, and {missing} did not report it within {seconds:g} s",
-            hint="make the same edit on every rank, before the step at its position",
-        )
+        problem = f"rank {self.rank} has {identity}, but {missing} did not report it within"
+        hint = "make the same edit on every rank, before the step at its position"
+        raise DisagreementError("ranks", f"{problem} {seconds:g} s", hint=hint)
 
     def _members(self, group: Group) -> dict[int, World]:
         """The ranks that have joined a group, each with the shard that it reads."""
@@ -285,18 +280,13 @@ def agree(
         make_identity: makes the values that must be the same on every rank, if there are others.
         alone: whether a rank may continue without missing ranks.
     """
-    if world.num_shards > 1 and (agreement := _job_agreement()) is not None:
-        agreement.require(make_identity(), seconds, world=world, alone=alone)
-
-
-def _job_agreement() -> Agreement | None:
-    """Returns the agreement of this process's job; None where there is no process group of several ranks."""
     distributed = process_group()
     # A worker has its parent's connection to the store, which two processes must not use at the same time.
     is_worker = torch.utils.data.get_worker_info() is not None
-    if distributed is None or distributed.get_world_size() == 1 or is_worker:
-        return None
-    return _agreement_by(distributed.distributed_c10d._get_default_store())
+    if is_worker or distributed is None or 1 in (world.num_shards, distributed.get_world_size()):
+        return
+    agreement = _agreement_by(distributed.distributed_c10d._get_default_store())
+    agreement.require(make_identity(), seconds, world=world, alone=alone)
 
 
 @lru_cache(maxsize=1)  # it holds the store: another one may get its address
@@ -316,6 +306,12 @@ def _to_json(identity: dict[str, Any]) -> str:
 def differences(own: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
     """What is another one there, by name."""
     return {name: theirs.get(name) for name in own if theirs.get(name) != own[name]}
+
+
+def comparison(own: dict[str, Any], theirs: dict[str, Any], ranks: str) -> str:
+    """Returns how a rank differs from others."""
+    differing = differences(own, theirs)
+    return f"this rank has { {name: own[name] for name in differing} }, unlike {ranks} with {differing}"
 
 
 def are_of_one_loader(differing: dict[str, Any]) -> bool:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import os
-import queue
 import sys
 import threading
 import time
 import weakref
 from collections.abc import Iterable
-from typing import ClassVar, Final, Generic, Protocol, TypeVar, final
+from typing import ClassVar, Final, Protocol
 
 from samplerkit.errors import StateError
 
@@ -134,80 +132,6 @@ def require_not_reading_for(loader: object) -> None:
     if loader in loaders_read_for():
         raise StateError(
             "iteration",
-            "was ended by a newer one, which a thread began that reads for it",
+            "was ended by a newer one, begun by a thread that reads for its loader",
             hint="give the dataset a loader of its own",
         )
-
-
-ItemT = TypeVar("ItemT")
-SlotT = TypeVar("SlotT")
-
-
-@final
-class Channel(Generic[ItemT, SlotT]):
-    """Two queues: items in one direction, and free slots for them back.
-
-    After `close`, both sides get None. The producer takes a slot before it makes an item, so that at most as
-    many items are prefetched as there are slots. The consumer returns slots, each with a value that the
-    producer needs before it uses it.
-
-    Both ways are `queue.SimpleQueue`s. They may be used by a finalizer that runs in the middle of another of
-    their calls; a lock, or a condition variable, would wait for itself there.
-
-    Args:
-        slots: those that are free at first, one for each item that may be under way.
-
-    Attributes:
-        is_closed: whether `close` was called.
-
-    Example:
-        >>> channel = Channel([0, 0])
-        >>> channel.take_slot()
-        0
-        >>> channel.put("a batch")
-        >>> len(channel), channel.get()
-        (1, 'a batch')
-        >>> channel.close()
-        >>> channel.take_slot() is None
-        True
-    """
-
-    def __init__(self, slots: list[SlotT]) -> None:
-        self._items: Final[queue.SimpleQueue[ItemT | None]] = queue.SimpleQueue()
-        self._slots: Final[queue.SimpleQueue[SlotT | None]] = queue.SimpleQueue()
-        self.is_closed = False
-        for slot in slots:
-            self._slots.put(slot)
-
-    def __len__(self) -> int:
-        """The number of items that wait."""
-        return self._items.qsize()
-
-    def take_slot(self) -> SlotT | None:
-        """Waits until a slot is free, and takes it. The producer calls this."""
-        return None if self.is_closed else self._slots.get()
-
-    def put(self, item: ItemT) -> None:
-        """Hands an item to the consumer, without waiting: the slot was taken before."""
-        self._items.put(item)
-
-    def get(self) -> ItemT | None:
-        """Waits for the next item. The consumer calls this."""
-        item = None if self.is_closed else self._items.get()
-        return None if self.is_closed else item
-
-    def drop_items(self) -> None:
-        """Drops the items of a closed channel."""
-        with contextlib.suppress(queue.Empty):
-            while True:
-                self._items.get_nowait()
-
-    def give_slot(self, slot: SlotT) -> None:
-        """Returns a slot back to the producer."""
-        self._slots.put(slot)
-
-    def close(self) -> None:
-        """Wakes both sides, now and later; waiting items are not handed out any more."""
-        self.is_closed = True
-        self._items.put(None)
-        self._slots.put(None)

@@ -135,7 +135,7 @@ class PadCollate(PlannedCollate):
         counted = [fields[path] for path in self.fields or fields][: 2 if measure.lengths.are_pairs else 1]
         if len(counted) <= measure.lengths.are_pairs:
             problem = "names fewer fields than a sample has lengths"
-            hint = "let lengths and fields be of the same sequences"
+            hint = "give lengths of the sequences in fields"
             raise ArgumentValueError("fields", problem, [field.path for field in counted], hint=hint)
         shape = np.array([longest[field.path] for field in counted])
         if self.pad_to == "bucket" and measure.upper is not None:
@@ -169,7 +169,7 @@ class PadCollate(PlannedCollate):
                 batch[key] = padded.values
                 name = f"{key}_mask" if self.masks is None else self.masks[part.path]
                 if name in tree or name in batch:
-                    problem = "would take the place of a field of the samples"
+                    problem = "would overwrite a field of the samples"
                     hint = "give another key, or masks={} for no masks"
                     raise ArgumentValueError("masks", problem, name, hint=hint)
                 batch[name] = padded.mask
@@ -281,7 +281,7 @@ class PackCollate(PlannedCollate):
         seq_len, multiple = self._measure.pack, self._measure.multiple
         if seq_len is None:
             hint = "give batches=PackBatches(...) to the loader, or plan= to PackCollate"
-            raise ArgumentValueError("plan", "is not known, and so neither how long a pack is", hint=hint)
+            raise ArgumentValueError("plan", "is needed for the length of a pack", hint=hint)
         name, fields, others = self._fields(rows_of(samples, None if ids is None else ids.size), ids)
         tokens = fields[name]
         if segments is None:
@@ -327,8 +327,10 @@ class PackCollate(PlannedCollate):
         others: dict[str, Any] = {}
         for key in first:
             if key in _OUTPUT_KEYS or (key == "input_ids" and key != name):
-                hint = "leave it out of the samples, or call it otherwise"
-                raise DatasetError(f"field {key}", "has the name of what packs are made of", first, hint=hint)
+                hint = "leave it out of the samples, or rename it"
+                raise DatasetError(
+                    f"field {key}", "has the name of a field that packs have", first, hint=hint
+                )
             if key == name:
                 continue
             items = [sample[key] for sample in samples]
@@ -346,7 +348,7 @@ class PackCollate(PlannedCollate):
         if name is None and len(keys) == 1:
             name = keys[0]
         if name not in keys:
-            several = f"hold {len(keys)} sequences, of which the tokens are to be named"
+            several = f"hold {len(keys)} sequences, and the one with the tokens must be named"
             problem = several if self.field is None else f"hold no sequence {self.field}"
             raise DatasetError("samples", problem, [*sample], hint='name them: PackCollate("text")')
         return str(name)
@@ -354,7 +356,7 @@ class PackCollate(PlannedCollate):
     def _checked(self, measure: Measure) -> Measure:
         if measure.pack is None:
             hint = "use PackBatches, or PadCollate"
-            raise ArgumentValueError("plan", "is of batches that are no packs", measure, hint=hint)
+            raise ArgumentValueError("plan", "makes batches that are not packs", measure, hint=hint)
         return measure
 
     def _packed(

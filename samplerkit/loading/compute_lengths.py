@@ -63,7 +63,7 @@ def compute_lengths(
 
     Raises:
         ArgumentTypeError: `function` cannot be called, or returns no integers.
-        ArgumentValueError: `out` is there already, does not end in `.npy`, cannot be written, or is being
+        ArgumentValueError: `out` exists already, does not end in `.npy`, cannot be written, or is being
             computed by another process.
         ArgumentRangeError: a length is negative or above 2^31 - 1.
         DatasetError: `function` fails; the sample is named.
@@ -85,28 +85,59 @@ def compute_lengths(
     if path.suffix != ".npy":
         raise ArgumentValueError("out", "must end in .npy", str(path))
     if path.exists():
-        raise ArgumentValueError("out", "is there already", str(path), hint="give another path")
-    size, report = len(Layout.of(dataset)), progress or (lambda *_: None)
+        raise ArgumentValueError("out", "exists already", str(path), hint="give another path")
     identity = {"samplerkit": "lengths", "dataset": describe_dataset(dataset), "function": _name_of(function)}
-    with journal_of(path, identity) as journal:
-        report(_LABEL, journal.done, size)
-        loader = Loader(
-            dataset,
-            SequentialSampler(journal.done),
-            batch_size=_BATCH_SIZE,
-            num_workers=num_workers,
-            tail="ragged",
-            world=World(1, 0),
-            collate_fn=_MeasuringCollate(function),
-        )
-        with loader:
-            for lengths in loader if journal.done < size else ():
-                for skipped in loader.skipped:  # by a dataset that leaves out missing samples
-                    raise DatasetError(f"sample {skipped.id}", f"cannot be measured ({skipped.error})")
-                journal.append(lengths)
-                report(_LABEL, journal.done, size)
+    part = path.with_name(f"{path.name}.part")
+    with _disk_errors(path):
+        file = _opened(part)
+    if file is None:
+        raise ArgumentValueError("out", "is being computed by another process", str(path), hint="wait for it")
+    with file:
+        with _disk_errors(path):
+            computed = _resumed(file, identity, part)
+        report = progress or (lambda *_: None)
+        size, done = len(Layout.of(dataset)), sum(map(len, computed))
+        report(_LABEL, done, size)
+        loader = _loader(dataset, function, num_workers, done)
+        for lengths in _measured(loader, computed) if done < size else ():
+            with _disk_errors(path):
+                # A process that is killed in the middle leaves a line whose checksum does not fit.
+                file.write(_line(lengths.tolist()))
+                file.flush()
+            done += len(lengths)
+            report(_LABEL, done, size)
+        with _disk_errors(path):
+            with atomic(path) as whole:
+                np.save(whole, np.concatenate(computed or [np.zeros(0, _DTYPE)]))
+            part.unlink(missing_ok=True)
     mapped: np.ndarray[Any, Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     return mapped
+
+
+def _loader(dataset: Any, function: Callable[[Any], Any], num_workers: int, done: int) -> Loader:
+    """Returns a loader of the lengths of all samples from a number on."""
+    return Loader(
+        dataset,
+        SequentialSampler(done),
+        batch_size=_BATCH_SIZE,
+        num_workers=num_workers,
+        tail="ragged",
+        world=World(1, 0),
+        collate_fn=_MeasuringCollate(function),
+    )
+
+
+def _measured(loader: Loader, computed: list[np.ndarray[Any, Any]]) -> Iterator[Ids]:
+    """Computes the remaining lengths, and yields those of some samples once they are added to the others."""
+    with loader:
+        for lengths in loader:
+            for skipped in loader.skipped:  # by a dataset that leaves out missing samples
+                raise DatasetError(f"sample {skipped.id}", f"cannot be measured ({skipped.error})")
+            if computed and computed[0].ndim != lengths.ndim:
+                problem = f"must be {'numbers' if lengths.ndim > 1 else 'pairs'}, as those before"
+                raise ArgumentValueError(f"lengths[{sum(map(len, computed))}]", problem, lengths[0].tolist())
+            computed.append(lengths.astype(_DTYPE))
+            yield lengths
 
 
 @final
@@ -141,13 +172,9 @@ class _MeasuringCollate(SampleCollate):
         except Exception as error:  # whatever a function of the user's raises
             problem = f"cannot be measured ({type(error).__name__}: {error})"
             raise DatasetError(f"sample {id}", problem) from error
-        return _checked(f"lengths[{id}]", length.tolist() if isinstance(length, np.ndarray) else length)
-
-
-def _checked(place: str, value: Any) -> Any:
-    if isinstance(value, tuple | list) and len(value) == 2:
-        return [_number(place, number) for number in value]
-    return _number(place, value)
+        place, value = f"lengths[{id}]", length.tolist() if isinstance(length, np.ndarray) else length
+        is_pair = isinstance(value, tuple | list) and len(value) == 2
+        return [_number(place, number) for number in value] if is_pair else _number(place, value)
 
 
 def _number(place: str, value: Any) -> int:
@@ -170,64 +197,47 @@ def _name_of(function: Callable[[Any], Any]) -> str:
 
 _DTYPE: Final = np.dtype("<i4")
 _LONGEST_LINE = 1 << 16
-_HINT = "remove this file, which keeps what was computed for others, or give another path for the lengths"
+_HINT = "remove this file, which keeps other lengths computed so far, or give another path for the lengths"
 
 
-@final
-class LengthsJournal:
-    """A file with the lengths of the first samples in lines with checksums; the first line is the identity.
+def _opened(part: Path) -> BinaryIO | None:
+    """Opens the file of an unfinished computation; None while another process has it open."""
+    try:
+        descriptor = try_lock(part, is_exclusive=True)
+    except NoLocksError:
+        descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    return None if descriptor is None else os.fdopen(descriptor, "r+b")
+
+
+def _resumed(file: BinaryIO, identity: dict[str, Any], path: Path) -> list[np.ndarray[Any, Any]]:
+    """Reads the lengths of the first samples, up to which the file is kept.
 
     Args:
-        file: open for reading and writing, and locked.
+        file: lines with checksums: first what is computed, then lengths.
+        identity: what is computed, as JSON values.
         path: of the file.
-        identity: what is computed, as JSON values: a file that says something else is refused.
 
     Raises:
         StateError: the file is of another dataset or function.
     """
-
-    def __init__(self, file: BinaryIO, path: Path, identity: dict[str, Any]) -> None:
-        self._file = file
-        self._out = path.with_suffix("")
-        self._lengths: list[np.ndarray[Any, Any]] = []
-        self.done = 0
-        saved, header = _value_of(file.readline(_LONGEST_LINE)), _line(identity)
-        end = len(header)
-        while saved is not None and (lengths := _value_of(line := file.readline(_LONGEST_LINE))) is not None:
-            # A file without lengths, as an error of the first sample leaves it, fits any dataset.
-            if not self.done:
-                _require_same(saved, identity, path)
-            end += len(line)
-            self._add(lengths)
-        # The rest after the last complete line is truncated or damaged.
-        file.seek(0)
-        file.write(header)
-        file.seek(end)
-        file.truncate()
-
-    def append(self, lengths: Ids) -> None:
-        """Adds the lengths of the next samples: of shape (m,), or (m, 2) for pairs.
-
-        Raises:
-            ArgumentValueError: pairs after single lengths, or the other way round.
-        """
-        if self._lengths and self._lengths[0].ndim != lengths.ndim:
-            problem = f"must be {'numbers' if lengths.ndim > 1 else 'pairs'}, as those before"
-            raise ArgumentValueError(f"lengths[{self.done}]", problem, lengths[0].tolist())
-        # A process that is killed in the middle leaves a line whose checksum does not fit.
-        with _disk_errors(self._out):
-            self._file.write(_line(lengths.tolist()))
-            self._file.flush()
-        self._add(lengths)
-
-    def finish(self, out: Path) -> None:
-        """Writes the lengths as an `.npy` file, atomically."""
-        with atomic(out) as file:
-            np.save(file, np.concatenate(self._lengths or [np.zeros(0, _DTYPE)]))
-
-    def _add(self, lengths: Any) -> None:
-        self._lengths.append(np.array(lengths, dtype=_DTYPE))
-        self.done += len(lengths)
+    saved, computed = _value_of(file.readline(_LONGEST_LINE)), []
+    header = _line(identity)
+    end = len(header)
+    while saved is not None and (lengths := _value_of(line := file.readline(_LONGEST_LINE))) is not None:
+        computed.append(np.array(lengths, dtype=_DTYPE))
+        end += len(line)
+    # A file without lengths, as an error of the first sample leaves it, fits any dataset.
+    for name, value in identity.items() if computed else ():
+        if saved.get(name) != value:
+            raise StateError(
+                f"{path}: {name}", "belongs to other lengths", saved.get(name), value, hint=_HINT
+            )
+    file.seek(0)
+    file.write(header)
+    # The rest after the last complete line is truncated or damaged.
+    file.seek(end)
+    file.truncate()
+    return computed
 
 
 def _line(value: Any) -> bytes:
@@ -243,41 +253,9 @@ def _value_of(line: bytes) -> Any:
 
 
 @contextmanager
-def journal_of(out: Path, identity: dict[str, Any]) -> Iterator[LengthsJournal]:
-    """Opens the journal of a file of lengths, next to it; at the end, it becomes that file.
-
-    Raises:
-        ArgumentValueError: the folder cannot be written to, or another process computes these lengths now.
-        StateError: the journal is of another dataset or function.
-    """
-    part = out.with_name(f"{out.name}.part")
-    with _disk_errors(out):
-        try:
-            descriptor = try_lock(part, is_exclusive=True)
-        except NoLocksError:
-            descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    if descriptor is None:
-        raise ArgumentValueError("out", "is being computed by another process", str(out), hint="wait for it")
-    with os.fdopen(descriptor, "r+b") as file:
-        with _disk_errors(out):
-            journal = LengthsJournal(file, part, identity)
-        yield journal
-        with _disk_errors(out):
-            journal.finish(out)
-            part.unlink(missing_ok=True)
-
-
-@contextmanager
 def _disk_errors(out: Path) -> Iterator[None]:
     """Names the file in an error of the disk."""
     try:
         yield
     except OSError as error:
         raise ArgumentValueError("out", f"cannot be written ({error.strerror or error})", str(out)) from error
-
-
-def _require_same(saved: dict[str, Any], identity: dict[str, Any], path: Path) -> None:
-    """Refuses a journal of something else."""
-    for name, value in identity.items():
-        if saved.get(name) != value:
-            raise StateError(f"{path}: {name}", "is of other lengths", saved.get(name), value, hint=_HINT)

@@ -127,9 +127,9 @@ class Cursor(ABC):
             taken: the units taken since.
         """
 
-    def stretch(self, epoch: int, start: int, taken: int) -> EpochsRead | None:
-        """Returns the stretch of an epoch that all ranks have read; None of a reader that keeps no past."""
-        return None
+    def stretch(self, epoch: int, start: int, taken: int) -> EpochsRead:
+        """Returns the stretch of an epoch that all ranks have read; an empty one if no past is kept."""
+        return EpochsRead(epoch, 1, start, start)
 
     @property
     def epoch(self) -> int:
@@ -153,8 +153,9 @@ class Cursor(ABC):
         """Returns what all ranks have read, up to `place(taken)`."""
         current = self.current
         taken = current.taken if taken is None else taken
-        read = self.stretch(current.epoch, current.start, taken) if taken else None
-        return current.past if read is None else current.past.then(read)
+        if not taken:
+            return current.past
+        return current.past.then(self.stretch(current.epoch, current.start, taken))
 
     @property
     def upcoming(self) -> Iteration:
@@ -240,16 +241,14 @@ class Cursor(ABC):
         Where the epoch that was set before is the one at whose end the state was saved, nothing of it is
         left.
         """
-        if self.was_set and place.ended == self.current.epoch:
-            self._move(
-                Iteration(self.current.epoch, place_before=place, is_spent=True, after=place.ended), past
-            )
-        else:
-            place_before = None if place.ended is None else place
-            loaded = Iteration(
-                place.epoch, place.position, place_before=place_before, is_loaded=True, after=place.ended
-            )
-            self._move(loaded, past)
+        set_before = self.current.epoch
+        place_before = None if place.ended is None else place
+        loaded = Iteration(
+            place.epoch, place.position, place_before=place_before, is_loaded=True, after=place.ended
+        )
+        self._move(loaded, past)
+        if self.was_set and place.ended == set_before:
+            self.set_epoch(set_before)
 
     def _move(self, iteration: Iteration, past: Past | None = None) -> None:
         iteration.past = self.past() if past is None else past

@@ -97,8 +97,8 @@ def preserved_generators() -> Iterator[None]:
 
 DRAWS_RANDOM: Final = (
     "loading draws from the process-wide random generator of {}, in a background thread: "
-    "what either of them draws then depends on timing; use num_workers of at least 1, or a generator of "
-    "your own, such as samplerkit.draw_rng()"
+    "so that its numbers and those of your loop depend on timing; use num_workers >= 1, or a generator "
+    "of your own, such as samplerkit.draw_rng()"
 )
 
 

@@ -23,12 +23,7 @@ from samplerkit.loading.run.run_cursor import RunCursor
 from samplerkit.loading.state.state import Place
 from samplerkit.loading.stats import LoaderStats, Received
 from samplerkit.loading.steps import MetricsMixin
-from samplerkit.loading.workers.loader_workers import (
-    LoaderWorkers,
-    WorkerIteration,
-    checked_options,
-    checked_workers,
-)
+from samplerkit.loading.workers.loader_workers import LoaderWorkers, checked_options, checked_workers
 from samplerkit.loading.workers.protocol import BadSamples, SkippedSample, WorkerKind
 from samplerkit.order import arguments
 from samplerkit.order.deal import World
@@ -301,7 +296,7 @@ class Loader(MetricsMixin, Closing):
         require_not_reading_for(self._workers.token)
         iteration = self._cursor.begin()
         is_at_its_end = False
-        opened: WorkerIteration | None = None
+        opened = None
         try:
             reading = self._reading
             self._received.begin(iteration, self._workers.readers)

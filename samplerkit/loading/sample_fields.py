@@ -11,7 +11,8 @@ from typing import Any, Final, NamedTuple, Self, final
 
 import numpy as np
 import torch
-from torch.utils.data import default_collate
+from torch.utils._pytree import tree_flatten, tree_unflatten
+from torch.utils.data import default_collate, default_convert
 
 from samplerkit.batches.plan import BatchPlan, Measure
 from samplerkit.batches.segments import Segments
@@ -248,6 +249,22 @@ def require_alike(path: str, items: list[Any], is_alike: Callable[[Any], bool], 
             raise DatasetError(_place(ids, place, path), problem, describe_sample(item), hint=hint)
 
 
+def batch_of(samples: Any) -> Any:
+    """Makes a batch, by default as torch does; arrays from a dataset are a batch already.
+
+    Args:
+        samples: a list; or an array with a row a sample, or a mapping of such.
+
+    Example:
+        >>> batch_of(np.array([[1, 2], [3, 4]])), batch_of([1, 2])
+        (tensor([[1, 2],
+                [3, 4]]), tensor([1, 2]))
+    """
+    if isinstance(samples, np.ndarray | Mapping):
+        return default_convert(samples)  # type: ignore[no-untyped-call]
+    return default_collate(samples)
+
+
 def collated_by_torch(path: str, items: list[Any]) -> Any:
     """Makes a batch of a field that holds no sequences.
 
@@ -309,3 +326,56 @@ def _place(ids: Ids | None, place: int, path: str) -> str:
 
 def _shown(lengths: Ids) -> str:
     return " and ".join(map(str, lengths.tolist()))
+
+
+# Parts of samples, for packs.
+
+
+def cut(samples: Any, segments: Segments) -> list[Any]:
+    """Cuts parts out of whole samples.
+
+    The last part of a sample is cut to the sample's end, whatever its given length, so that no token is lost
+    silently.
+
+    Args:
+        samples: one for each segment: sequences, or dicts or tuples of them; or a mapping of columns.
+        segments: which part of each.
+
+    Raises:
+        DatasetError: a sample holds no sequence that could be cut.
+
+    Example:
+        >>> import numpy as np
+        >>> nothing = np.zeros(2, dtype=np.int64)
+        >>> segments = Segments(np.array([2, 0]), np.array([2, 3]), nothing, np.array([False, True]))
+        >>> cut([[5, 6, 7, 8, 9], {"text": [1, 2, 3]}], segments)
+        [[7, 8], {'text': [1, 2, 3]}]
+    """
+    rows = rows_of(samples, len(segments))
+    begins, lengths, is_last = segments.starts.tolist(), segments.lengths.tolist(), segments.is_last.tolist()
+    return [
+        sample if begin == 0 and last else _part(sample, slice(begin, None if last else begin + length))
+        for sample, begin, length, last in zip(rows, begins, lengths, is_last, strict=True)
+    ]
+
+
+def _part(sample: Any, part: slice) -> Any:
+    """Cuts all sequences that are as long as the first one: tokens and their labels, for instance."""
+    if isinstance(sample, str | bytes):
+        return sample[part]
+    fields, tree = tree_flatten(
+        dict(sample) if isinstance(sample, Mapping) else sample, is_leaf=lambda item: isinstance(item, list)
+    )
+    lengths = [len(field) if is_sequence(field) else None for field in fields]
+    first = next((length for length in lengths if length is not None), None)
+    if first is None:
+        raise DatasetError(
+            "samples",
+            "hold no sequence of which a part could be cut",
+            sample,
+            hint="give tokens as an array, or write __getsegments__(segments)",
+        )
+    cut_fields = [
+        field[part] if length == first else field for field, length in zip(fields, lengths, strict=True)
+    ]
+    return tree_unflatten(cut_fields, tree)

@@ -7,8 +7,8 @@ import logging
 import time
 from collections import deque
 from collections.abc import Collection
-from dataclasses import dataclass
-from typing import Any, final
+from dataclasses import dataclass, replace
+from typing import Any, Self, final
 
 import numpy as np
 
@@ -19,15 +19,40 @@ from samplerkit.order.typing import Ids
 
 
 @dataclass(frozen=True)
-class LoaderStats:
-    """Figures of the iteration under way, or of the last one.
+class WaitStats:
+    """How long a loop waited for its batches.
 
     Args:
-        epoch: which it reads.
         batches: the number of batches handed out.
         first_wait: seconds that the loop waited for the first one, the start of workers included.
         total_wait: seconds that it waited for all.
         longest_wait: seconds that it waited for one, the first one left out.
+    """
+
+    batches: int = 0
+    first_wait: float = 0.0
+    total_wait: float = 0.0
+    longest_wait: float = 0.0
+
+    def with_wait(self, wait: float, **others: Any) -> Self:
+        """Returns the figures with one more batch, for which the loop waited so long; others are replaced."""
+        if self.batches == 0:
+            others["first_wait"] = wait
+        else:
+            others["longest_wait"] = max(self.longest_wait, wait)
+        return replace(self, batches=self.batches + 1, total_wait=self.total_wait + wait, **others)
+
+
+@dataclass(frozen=True)
+class LoaderStats(WaitStats):
+    """Figures of the iteration under way, or of the last one.
+
+    Args:
+        batches: the number of batches handed out.
+        first_wait: seconds that the loop waited for the first one, the start of workers included.
+        total_wait: seconds that it waited for all.
+        longest_wait: seconds that it waited for one, the first one left out.
+        epoch: which it reads.
         seconds: from the first request to the last batch handed out: waits, and the steps of the loop.
         skipped: samples that could not be read and were left out, since the loader was made.
         dataset: the figures of the dataset, such as files read and cache hits, where it has `stats`. With
@@ -40,10 +65,6 @@ class LoaderStats:
     """
 
     epoch: int = 0
-    batches: int = 0
-    first_wait: float = 0.0
-    total_wait: float = 0.0
-    longest_wait: float = 0.0
     seconds: float = 0.0
     skipped: int = 0
     dataset: Any = None
@@ -64,31 +85,8 @@ class LoaderStats:
         return figures
 
 
-@final
-@dataclass
-class Waits:
-    """Adds up how long a loop waited for its batches; the first wait, which includes the start, is separate.
-
-    Its attributes have the names of the figures.
-    """
-
-    batches: int = 0
-    first_wait: float = 0.0
-    total_wait: float = 0.0
-    longest_wait: float = 0.0
-
-    def add(self, seconds: float) -> None:
-        """Counts a wait."""
-        if self.batches == 0:
-            self.first_wait = seconds
-        else:
-            self.longest_wait = max(self.longest_wait, seconds)
-        self.batches += 1
-        self.total_wait += seconds
-
-
 @dataclass(frozen=True)
-class DeviceStats:
+class DeviceStats(WaitStats):
     """Figures of a `DeviceLoader`, of the epoch so far, of the batches handed out.
 
     A short wait alone does not prove that loading and training overlap. Pure Python that loads in a thread
@@ -110,10 +108,6 @@ class DeviceStats:
         0.04
     """
 
-    batches: int = 0
-    first_wait: float = 0.0
-    total_wait: float = 0.0
-    longest_wait: float = 0.0
     mean_queue_depth: float = 0.0
     load_seconds: float = 0.0
     copy_seconds: float = 0.0
@@ -127,34 +121,29 @@ class DeviceStats:
 
 @final
 class StageCounts:
-    """Adds up the figures of device stages, batch by batch. Only the loop's thread uses it."""
+    """Adds up the figures of device stages, batch by batch. Only the loop's thread uses it.
+
+    Attributes:
+        stats: the figures so far.
+    """
 
     def __init__(self) -> None:
         self.begin_epoch()
 
     def begin_epoch(self) -> None:
         """Begins from zero."""
-        self._waits = Waits()
-        self._queued = 0
-        self._load = self._load_cpu = self._copy = 0.0
+        self.stats = DeviceStats()
 
     def add(self, wait: float, queued: int, load: float, load_cpu: float, copy: float) -> None:
         """Counts a batch that is handed out: its wait, the batches that were queued then, and its cost."""
-        self._waits.add(wait)
-        self._queued += queued
-        self._load += load
-        self._load_cpu += load_cpu
-        self._copy += copy
-
-    @property
-    def stats(self) -> DeviceStats:
-        """The figures so far."""
-        return DeviceStats(
-            **vars(self._waits),
-            mean_queue_depth=self._queued / max(1, self._waits.batches),
-            load_seconds=self._load,
-            copy_seconds=self._copy,
-            cpu_share=self._load_cpu / self._load if self._load > 0 else 0.0,
+        before = self.stats
+        total, computed = before.load_seconds + load, before.cpu_share * before.load_seconds + load_cpu
+        self.stats = before.with_wait(
+            wait,
+            mean_queue_depth=(before.mean_queue_depth * before.batches + queued) / (before.batches + 1),
+            load_seconds=total,
+            copy_seconds=before.copy_seconds + copy,
+            cpu_share=computed / total if total > 0 else 0.0,
         )
 
 
@@ -179,7 +168,7 @@ class Received:
 
     def __init__(self, dataset: Any) -> None:
         self.skipped: deque[SkippedSample] = deque(maxlen=MAX_SKIPPED)
-        self._skipped = 0
+        self._stats = LoaderStats()
         self._logged: set[str] = set()
         self._worker_stats: dict[int, Any] = {}
         self._ended_worker_stats: Any = None
@@ -194,10 +183,11 @@ class Received:
             iteration: which; None before the first one.
             readers: of the reports: those that stay alive from the previous one.
         """
-        self._waits, self._iteration = Waits(), iteration
+        self._iteration = iteration
+        self._stats = LoaderStats(epoch=iteration.epoch if iteration else 0, skipped=self._stats.skipped)
         # By step: the places of samples that were left out, and the sample in place of a whole batch.
         self._left_out: dict[int, tuple[list[int], int | None]] = {}
-        self._started = self._wait_start = self._last = time.perf_counter()
+        self._started = self._wait_start = time.perf_counter()
         for reader in self._worker_stats.keys() - set(readers):
             self._ended_worker_stats = _sum(self._ended_worker_stats, self._worker_stats.pop(reader))
 
@@ -207,14 +197,15 @@ class Received:
 
     def take(self, step: int, answer: Answer) -> Any:
         """Records that the loop has it, and returns the batch alone."""
-        self._last = time.perf_counter()
-        self._waits.add(self._last - self._wait_start)
-        for skipped in answer.skipped:
-            self._log(skipped)
-            self.skipped.append(skipped)
+        now, skipped = time.perf_counter(), self._stats.skipped + len(answer.skipped)
+        self._stats = self._stats.with_wait(
+            now - self._wait_start, seconds=now - self._started, skipped=skipped
+        )
+        for sample in answer.skipped:
+            self._log(sample)
+            self.skipped.append(sample)
         if answer.skipped:
-            self._skipped += len(answer.skipped)
-            self._left_out[step] = [skipped.place for skipped in answer.skipped], answer.stand_in
+            self._left_out[step] = answer.places_skipped, answer.stand_in
         self._worker_stats.update(answer.reports)
         return answer.batch
 
@@ -250,13 +241,7 @@ class Received:
         Args:
             dataset_stats: those of the dataset in this process; None in a loader with workers.
         """
-        return LoaderStats(
-            epoch=0 if self._iteration is None else self._iteration.epoch,
-            **vars(self._waits),
-            seconds=self._last - self._started,
-            skipped=self._skipped,
-            dataset=_sum(dataset_stats, self.worker_stats()),
-        )
+        return replace(self._stats, dataset=_sum(dataset_stats, self.worker_stats()))
 
     def worker_stats(self) -> Any:
         """Returns the figures of the dataset in all workers so far, added up; None where there are none."""

@@ -107,7 +107,7 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
     Raises:
         ArgumentTypeError: `sampler` is no samplerkit sampler.
         ArgumentRangeError: `agreement_seconds` is negative or not finite.
-        NotSupportedError: it is a ledger that says how many samples a step has.
+        NotSupportedError: it is a ledger that sets the number of samples of a step.
 
     Example:
         >>> import samplerkit as sk
@@ -154,12 +154,9 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
             ArgumentValueError: it has begun to count samples.
         """
         if isinstance(batches, BatchRecipe) and batches.needs_loader:
-            raise NotSupportedError(
-                "batches",
-                "hold parts of documents, or several packs, and a DataLoader hands on ids alone",
-                batches.words,
-                hint='take samplerkit.Loader, or use packs=1 and long="drop" or "raise"',
-            )
+            problem = "hold parts of documents, or several packs, and a DataLoader hands on ids alone"
+            hint = 'take samplerkit.Loader, or use packs=1 and long="drop" or "raise"'
+            raise NotSupportedError("batches", problem, batches.words, hint=hint)
         current = self._cursor.current
         if self.counts_batches or current.taken or current.start:
             hint = "make the batch sampler before reading and loading"
@@ -209,7 +206,11 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
 
     def __len__(self) -> int:
         self._require_samples()
-        return len(self._order_from(self.epoch, 0))
+        return self._cursor.run.reading(self.epoch, 0).steps
+
+    def epoch_batches(self) -> int:
+        """Returns the number of batches of the recipe in the current epoch, of this shard."""
+        return self._cursor.run.reading(self.epoch, 0).steps
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the state after the ids that were handed out, for torchdata's `StatefulDataLoader`.
@@ -227,10 +228,6 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
         """
         self._cursor.restore(state)
 
-    def epoch_batches(self) -> int:
-        """Returns the number of batches of the recipe in the current epoch, of this shard."""
-        return self._cursor.run.reading(self.epoch, 0).epoch_steps
-
     def _require_samples(self) -> None:
         if self.counts_batches:
             problem = "counts batches, and hands out no samples"
@@ -243,11 +240,8 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
     def _rest_of(self, iteration: Iteration) -> Order:
         if iteration.is_spent:
             return Range(0, 0)
-        return self._order_from(iteration.epoch, iteration.start)
-
-    def _order_from(self, epoch: int, position: int) -> Order:
         deal = self.recipe.chain.root_deal(self.dataset) or Deal()
-        return deal.shard(self._cursor.run.epoch(epoch).order, self.world, position)
+        return deal.shard(self._cursor.run.epoch(iteration.epoch).order, self.world, iteration.start)
 
 
 def in_batches(order: Order, size: int) -> Iterator[Ids]:

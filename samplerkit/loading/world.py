@@ -15,12 +15,16 @@ from samplerkit.samplers.base import Sampler
 
 _log = logging.getLogger("samplerkit")
 
-_MPI_VARIABLES = (
+_VARIABLES = (
     ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
     ("MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"),
     ("PMI_SIZE", "PMI_RANK"),
+    # After those: if mpirun runs within a Slurm job, Slurm's variables number the nodes.
+    ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
+    # A batch script has a number, and that of all tasks only if it says `--ntasks`.
+    ("SLURM_NTASKS", "SLURM_PROCID"),
 )
-"""The variables of Open MPI, of MVAPICH, and of MPICH and Intel MPI."""
+"""The variables of Open MPI, of MVAPICH, of MPICH and Intel MPI, of a task of srun, and of Slurm."""
 
 
 def detect_world(environment: Mapping[str, str] = os.environ) -> World:
@@ -34,7 +38,7 @@ def detect_world(environment: Mapping[str, str] = os.environ) -> World:
         environment: the environment variables.
 
     Raises:
-        WorldError: only one of the two variables is set, one is no integer, or they do not fit together.
+        WorldError: only one of the two variables is set, one is no integer, or they contradict each other.
 
     Example:
         >>> detect_world({"RANK": "3", "WORLD_SIZE": "8"})
@@ -44,17 +48,12 @@ def detect_world(environment: Mapping[str, str] = os.environ) -> World:
         return World(group.get_world_size(), group.get_rank())
     if "RANK" in environment or "WORLD_SIZE" in environment:
         return _world_from(environment, "WORLD_SIZE", "RANK")
-    # Before Slurm: if mpirun runs within a Slurm job, Slurm's variables number the nodes.
-    for size_name, rank_name in _MPI_VARIABLES:
+    for size_name, rank_name in _VARIABLES:
         if size_name in environment and rank_name in environment:
-            return _world_from(environment, size_name, rank_name)
-    step = "SLURM_STEP_NUM_TASKS" in environment
-    # A batch script has a number, and that of all tasks only if it says `--ntasks`; a task of srun has both.
-    if "SLURM_PROCID" in environment and (step or "SLURM_NTASKS" in environment):
-        world = _world_from(environment, "SLURM_STEP_NUM_TASKS" if step else "SLURM_NTASKS", "SLURM_PROCID")
-        if not step and "SLURM_STEP_ID" not in environment and world.num_shards > 1:
-            _warn_of_no_srun(world)
-        return world
+            world = _world_from(environment, size_name, rank_name)
+            if size_name == "SLURM_NTASKS" and "SLURM_STEP_ID" not in environment and world.num_shards > 1:
+                _warn_of_no_srun(world)
+            return world
     return World()
 
 
@@ -62,7 +61,7 @@ def detect_world(environment: Mapping[str, str] = os.environ) -> World:
 def _warn_of_no_srun(world: World) -> None:
     """Warns once per process."""
     _log.warning(
-        "Slurm says rank %d of %d, but this process seems not to be started by srun; "
+        "Slurm sets rank %d of %d, but this process was apparently not started by srun; "
         "if it runs alone, pass world=World(1, 0)",
         world.shard_id,
         world.num_shards,
@@ -70,19 +69,21 @@ def _warn_of_no_srun(world: World) -> None:
 
 
 def _world_from(environment: Mapping[str, str], size_name: str, rank_name: str) -> World:
-    numbers = []
-    for name in (size_name, rank_name):
+    for name, other in ((size_name, rank_name), (rank_name, size_name)):
         if name not in environment:
-            other = rank_name if name == size_name else size_name
             raise WorldError(name, f"is not set, while {other} is", hint="set both or none")
-        try:
-            numbers.append(int(environment[name]))
-        except ValueError:
-            raise WorldError(name, "must be an integer", environment[name]) from None
+    numbers = [_number(environment, name) for name in (size_name, rank_name)]
     try:
         return World(*numbers)
     except SamplerkitError as error:
-        raise WorldError(f"{size_name} and {rank_name}", "do not fit together", tuple(numbers)) from error
+        raise WorldError(f"{size_name} and {rank_name}", "contradict each other", tuple(numbers)) from error
+
+
+def _number(environment: Mapping[str, str], name: str) -> int:
+    try:
+        return int(environment[name])
+    except ValueError:
+        raise WorldError(name, "must be an integer", environment[name]) from None
 
 
 def world_of(sampler: Sampler, given: World | None) -> World:
@@ -105,16 +106,13 @@ def require_same_world(world: World, detect: Callable[[], World]) -> None:
         detect: asks it again.
 
     Raises:
-        WorldError: it says something else now.
+        WorldError: it reports other numbers now.
     """
     if process_group() is None or (current := detect()) == world:
         return
-    raise WorldError(
-        "world",
-        f"the job was asked before its process group was there, or had another one; now it says {current}",
-        world,
-        hint="initialise the process group first, or make this again; to read everything, pass World(1, 0)",
-    )
+    problem = "was read before the process group was initialised, or from another one; now it is"
+    hint = "initialise the process group first, or make this again; to read everything, pass World(1, 0)"
+    raise WorldError("world", f"{problem} {current}", world, hint=hint)
 
 
 def process_group() -> Any:

@@ -84,5 +84,9 @@ class Latest(Generic[_Value]):
         """Returns the cached keys and values."""
         return self._cached.copy().items()
 
+    def clear(self) -> None:
+        """Drops all values."""
+        self._cached = {}
+
     def __getstate__(self) -> dict[str, Any]:
         return {"_size": self._size, "_cached": {}}

@@ -9,7 +9,7 @@ import hashlib
 import json
 from typing import Any
 
-from samplerkit.errors import ArgumentValueError
+from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.order.arguments import integer
 from samplerkit.order.layout import Layout
 
@@ -37,6 +37,18 @@ def find_column(dataset: Any, *names: str) -> tuple[str, Any] | None:
         if values is not None and not callable(values):
             return name, values
     return None
+
+
+def require_one_each(place: str, count: int, dataset: Any, hint: str = "") -> None:
+    """Checks that there are as many lengths, labels or other values as samples.
+
+    Raises:
+        DatasetError: there are more, or fewer.
+    """
+    size = len(Layout.of(dataset))
+    if count != size:
+        problem = f"must be one for each of the {size} samples"
+        raise DatasetError(place, problem, count, hint=hint)
 
 
 def find_fingerprint(dataset: Any) -> str | None:
@@ -100,5 +112,5 @@ def file_number(layout: Layout, file: Any) -> int:
     if file not in names:
         listing = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
         hint = f"known: {listing}" if names else "give its number: the files have no names"
-        raise ArgumentValueError("file", "is no file of the layout", file, hint=hint)
+        raise ArgumentValueError("file", "is not a file of the layout", file, hint=hint)
     return names.index(file)

@@ -177,8 +177,8 @@ def draw_rng(place: int | None = None) -> np.random.Generator:
     draws = _current_draws.get()()
     if draws is None:
         hint = (
-            "ask inside of a dataset that samplerkit.Loader reads, in the thread that it reads in, and "
-            "hand the generator on; elsewhere take samplerkit.sample_rng"
+            "call it in a dataset that samplerkit.Loader reads, in the thread that reads, and "
+            "pass the generator on; elsewhere use samplerkit.sample_rng"
         )
         raise DatasetError("draw_rng", "no sample is being read here", hint=hint)
     return draws.rng(place)

@@ -1,7 +1,8 @@
-"""Orders of files and of blocks: samples file after file, and rows shuffled within blocks."""
+"""Orders of files and of blocks: samples file after file, rows shuffled within blocks, blocks cut apart."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -11,7 +12,7 @@ from samplerkit.order.caching import Latest, cached_property
 from samplerkit.order.intervals import Shifts, distinct, edges_of, groups, interval_of
 from samplerkit.order.keys import Key
 from samplerkit.order.layout import Layout
-from samplerkit.order.order import Located, Order
+from samplerkit.order.order import Located, Order, OrderView, Read
 from samplerkit.order.sequences import Permuted, make_tables, permuted_each
 from samplerkit.order.typing import Ids
 
@@ -222,3 +223,36 @@ class BlockShuffle(Order):
         rows = int(self.starts[run + 1] - self.starts[run])
         end = (block + 1) * self._block_size - self._missing
         return self._blocks.block(run, block, min(end, rows) - max(0, end - self._block_size))
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class CutBlocks(OrderView):
+    """The windows of an order of blocks, block after block.
+
+    Args:
+        blocks: the order of the blocks.
+        pieces: windows in a block.
+    """
+
+    blocks: Order
+    pieces: int
+
+    def __len__(self) -> int:
+        return len(self.blocks) * self.pieces
+
+    @property
+    def viewed(self) -> Sequence[Order]:
+        return (self.blocks,)
+
+    def read(self, positions: Ids, getter: Read) -> Ids:
+        return getter(self.blocks, positions // self.pieces)
+
+    def ids_at(self, positions: Ids) -> Ids:
+        block, piece = np.divmod(positions, self.pieces)
+        return self.blocks.ids_at(block) * self.pieces + piece
+
+    def locate(self, ids: Ids) -> Located:
+        block, piece = np.divmod(ids, self.pieces)
+        which, positions = self.blocks.locate(block)
+        return which, positions * self.pieces + piece[which]

@@ -1,4 +1,4 @@
-"""Orders that read no other order: ranges, woven lanes, permutations, tables, draws with replacement."""
+"""Orders that read no other order: ranges, woven lanes, permutations, tables, folds, independent draws."""
 
 from __future__ import annotations
 
@@ -273,6 +273,61 @@ class Table(Order):
     @cached_property
     def _occurrences(self) -> Occurrences:
         return Occurrences(self.ids)
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class FoldRows(Order):
+    """The rows of one fold, or those of all others, in ascending order.
+
+    Each row of a block of `num_folds` rows belongs to another fold. A row stays in its fold when rows are
+    added behind it. Nothing is kept in memory.
+
+    Args:
+        size: the number of rows.
+        num_folds: how many.
+        key: of the random shift of the folds within a block.
+        fold: the number of the fold.
+        held_out: the rows of the fold; else the others.
+
+    Example:
+        >>> key = Key(seed=7, epoch=0, depth=0, role="fold")
+        >>> [FoldRows(7, 3, key, fold, held_out=True)[:].tolist() for fold in range(3)]
+        [[2, 5], [0, 3, 6], [1, 4]]
+    """
+
+    size: int
+    num_folds: int
+    key: Key
+    fold: int
+    held_out: bool
+
+    def __len__(self) -> int:
+        return self._length
+
+    @cached_property
+    def _length(self) -> int:
+        blocks, rest = divmod(self.size, self.num_folds)
+        in_fold = blocks + (int(self._place(np.array([blocks]))[0]) < rest)
+        return in_fold if self.held_out else self.size - in_fold
+
+    def ids_at(self, positions: Ids) -> Ids:
+        if self.held_out:
+            return positions * self.num_folds + self._place(positions)
+        block, row = np.divmod(positions, self.num_folds - 1)
+        return block * self.num_folds + row + (row >= self._place(block))
+
+    def locate(self, ids: Ids) -> Located:
+        is_row = (ids >= 0) & (ids < self.size)
+        block, place = np.divmod(np.where(is_row, ids, 0), self.num_folds)
+        target = self._place(block)
+        if self.held_out:
+            return located(block, is_row & (place == target))
+        return located(block * (self.num_folds - 1) + place - (place > target), is_row & (place != target))
+
+    def _place(self, blocks: Ids) -> Ids:
+        """The place of the fold's row within each block."""
+        return (scaled(self.key.hashes(blocks), self.num_folds) + self.fold) % self.num_folds
 
 
 @final

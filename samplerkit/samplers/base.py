@@ -18,7 +18,7 @@ from samplerkit.order.deal import World
 from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.modes import Shuffle
 from samplerkit.order.order import Order
-from samplerkit.samplers.chain import Chain, Link, RunConstants, chain_type, class_name
+from samplerkit.samplers.chain import Chain, Link, RunConstants, chain_type, check_algorithm, class_name
 
 _CHECKS = {"num_samples": arguments.num_samples, "seed": arguments.seed, "lanes": arguments.lanes}
 
@@ -71,12 +71,16 @@ class Sampler(Link):
     def _check(self, **checks: Callable[[str, Any], Any]) -> None:
         """Replaces arguments of a sampler that is a dataclass by what their checks return.
 
+        The algorithm is last, since it checks the other arguments too.
+
         Args:
             checks: by the names of arguments; those that many samplers have need none.
         """
         for name, check in {**_CHECKS, **checks}.items():
             if name in vars(self):
                 setattr(self, name, check(name, getattr(self, name)))
+        if "algorithm" in vars(self):
+            check_algorithm(self)
 
     @property
     def is_foreign(self) -> bool:
@@ -188,7 +192,7 @@ class Sampler(Link):
         """Names a sampler, with the arguments that differ from their defaults."""
         defaults = _defaults(type(self).__init__)
         fields = [
-            f"{name}={_short(value)}"
+            f"{name}={shown(value)}"
             for name, value in self.arguments().items()
             if name in defaults and _differs(value, defaults[name])
         ]
@@ -272,10 +276,11 @@ def _defaults(constructor: Callable[..., None]) -> Mapping[str, Any]:
 
 
 def _differs(value: Any, default: Any) -> bool:
-    return _short(value) != _short(Shuffle.parse(default) if isinstance(value, Shuffle) else default)
+    return shown(value) != shown(Shuffle.parse(default) if isinstance(value, Shuffle) else default)
 
 
-def _short(value: Any) -> str:
+def shown(value: Any) -> str:
+    """Returns the value of an argument as text; of a long list its length."""
     if isinstance(value, Shuffle):
         return value.value
     if isinstance(value, np.ndarray | list | tuple) and len(value) > 6:
@@ -338,7 +343,7 @@ def from_plain(data: Any) -> Any:
     module = names.PUBLIC.get(kind, "")
     if not module.startswith("samplers."):
         hint = "give the edits from Python, or in a config"
-        raise ArgumentValueError(_CLASS, "is no sampler of samplerkit's own", kind, hint=hint)
+        raise ArgumentValueError(_CLASS, "is not one of samplerkit's samplers", kind, hint=hint)
     sampler = names.load(module, kind)(**fields)
     sampler.add_child(child)
     return sampler

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any, Final, final
 
 import numpy as np
@@ -11,12 +10,11 @@ import numpy as np
 from samplerkit.errors import ArgumentRangeError, ArgumentValueError, DatasetError
 from samplerkit.order import arguments
 from samplerkit.order.algebra import compose
-from samplerkit.order.files import BlockShuffle
+from samplerkit.order.files import BlockShuffle, CutBlocks
 from samplerkit.order.layout import Layout
 from samplerkit.order.modes import Shuffle
-from samplerkit.order.order import Located, Order, OrderView, Read
+from samplerkit.order.order import Order
 from samplerkit.order.sequences import Permuted
-from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.chain import Context, RunConstants
 from samplerkit.samplers.mixing.ledger import Ledger
@@ -65,7 +63,7 @@ def required_pieces(dataset: Any, given: int | None) -> int:
         problem = "have different numbers of windows in a block"
         raise DatasetError("parts", problem, reported, hint="give all parts one seq_len and one block_len")
     if given is None and shared is None:
-        raise DatasetError("dataset", "says nothing of blocks", dataset, hint=_HINT)
+        raise DatasetError("dataset", "has no number of windows per block", dataset, hint=_HINT)
     if None not in (given, shared) and given != shared:
         problem = f"contradict the dataset, which has {shared} in a block"
         raise DatasetError("windows_per_block", problem, given, hint="leave them out")
@@ -86,39 +84,6 @@ def _values(dataset: Any, name: str, path: str = "") -> dict[str, Any]:
         return {path: getattr(dataset, name, None)}
     nested = (_values(part, name, f"{path}/{key}" if path else key) for key, part in parts.items())
     return {place: value for values in nested for place, value in values.items()}
-
-
-@final
-@dataclass(frozen=True, eq=False, repr=False)
-class CutBlocks(OrderView):
-    """The windows of an order of blocks, block after block.
-
-    Args:
-        blocks: the order of the blocks.
-        pieces: windows in a block.
-    """
-
-    blocks: Order
-    pieces: int
-
-    def __len__(self) -> int:
-        return len(self.blocks) * self.pieces
-
-    @property
-    def viewed(self) -> Sequence[Order]:
-        return (self.blocks,)
-
-    def read(self, positions: Ids, getter: Read) -> Ids:
-        return getter(self.blocks, positions // self.pieces)
-
-    def ids_at(self, positions: Ids) -> Ids:
-        block, piece = np.divmod(positions, self.pieces)
-        return self.blocks.ids_at(block) * self.pieces + piece
-
-    def locate(self, ids: Ids) -> Located:
-        block, piece = np.divmod(ids, self.pieces)
-        which, positions = self.blocks.locate(block)
-        return which, positions * self.pieces + piece[which]
 
 
 @final
@@ -195,7 +160,7 @@ class BlockSampler(Sampler):
                 problem = f"is within a pool of {self.pool} blocks"
                 raise ArgumentValueError(f"edit at {edit.at}", problem, edit, hint=f"use at={following}")
             if edit.global_batch is not None:
-                problem = "says how many samples a step has, below a BlockSampler, where it counts blocks"
+                problem = "sets the samples of a step, but below a BlockSampler edits count blocks"
                 raise ArgumentValueError(f"edit at {edit.at}", problem, edit)
 
 

@@ -15,12 +15,12 @@ from samplerkit.errors import (
     ArgumentTypeError,
     ArgumentValueError,
     CompositionError,
-    DatasetError,
     SamplerkitError,
 )
 from samplerkit.order import arguments
 from samplerkit.order.algebra import Weave, compose, limited
 from samplerkit.order.caching import cached_property
+from samplerkit.order.dataset_protocol import require_one_each
 from samplerkit.order.deal import Deal, World
 from samplerkit.order.keys import ALGORITHM, Key
 from samplerkit.order.layout import Layout
@@ -84,9 +84,7 @@ class Context:
         Raises:
             DatasetError: there are more or fewer.
         """
-        size = len(Layout.of(self.dataset))
-        if values.size != size:
-            raise DatasetError(place, f"must be one for each of the {size} samples", values.size)
+        require_one_each(place, values.size, self.dataset)
         return values if self.child is None else values[np.asarray(self.child)]
 
 
@@ -198,7 +196,7 @@ class Chain:
             return self.deal.world(running_job() if self.deal.needs_job else World())
         resolved = self.deal.world(world)
         if resolved != world:
-            problem = f"contradicts the distributed sampler, which says {resolved}"
+            problem = f"differs from that of the distributed sampler, {resolved}"
             raise ArgumentRangeError("world", problem, world)
         return resolved
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Final, final
 
 import numpy as np
 
-from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, DatasetError
+from samplerkit.errors import ArgumentRangeError, ArgumentTypeError
 from samplerkit.order import arguments
 from samplerkit.order.algebra import limited
 from samplerkit.order.caching import cached_property
+from samplerkit.order.dataset_protocol import require_one_each
 from samplerkit.order.intervals import numbers_in
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Located, Order
@@ -231,27 +233,24 @@ class RepeatFactorSampler(Sampler):
             raise ArgumentRangeError("threshold", "must be in (0, 1]", threshold)
         if isinstance(categories, str | bytes) or not arguments.is_iterable(categories):
             raise ArgumentTypeError("categories", "must be a list of lists", categories)
-        sets = []
-        for number, names in enumerate(categories):
-            if isinstance(names, str | bytes) or not arguments.is_iterable(names):
-                raise ArgumentTypeError(f"categories[{number}]", "must be a list", names)
-            try:
-                sets.append({*names})
-            except TypeError:  # a list in it
-                problem = "must hold numbers or names"
-                raise ArgumentTypeError(f"categories[{number}]", problem, names) from None
+        sets = [_names(f"categories[{number}]", names) for number, names in enumerate(categories)]
         counts = Counter(name for names in sets for name in names)
         rarest = [min((counts[name] for name in names), default=len(sets)) for names in sets]
         return np.maximum(1.0, np.sqrt(share * len(sets) / np.array(rarest, dtype=np.float64)))
 
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout."""
-        if len(self.factors) != len(layout):
-            problem = f"must be one for each of the {len(layout)} samples"
-            raise DatasetError("factors", problem, len(self.factors))
+        require_one_each("factors", len(self.factors), layout)
         phase = int(context.key(self.seed, "repeat factors").words(1)[0]) >> 64 - UNIT_BITS
         return limited(RepeatedByFactors(self._sums, phase), self.num_samples or None)
 
     @cached_property
     def _sums(self) -> Ids:
         return sums_of_factors(np.asarray(self.factors))
+
+
+def _names(place: str, names: Any) -> set[Any]:
+    if not isinstance(names, str | bytes):
+        with suppress(TypeError):  # no list, or a list in it
+            return {*names}
+    raise ArgumentTypeError(place, "must be a list of numbers or names", names)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, final
 
@@ -13,7 +13,7 @@ from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, OutOfDatase
 from samplerkit.order import arguments
 from samplerkit.order.algebra import limited
 from samplerkit.order.caching import cached_property
-from samplerkit.order.deal import MAX_SHARDS, Deal
+from samplerkit.order.deal import MAX_SHARDS, Deal, World
 from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.layout import Layout
 from samplerkit.order.mixing.weights import draw_without_replacement, integer_weights
@@ -21,17 +21,12 @@ from samplerkit.order.modes import DEFAULT_ADAPTIVE_THRESHOLD, DEFAULT_PARTIAL_S
 from samplerkit.order.order import Order
 from samplerkit.order.sequences import DrawsWithReplacement, Range, Table
 from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.chain import Context, check_algorithm
+from samplerkit.samplers.chain import Context
 
 
 @dataclass(eq=False, repr=False)
 class ModedSampler(Sampler):
-    """A sampler with a shuffle mode: the arguments that all of them have.
-
-    Attributes:
-        mode: the arguments of the mode together; each is also a separate attribute.
-        seed: of the order.
-    """
+    """A sampler with a shuffle mode: the arguments that all of them have but `shuffle`."""
 
     _: KW_ONLY
     seed: int = 0
@@ -40,18 +35,20 @@ class ModedSampler(Sampler):
     adaptive_threshold: int = DEFAULT_ADAPTIVE_THRESHOLD
     lanes: int | None = None
     algorithm: str = ALGORITHM
-    mode: Mode = field(init=False)
 
-    def _check_all(self, shuffle: Any, **checks: Callable[[str, Any], Any]) -> Shuffle:
-        """Checks all arguments, those of the mode and others, and returns the mode."""
-        not_negative, positive = partial(arguments.at_least, least=0), arguments.positive
-        self._check(pools=arguments.integer, adaptive_threshold=not_negative, partial_size=positive, **checks)
+    def _check(self, **checks: Callable[[str, Any], Any]) -> None:
+        checks["shuffle"] = lambda name, value: Shuffle.parse(value, name)
+        checks["adaptive_threshold"] = partial(arguments.at_least, least=0)
+        super()._check(partial_size=arguments.positive, pools=arguments.integer, **checks)
         if self.pools not in {1, 2}:
             raise ArgumentRangeError("pools", "must be 1 or 2", self.pools)
+
+    @cached_property
+    def mode(self) -> Mode:
+        """The arguments of the mode together; each is also a separate attribute."""
+        sampler: Any = self  # each subclass has the argument `shuffle` at another place
         sizes, owner = (self.partial_size, self.adaptive_threshold), type(self).__name__
-        self.mode = Mode(Shuffle.parse(shuffle), *sizes, self.lanes, self.pools, owner)
-        check_algorithm(self)
-        return self.mode.shuffle
+        return Mode(sampler.shuffle, *sizes, self.lanes, self.pools, owner)
 
     def get_shuffle_mode(self) -> Shuffle:
         """Returns the shuffle mode."""
@@ -60,7 +57,7 @@ class ModedSampler(Sampler):
     def lane_count(self, layout: Layout, run_lanes: int) -> int:
         return self.mode.lane_count(layout, run_lanes)
 
-    def _in_mode(self, layout: Layout, context: Context) -> Order:
+    def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout by the mode."""
         return self.mode.order(layout, partial(context.key, self.seed), context.lanes)
 
@@ -105,19 +102,19 @@ class RandomSampler(ModedSampler):
 
     def __post_init__(self) -> None:
         given = self.shuffle
-        self.shuffle = mode = self._check_all(given, replacement=arguments.boolean)
-        if mode is Shuffle.FALSE:
+        self._check(replacement=arguments.boolean)
+        if self.mode.shuffle is Shuffle.FALSE:
             hint = "use SequentialSampler"
             raise ArgumentTypeError("shuffle", "must be a mode that shuffles", given, hint=hint)
-        if self.replacement and mode not in (Shuffle.GLOBAL, Shuffle.ADAPTIVE):
-            problem = "does not go with replacement=True, which draws from all samples"
-            raise ShuffleModeError("shuffle", problem, mode.value, hint="use GLOBAL")
+        if self.replacement and self.mode.shuffle not in (Shuffle.GLOBAL, Shuffle.ADAPTIVE):
+            problem = "cannot be combined with replacement=True, which draws from all samples"
+            raise ShuffleModeError("shuffle", problem, self.mode.shuffle.value, hint="use GLOBAL")
 
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout."""
         size = len(layout)
         if not self.replacement:
-            return limited(self._in_mode(layout, context), self.num_samples or None)
+            return limited(super().draw(layout, context), self.num_samples or None)
         if size == 0:
             return Range(0, 0)
         requested = self.num_samples or size
@@ -170,25 +167,17 @@ class DistributedSampler(ModedSampler):
     offset: int = -1
 
     def __post_init__(self) -> None:
-        number, optional = arguments.integer, arguments.optional_integer
-        self.shuffle = self._check_all(self.shuffle, num_shards=optional, shard_id=optional, offset=number)
-        shards, shard, offset = self.num_shards, self.shard_id, self.offset
-        if shards is not None:
-            arguments.positive("num_shards", shards, MAX_SHARDS)
-        end, largest = ("num_shards", MAX_SHARDS) if shards is None else (shards, shards)
-        if shard is not None and not 0 <= shard < largest:
-            raise ArgumentRangeError("shard_id", f"must be in [0, {end})", shard)
-        if not -1 <= offset <= largest:
-            raise ArgumentRangeError("offset", f"must be in [-1, {end}]", offset)
+        optional = arguments.optional_integer
+        self._check(num_shards=optional, shard_id=optional, offset=arguments.integer)
+        largest = MAX_SHARDS if self.num_shards is None else self.num_shards
+        World(largest, self.shard_id or 0)  # which checks them
+        if not -1 <= self.offset <= largest:
+            raise ArgumentRangeError("offset", f"must be in [-1, {largest}]", self.offset)
 
     @cached_property
     def deal(self) -> Deal:
         """The sampler's arguments about shards."""
         return Deal(self.num_shards, self.shard_id, self.offset, self.num_samples)
-
-    def draw(self, layout: Layout, context: Context) -> Order:
-        """Orders the samples of a layout, undealt."""
-        return self._in_mode(layout, context)
 
 
 @final
@@ -233,7 +222,6 @@ class WeightedRandomSampler(Sampler):
 
     def __post_init__(self) -> None:
         self._check(weights=arguments.weights, replacement=arguments.boolean)
-        check_algorithm(self)
         requested = self.num_samples or 0
         if requested <= len(self.weights):
             self._require_positive(requested)

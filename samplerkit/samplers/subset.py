@@ -27,7 +27,7 @@ from samplerkit.order.order import Order
 from samplerkit.order.sequences import Permuted, Range, Table
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.chain import Context, check_algorithm
+from samplerkit.samplers.chain import Context
 from samplerkit.samplers.iteration import checked_ids, read_ids, seeded_generators
 
 
@@ -150,10 +150,6 @@ class SubsetRandomSampler(ListedSampler):
     seed: int = 0
     algorithm: str = ALGORITHM
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_algorithm(self)
-
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout."""
         listed = self._listed(layout)
@@ -259,7 +255,7 @@ class WindowSampler(Sampler):
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout."""
         if context.child is not None and not layout.has_files:
-            problem = "has a child that yields no whole files, so that no window is known to be one"
+            problem = "has a child that yields no whole files, so that its windows are not known"
             hint = "use FoldSampler(by_files=True) below it, and any other sampler above it"
             raise CompositionError("WindowSampler", problem, hint=hint)
         sizes = layout.sizes

@@ -10,6 +10,7 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import IO, Any
@@ -70,17 +71,32 @@ def narrow(largest: int) -> np.dtype[Any]:
     return np.dtype("<u4") if largest < 1 << 32 else np.dtype("<i8")
 
 
-def write_arrays(path: Path, meta: Mapping[str, Any], columns: Mapping[str, Column]) -> None:
+def write_arrays(path: Path, meta: Mapping[str, Any], arrays: Mapping[str, Array | Column]) -> None:
     """Writes a file of arrays atomically: to a temporary file in the same folder, which is then renamed.
 
     Args:
         path: the path of the file; its folder is created if needed.
         meta: JSON values.
-        columns: the arrays by name.
+        arrays: the arrays by name.
 
     Raises:
         OSError: the file cannot be written; the temporary file is deleted.
     """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # No fsync: the file can be rebuilt, and reading checks its digest.
+    with atomic(path, is_synced=False) as file:
+        _write(file, meta, arrays)
+
+
+def array_bytes(meta: Mapping[str, Any], arrays: Mapping[str, Array | Column]) -> bytes:
+    """Returns the content of a file of arrays, for storage that takes bytes."""
+    file = BytesIO()
+    _write(file, meta, arrays)
+    return file.getvalue()
+
+
+def _write(file: IO[bytes], meta: Mapping[str, Any], arrays: Mapping[str, Array | Column]) -> None:
+    columns = {name: each if isinstance(each, Column) else Column.of(each) for name, each in arrays.items()}
     layout = {}
     offset = 0
     for name, column in columns.items():
@@ -88,23 +104,20 @@ def write_arrays(path: Path, meta: Mapping[str, Any], columns: Mapping[str, Colu
         offset += -(-column.size * column.dtype.itemsize // _ALIGNMENT) * _ALIGNMENT
     header = json.dumps({"meta": meta, "arrays": layout, "bytes": offset}).encode()
     header += b" " * (-(_PREAMBLE.size + len(header)) % _ALIGNMENT)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # No fsync: the file can be rebuilt, and reading checks its digest.
-    with atomic(path, is_synced=False) as file:
-        digest = hashlib.blake2b(header, digest_size=_DIGEST_BYTES)
-        file.write(bytes(_PREAMBLE.size) + header)
-        for column in columns.values():
-            written = 0
-            for part in column.parts():
-                data = np.ascontiguousarray(part, dtype=column.dtype).data
-                written += data.nbytes
-                digest.update(data)
-                file.write(data)
-            padding = bytes(-written % _ALIGNMENT)
-            digest.update(padding)
-            file.write(padding)
-        file.seek(0)
-        file.write(_PREAMBLE.pack(MAGIC, VERSION, len(header), digest.digest()))
+    digest = hashlib.blake2b(header, digest_size=_DIGEST_BYTES)
+    file.write(bytes(_PREAMBLE.size) + header)
+    for column in columns.values():
+        written = 0
+        for part in column.parts():
+            data = np.ascontiguousarray(part, dtype=column.dtype).data
+            written += data.nbytes
+            digest.update(data)
+            file.write(data)
+        padding = bytes(-written % _ALIGNMENT)
+        digest.update(padding)
+        file.write(padding)
+    file.seek(0)
+    file.write(_PREAMBLE.pack(MAGIC, VERSION, len(header), digest.digest()))
 
 
 def read_arrays(path: Path, *, verify: bool = True) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -124,7 +137,7 @@ def read_arrays(path: Path, *, verify: bool = True) -> tuple[dict[str, Any], dic
     with open(path, "rb", opener=open_nonblocking) as file:  # Path's has no opener
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
-            raise UnreadableFileError("no plain file")
+            raise UnreadableFileError("not a regular file")
         size = status.st_size
         preamble = file.read(_PREAMBLE.size)
         if len(preamble) < _PREAMBLE.size:

@@ -88,18 +88,14 @@ def _key(given: Mapping[Any, Any], path: str, name: str) -> str:
 
 
 def _load(path: str, storage: RemoteStorage | None) -> Mapping[Any, Any]:
-    name = shown(path)
-
-    def read_remote(url: str) -> bytes | None:
-        if storage is None:
-            hint = "fetch it first"
-            raise ArgumentValueError("lengths", "is a URL, with remote=False", name, hint=hint)
-        return storage.read_shared(url)
-
-    data = read_small(path, read_remote)
+    data = read_small(path, _refuse_url if storage is None else storage.read_shared)
     if data is None:
-        raise DatasetError("lengths", "there is no such file", name, hint=_HINT)
-    return lengths_in(data, name)
+        raise DatasetError("lengths", "there is no such file", shown(path), hint=_HINT)
+    return lengths_in(data, shown(path))
+
+
+def _refuse_url(url: str) -> bytes:
+    raise ArgumentValueError("lengths", "is a URL, with remote=False", shown(url), hint="fetch it first")
 
 
 def lengths_text(lengths: Mapping[str, int]) -> str:

@@ -54,10 +54,8 @@ def short_names(names: tuple[str, ...]) -> tuple[str, ...]:
     # `Path.absolute` keeps "..", and is slow.
     full = [shown(name) if is_remote(name) else os.path.abspath(name) for name in names]  # noqa: PTH100
     folders = [folder.split("/") for folder in {name.rpartition("/")[0] for name in full}]
-    # The common prefix of all lists is that of the smallest and the largest.
-    first, last = min(folders), max(folders)
-    same = next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
-    length = len("/".join(first[:same])) + (same > 0)
+    common = os.path.commonprefix(folders)  # noqa: RUF071  # of lists, so part by part
+    length = len("/".join(common)) + (len(common) > 0)
     return tuple(name[length:] for name in full)
 
 
@@ -94,7 +92,7 @@ def _alternatives(parts: Sequence[str], pattern: str) -> Iterator[str]:
         yield from (chr(code) for code in _range(ord(match[1]), ord(match[2]), match[3], pattern))
     else:
         hint = "write a range as {000..127} and a choice as {a,b}"
-        raise ArgumentValueError("urls", "has braces that mean nothing", pattern, hint=hint)
+        raise ArgumentValueError("urls", "has braces that are no range or choice", pattern, hint=hint)
 
 
 def _numbers(first: str, last: str, step: str | None, pattern: str) -> Iterator[str]:
@@ -116,7 +114,7 @@ def _range(first: int, last: int, step: str | None, pattern: str) -> range:
 
 
 def _too_many(pattern: str) -> ArgumentValueError:
-    return ArgumentValueError("urls", f"means more than {MAX_NAMES} archives", pattern)
+    return ArgumentValueError("urls", f"expands to more than {MAX_NAMES} archives", pattern)
 
 
 def matching_files(pattern: str) -> list[str]:
@@ -237,7 +235,7 @@ def _is_folder(path: str, broken: set[str]) -> bool:
         if os.path.islink(path):  # noqa: PTH114  # Path's own is slow
             broken.add(path)
         elif not isinstance(error, FileNotFoundError | NotADirectoryError):
-            raise DatasetError(path, f"cannot be looked at ({error.strerror})") from error
+            raise DatasetError(path, f"cannot be examined ({error.strerror})") from error
         return False
 
 

@@ -7,14 +7,14 @@ import logging
 import os
 import resource
 import stat
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, final
 
 from samplerkit.errors import DatasetError
+from samplerkit.order.caching import Latest
 from samplerkit.order.draws import in_draws
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
@@ -46,14 +46,14 @@ class AbsentError(DatasetError):
 def file_error(name: str, problem: str, error: OSError) -> DatasetError:
     """Returns the error for a file that cannot be opened: an `AbsentError` if it is missing."""
     kind = AbsentError if error.errno in MISSING_ERRNOS else DatasetError
-    hint = "put it there again, or leave it out of the dataset" if error.errno == errno.ENOENT else ""
+    hint = MISSING if error.errno == errno.ENOENT else ""
     return kind(name, f"{problem} ({error.strerror})", hint=hint)
 
 
 def cache_error(folder: Path, error: OSError) -> DatasetError:
     """Returns the error for a cache folder that cannot be written to."""
     if isinstance(error, FileNotFoundError):
-        hint = "leave it alone while it is in use, and start again"
+        hint = "do not change it while it is in use, and start again"
         return DatasetError("cache", "was emptied while it was in use", str(folder), hint=hint)
     return DatasetError(
         "cache", f"cannot be written to ({error.strerror})", str(folder), hint="use cache=FOLDER"
@@ -69,7 +69,7 @@ def open_regular(path: str) -> BinaryIO:
     file = open(path, "rb", opener=open_nonblocking)  # noqa: SIM115  # Path.open takes no opener
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
-        raise DatasetError(path, "is no plain file", hint="give the files themselves")
+        raise DatasetError(path, "is not a regular file", hint="give the files themselves")
     return file
 
 
@@ -121,7 +121,7 @@ def read_part(descriptor: int, offset: int, length: int) -> bytes:
 
 @final
 class Handles:
-    """Opens files by number, and keeps the most recently used ones open.
+    """Opens files by number, and keeps those open that were opened last.
 
     It is thread-safe; pickled copies are empty. A forked process may use the descriptors that it inherits,
     since reading at an offset does not move them.
@@ -133,11 +133,7 @@ class Handles:
 
     def __init__(self, open_file: Callable[[int], Handle], max_open: int | None = None) -> None:
         self._open_file = open_file
-        self._max_open = max_open
-        self._limit = max_open
-        self._open: OrderedDict[int, Handle] = OrderedDict()
-        self._lock = threading.Lock()
-        self._process = os.getpid()
+        self._latest = Latest[Handle](max_open or open_at_most(MAX_OPEN, 0.25))
 
     def get(self, number: int) -> Handle:
         """Returns the open file of a number. The caller must keep the handle while reading.
@@ -145,32 +141,19 @@ class Handles:
         Raises:
             DatasetError: the file cannot be opened, or was changed.
         """
-        if self._process != os.getpid():
-            # At the fork, another thread of the parent may have held the lock.
-            self._lock, self._process = threading.Lock(), os.getpid()
-        with self._lock:
-            handle = self._open.get(number)
-            if handle is not None:
-                self._open.move_to_end(number)
-                return handle
-            if self._limit is None:
-                self._limit = open_at_most(MAX_OPEN, 0.25)
-            while len(self._open) >= self._limit:
-                self._open.popitem(last=False)
-            for other in [other for other, opened in self._open.items() if opened.is_evicted]:
-                del self._open[other]
-            handle = self._open[number] = self._open_file(number)
-            return handle
+        return self._latest.get(number, partial(self._opened, number))
 
     def close(self) -> None:
         """Drops all handles."""
-        self._open = OrderedDict()
+        self._latest.clear()
 
     def __len__(self) -> int:
-        return len(self._open)
+        return len([*self._latest.items()])
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Handles, (self._open_file, self._max_open)
+    def _opened(self, number: int) -> Handle:
+        if any(handle.is_evicted for _, handle in self._latest.items()):
+            self.close()  # else the copy would take space on the disk
+        return self._open_file(number)
 
 
 def open_at_most(limit: int, share: float) -> int:
@@ -204,12 +187,8 @@ def open_for_reading(path: str, shown: str) -> int:
         raise file_error(shown, "cannot be opened", error) from error
 
 
-def plain_file(path: str, name: str | None = None) -> os.stat_result:
+def plain_file(path: str) -> os.stat_result:
     """Returns the status of a regular file.
-
-    Args:
-        path: the path of the file.
-        name: its name in errors; None for the path.
 
     Raises:
         AbsentError: the file is missing, may not be read, or is not a regular file.
@@ -218,11 +197,11 @@ def plain_file(path: str, name: str | None = None) -> os.stat_result:
     try:
         status = os.stat(path)  # noqa: PTH116  # Path's own is slow
     except OSError as error:
-        raise file_error(name or path, "cannot be read", error) from error
+        raise file_error(path, "cannot be read", error) from error
     except ValueError as error:  # a null byte
-        raise AbsentError(name or path, f"cannot be the path of a file ({error})") from error
+        raise AbsentError(path, f"cannot be the path of a file ({error})") from error
     if not stat.S_ISREG(status.st_mode):
-        raise AbsentError(name or path, "is no plain file", hint="give the files themselves")
+        raise AbsentError(path, "is not a regular file", hint="give the files themselves")
     return status
 
 
@@ -292,3 +271,4 @@ def log_missing(missing: Iterable[tuple[int, str, str]], logged: set[str]) -> No
 
 
 REWRITE = "fetch or write the file again"
+MISSING = "restore it, or leave it out of the dataset"

@@ -7,7 +7,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Generic, Protocol, TypeVar, final
+from typing import Any, Final, Generic, Protocol, TypeVar, final
 
 from samplerkit.closing import Closing
 from samplerkit.storage.ahead.cache_entries import FileStats
@@ -59,10 +59,6 @@ class Process(Generic[Opened]):
         open_files = self.open_files
         return self.earlier if open_files is None else open_files.stats
 
-    def with_workers(self, own: FileStats) -> FileStats:
-        """Adds the counters of workers to those of this process."""
-        return sum(filter(None, (stats() for stats in self.worker_stats)), own)
-
     def open(self, owner: object, make: Callable[[FileStats], Opened]) -> Opened:
         """Returns the open files or shards; opens them first if needed.
 
@@ -94,6 +90,8 @@ class Process(Generic[Opened]):
                 open_files.close()
                 self.earlier = open_files.stats
                 self._finalizer.detach()
+                if storage is not None:  # a thread may have opened it again meanwhile
+                    storage.close()
 
 
 @final
@@ -114,10 +112,35 @@ class PerProcess(Generic[Opened]):
 
 
 class OpenPerProcess(Closing, Generic[Opened]):
-    """A dataset that each process opens for itself: open files, locks and threads are not pickled."""
+    """A dataset that each process opens for itself: open files, locks and threads are not pickled.
 
-    def __init__(self) -> None:
+    Args:
+        storage: reads remote files; None if there are none.
+    """
+
+    def __init__(self, storage: RemoteStorage | None = None) -> None:
         self._processes: PerProcess[Opened] = PerProcess()
+        self._storage: Final = storage
+
+    @property
+    def _stats(self) -> FileStats:
+        """The counters of this process, of remote storage, and of the workers of loaders."""
+        process = self._processes.current()
+        own = process.stats
+        if self._storage is not None:
+            remote = self._storage.stats
+            own = replace(
+                own,
+                requests=remote.requests,
+                retries=remote.retries,
+                downloads=remote.downloads,
+                bytes_downloaded=remote.bytes,
+            )
+        return sum(filter(None, (stats() for stats in process.worker_stats)), own)
+
+    def close(self) -> None:
+        """Ends the threads and closes what is open. The dataset can be used again."""
+        self._processes.current().close(self._storage)
 
     def count_workers(self, worker_stats: Callable[[], FileStats | None]) -> None:
         """Adds a function that returns the counters of a loader's workers; a `Loader` calls it."""
@@ -138,17 +161,3 @@ def storage_for(has_urls: bool, lengths: Any, options: RemoteOptions | None) -> 
     if options is None or not (has_urls or (isinstance(lengths, str) and is_remote(lengths))):
         return None
     return RemoteStorage(options)
-
-
-def with_requests(stats: FileStats, storage: RemoteStorage | None) -> FileStats:
-    """Adds the counters of remote storage to those of a dataset."""
-    if storage is None:
-        return stats
-    remote = storage.stats
-    return replace(
-        stats,
-        requests=remote.requests,
-        retries=remote.retries,
-        downloads=remote.downloads,
-        bytes_downloaded=remote.bytes,
-    )

@@ -75,21 +75,21 @@ class SamplerContract:
             before = _random_state()
             orders.append([np.asarray(order).tolist() for _, _, order in self._orders()])
             require(_random_state() == before, "the process-wide random state is as it was", seed)
-        require(orders[0] == orders[1], "the order does not hang on the process-wide random state", "")
+        require(orders[0] == orders[1], "the order does not depend on the process-wide random state", "")
 
     def test_every_id_is_in_the_dataset(self) -> None:
         """Ids are in [0, number of samples)."""
         for dataset, epoch, order in self._orders():
             ids = np.asarray(order)
             inside = (ids >= 0) & (ids < len(Layout.of(dataset)))
-            require(bool(inside.all()), "every id lies in the dataset", (dataset, epoch))
+            require(bool(inside.all()), "every id is in the dataset", (dataset, epoch))
 
     def test_indexing_slicing_and_iterating_agree(self) -> None:
         """The order is the same, however it is read."""
         for dataset, epoch, order in self._orders():
             case = (dataset, epoch)
             ids = np.asarray(order).tolist()
-            require(len(ids) == len(order), "the length is true", case)
+            require(len(ids) == len(order), "the length is the number of ids", case)
             require(list(order) == ids, "iterating gives the ids", case)
             require([order[p] for p in range(len(ids))] == ids, "indexing gives the ids", case)
             require(order[::-1].tolist() == ids[::-1], "slicing gives the ids", case)

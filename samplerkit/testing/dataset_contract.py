@@ -87,9 +87,7 @@ class DatasetContract:
         """The layout has the written numbers of samples and files; names of files, if any, are distinct."""
         with self._write_data() as (folder, files), self._open_dataset(folder) as dataset:
             layout, counts = Layout.of(dataset), [len(samples) for samples in files]
-            require(
-                layout.has_files is self.has_files, "the layout has files or not, as `has_files` says", layout
-            )
+            require(layout.has_files is self.has_files, "the layout has files if `has_files` is True", layout)
             sizes = layout.sizes.tolist()
             require(sizes == (counts if self.has_files else [sum(counts)]), "a file has its samples", sizes)
             require(len(dataset) == sum(counts), "the length is that of the layout", len(dataset))
@@ -104,7 +102,7 @@ class DatasetContract:
                 require(same(dataset[id], sample), "an id is its sample", id)
             for outside in (len(samples), -len(samples) - 1):
                 _require_raises(
-                    OutOfDatasetError, partial(getitem, dataset, outside), "an id outside", outside
+                    OutOfDatasetError, partial(getitem, dataset, outside), "an id out of range", outside
                 )
                 past_end = [abs(outside)]
                 _require_raises(OutOfDatasetError, partial(dataset.__getitems__, past_end), "an id", past_end)
@@ -171,10 +169,10 @@ class DatasetContract:
                 _require_read(dataset, samples, "a dataset that was closed can be used again")
                 _close(dataset)
                 open_files = [path for path in _open_files() if path.startswith(folder)]
-                require(not open_files, "what is closed holds no file open", open_files)
+                require(not open_files, "a closed dataset has no open file", open_files)
                 remaining = {thread.name for thread in set(threading.enumerate()) - threads}
                 remaining = {name for name in remaining if name.startswith("samplerkit")}
-                require(not remaining, "what is closed has no threads", remaining)
+                require(not remaining, "a closed dataset has no threads", remaining)
 
     def test_truncated_or_missing_data_raises_an_error_that_names_the_file(self) -> None:
         """The file is cut anywhere, emptied or deleted, before and after the dataset has opened it."""
@@ -197,7 +195,7 @@ class DatasetContract:
         self, path: Path, content: bytes, damaged: bytes | None, folder: str, files: Sequence[Sequence[Any]]
     ) -> None:
         """Checks that damage is detected by a new dataset, and by one that has opened the file before."""
-        damage = "a file that is gone" if damaged is None else f"{len(damaged)} of {len(content)} bytes"
+        damage = "a missing file" if damaged is None else f"{len(damaged)} of {len(content)} bytes"
         samples = _flatten(files)
         path.write_bytes(content)
         with self._open_dataset(folder) as opened:
@@ -220,12 +218,12 @@ class DatasetContract:
             is_named = path.name in str(error) or folder in str(error)
             require(is_named, "the error names what is wrong", f"{case}: {error}")
         except OutOfDatasetError as error:
-            require(len(dataset) < len(samples), "only what is gone is outside", case)
-            require(not self._shows_damage, f"a file that is not whole is an error, and not {error}", case)
+            require(len(dataset) < len(samples), "only missing samples are out of range", case)
+            require(not self._shows_damage, f"a damaged file is an error, not {error}", case)
         except Exception as error:
-            raise AssertionError(f"what is wrong is a DatasetError: not so for {case} ({error!r})") from error
+            raise AssertionError(f"damage is a DatasetError: not so for {case} ({error!r})") from error
         else:
-            require(is_same, "data that is not whole is an error, or read as it was", case)
+            require(is_same, "damaged data is an error, or is read unchanged", case)
         finally:
             _close(dataset)
 

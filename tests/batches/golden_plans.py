@@ -7,8 +7,6 @@ rule id with its own files, and the old ones stay. A new recipe adds cases: line
 `python -m tests.batches.golden_plans` completes.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

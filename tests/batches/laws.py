@@ -3,8 +3,6 @@
 The deal of batches does not depend on the plan: see `tests/loading/test_batches_by_values.py`.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

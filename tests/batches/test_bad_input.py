@@ -1,7 +1,5 @@
 """Bad files, cuts and recipes are typed errors; `data/wrong_arguments.json` has bad arguments of recipes."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any
@@ -61,7 +59,7 @@ def archive(folder: Path) -> Path:
 
 
 CASES: dict[str, tuple[type[sk.SamplerkitError], str, Any]] = {
-    "a missing file": (VALUE, "not there.*numpy.save", lambda f: tokens(f / "lengths.npy")),
+    "a missing file": (VALUE, "does not exist.*numpy.save", lambda f: tokens(f / "lengths.npy")),
     "a file of text": (VALUE, "cannot be read as an .npy", lambda f: tokens(text(f))),
     "an archive of arrays": (VALUE, "cannot be read as an .npy", lambda f: tokens(archive(f))),
     "a file of another kind": (VALUE, "path of an .npy", lambda f: tokens(str(f / "lengths.json"))),

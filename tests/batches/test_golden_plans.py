@@ -1,7 +1,5 @@
 """The plans of the rule batches-1 are the same as when it was released."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Lengths are counted and sorted once, into tables that processes share."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import subprocess

@@ -1,7 +1,5 @@
 """The batches of each recipe, over sets and over windows."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 

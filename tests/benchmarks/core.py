@@ -4,8 +4,6 @@ Run it with `python -m tests.benchmarks.core`; `--quick` takes a tenth of torch'
 as in docs/performance.md. Only ratios count: machines are shared, and times cannot be compared between them.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable
 from functools import partial
@@ -18,8 +16,7 @@ from torch.utils.data import DistributedSampler as TorchDistributedSampler
 
 import samplerkit as sk
 from tests.benchmarks.peers.torch_rows import Batches, as_fetched
-from tests.benchmarks.report import print_header, print_row, versions
-from tests.benchmarks.timing import in_turns, medians, seconds
+from tests.benchmarks.timing import in_turns, medians, print_header, print_row, seconds, versions
 from tests.chains import under
 
 SHARDS, SHARD, BATCH = 8, 3, 256

@@ -5,8 +5,6 @@ docs/device.md. All parts of a row are measured in one run, in turns: machines a
 carry over.
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import statistics
@@ -33,8 +31,7 @@ from tests.benchmarks.device_cases import (
     overlap_ratios,
     published_cases,
 )
-from tests.benchmarks.report import print_header, print_row, versions
-from tests.benchmarks.timing import side_by_side
+from tests.benchmarks.timing import print_header, print_row, side_by_side, versions
 
 STEPS = 120
 

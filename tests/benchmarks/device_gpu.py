@@ -5,8 +5,6 @@ whose loading takes a given share of a step; then come the ids and batches of `d
 cuda device it says so and ends.
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import time
@@ -20,7 +18,7 @@ from torch.utils.data import DataLoader
 from samplerkit.loading.device.loader import DeviceLoader
 from tests.benchmarks.device_cases import PublishedDesign, epoch_seconds, overlap_ratios
 from tests.benchmarks.device_orders import print_all
-from tests.benchmarks.report import print_header, print_row, versions
+from tests.benchmarks.timing import print_header, print_row, versions
 
 RATIOS = (0.655, 0.855, 1.0)
 STEPS = 100

@@ -3,8 +3,6 @@
 Run it with `python -m tests.benchmarks.device_orders`; it takes the accelerator of this process, or the cpu.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 from collections import deque
@@ -16,7 +14,7 @@ import torch
 import samplerkit as sk
 from samplerkit.loading.device.streams import current_device
 from tests.benchmarks import timing
-from tests.benchmarks.report import print_header, print_row, versions
+from tests.benchmarks.timing import print_header, print_row, versions
 
 READ = 1 << 22
 REPEATS = 5
@@ -68,7 +66,7 @@ def of_host(order: sk.Order, device: torch.device) -> Callable[[int], torch.Tens
 
 
 def print_batches(device: torch.device) -> None:
-    """Prints epochs of batches of rows that lie on the device."""
+    """Prints epochs of batches of rows that are on the device."""
     data = torch.rand(ROWS, WIDTH, device=device)
 
     def by_hand() -> Iterator[torch.Tensor]:

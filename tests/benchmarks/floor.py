@@ -6,8 +6,6 @@ the rounds, and the median of the ratios of a round. Memory is what a process th
 at its peak, after a quarter of a second of reading.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import platform

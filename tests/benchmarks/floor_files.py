@@ -1,7 +1,5 @@
 """The rows of tests/benchmarks/floor.py that read files: shards, formats, tokens."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -18,7 +16,7 @@ import torch
 from torch.utils.data import DataLoader
 
 import samplerkit as sk
-from samplerkit.storage.tar.index.archive import Archive
+from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.tar.index.finding import Cache, make_index
 from tests.benchmarks.floor_rows import (
     ALONE,
@@ -79,7 +77,7 @@ def of_tar(folder: Path) -> Iterator[Row]:
             )
 
     def index(path: str) -> int:
-        return make_index(Archive.of(path), Cache.of(folder / "cache"), checksums=False).num_members
+        return make_index(Stored.of(path), Cache.of(folder / "cache"), checksums=False).num_members
 
     yield Row(
         "tar, index of a shard",

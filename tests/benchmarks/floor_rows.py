@@ -4,8 +4,6 @@ A floor is the least code that does the same work without samplerkit: the datase
 same bytes by `pread`; a gather; an `arange`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -4,8 +4,6 @@ Run it with `python -m tests.benchmarks.pictures_of_batches`. They come out the 
 that changes is a plan or an order that changed.
 """
 
-from __future__ import annotations
-
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -59,7 +57,7 @@ def _draw_both(lengths: Ids, figure: Any) -> None:
 
 
 def _places() -> np.ndarray[Any, Any]:
-    """Where batches stand: those of a step side by side, with a gap between steps."""
+    """The places of batches: those of a step side by side, with a gap between steps."""
     number = np.arange(RANKS * STEPS)
     return number // RANKS + (number % RANKS - (RANKS - 1) / 2) / (RANKS + 1)
 

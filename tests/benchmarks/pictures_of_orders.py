@@ -4,8 +4,6 @@ Run it with `python -m tests.benchmarks.pictures_of_orders`. Each shows which sa
 by which rank. They come out the same each time, so a picture that changes is an order that changed.
 """
 
-from __future__ import annotations
-
 import io
 import sys
 from collections.abc import Callable

@@ -6,8 +6,6 @@ process of its own; they take turns, so that all meet the same noise, and ratios
 store of S3 is a file at /bucket/key.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import datetime as dt
@@ -26,8 +24,7 @@ import numpy as np
 
 from tests.benchmarks.remote_clients import CLIENTS, OBJECT, OBJECTS
 from tests.benchmarks.remote_loading import CASES, write
-from tests.benchmarks.report import print_header, print_row, versions
-from tests.benchmarks.timing import answer_of, in_turns
+from tests.benchmarks.timing import answer_of, in_turns, print_header, print_row, versions
 
 CONFIG = """
 worker_processes 2; pid {folder}/pid; daemon off; error_log stderr crit;

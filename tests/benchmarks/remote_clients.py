@@ -4,8 +4,6 @@
 microseconds of processor time that each took. All look at the ETag of each answer, but for s3fs.
 """
 
-from __future__ import annotations
-
 import http.client
 import json
 import random

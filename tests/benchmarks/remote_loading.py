@@ -5,8 +5,6 @@ processor time that each took in this process. All that a case needs is imported
 as webdataset: a job imports once, and reads for hours. `tests.benchmarks.remote` writes the data.
 """
 
-from __future__ import annotations
-
 import asyncio
 import http.client
 import json

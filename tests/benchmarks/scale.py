@@ -5,8 +5,6 @@ Markdown, as in docs/scale.md. The code of rank 0, of one in the middle and of t
 store and the object store are stand-ins that count. Next to each figure is the one by arithmetic.
 """
 
-from __future__ import annotations
-
 import argparse
 import logging
 import sys
@@ -25,7 +23,7 @@ from samplerkit.storage.catalogue.catalogue_file import write_catalogue
 from samplerkit.storage.catalogue.file_catalogue import FileCatalogue, joined
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
-from tests.benchmarks.report import print_header, print_row
+from tests.benchmarks.timing import print_header, print_row
 from tests.loading.simulated_ranks import ORDER, Outcome, simulate
 from tests.storage.remote.server import Handler, Resource, Server, served
 

@@ -4,8 +4,6 @@ Run it with `python -m tests.benchmarks.tar`; `--quick` takes a tenth of the sam
 Ratios are what counts: machines are shared, and times do not carry over. All reading is from the page cache.
 """
 
-from __future__ import annotations
-
 import argparse
 import tarfile
 from collections.abc import Callable, Iterable
@@ -21,13 +19,12 @@ from torch.utils.data import DataLoader
 
 import samplerkit as sk
 from samplerkit.order.typing import Ids
+from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.tar.dataset import TarDataset
-from samplerkit.storage.tar.index.archive import Archive
 from samplerkit.storage.tar.index.finding import Cache, make_index
 from samplerkit.storage.tar.writer import TarWriter
 from tests.benchmarks.peers.torch_rows import as_fetched
-from tests.benchmarks.report import print_header, print_row, versions
-from tests.benchmarks.timing import in_turns, medians, timed
+from tests.benchmarks.timing import in_turns, medians, print_header, print_row, timed, versions
 
 SHARDS, BATCH, REPEATS = 8, 256, 5
 
@@ -91,7 +88,7 @@ def report_indexing(paths: list[str], folder: Path) -> None:
 
     def index(names: list[str]) -> int:
         cache = Cache.of(folder / "cache")
-        return sum(make_index(Archive.of(name), cache, checksums=False).num_members for name in names)
+        return sum(make_index(Stored.of(name), cache, checksums=False).num_members for name in names)
 
     for whose, names in (("webdataset's writer (with pax headers)", paths), ("samplerkit's writer", ours)):
         works = {"tarfile": partial(walk, names), "samplerkit": partial(index, names)}

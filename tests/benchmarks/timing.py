@@ -1,16 +1,16 @@
-"""How long work takes, in turns with other work, or in a process of its own. Standard library only."""
-
-from __future__ import annotations
+"""How long work takes, in turns or in a process of its own; tables in Markdown. Standard library only."""
 
 import json
 import multiprocessing
 import os
+import platform
 import resource
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from importlib.metadata import version
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -125,3 +125,22 @@ def printed_by(
 def answer_of(module: str, *arguments: object, **options: Any) -> Any:
     """The JSON value that a module prints last, in a process of its own: as `printed_by`."""
     return json.loads(printed_by(module, *arguments, **options).splitlines()[-1])
+
+
+def versions(*packages: str) -> str:
+    """The versions of Python and of some packages, and the kind of machine."""
+    # A checkout need not be installed, but an imported package has its version.
+    numbers = (getattr(sys.modules.get(name), "__version__", None) or version(name) for name in packages)
+    named = ", ".join(f"{name} {number}" for name, number in zip(packages, numbers, strict=True))
+    return f"Python {platform.python_version()}, {named}, {platform.machine()}"
+
+
+def print_header(*titles: str) -> None:
+    """Begins a table."""
+    print_row(*titles)
+    print(f"|{'---|' * len(titles)}", flush=True)
+
+
+def print_row(*cells: object) -> None:
+    """Prints a row of a table."""
+    print(f"| {' | '.join(map(str, cells))} |", flush=True)

@@ -8,8 +8,6 @@ rank writes what its loop received, one line a step; the first rank saves the st
 `--kill`, every rank kills itself when that position is reached.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -4,8 +4,6 @@ Importing torch and the other distributions takes longer than most tests, and is
 process that has imported the package uses another: `python -m tests.campaigns.forked` answers line by line.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import ctypes

@@ -4,8 +4,6 @@ A mutation changes an operator or a constant, turns a condition round, or takes 
 mutated that does no work when it runs: annotations, docstrings, type aliases.
 """
 
-from __future__ import annotations
-
 import ast
 import itertools
 import re
@@ -123,7 +121,7 @@ class _Finder:
             yield from self._expression(node, function)
 
     def _may_be_taken_away(self, node: ast.stmt) -> bool:
-        """Tells whether the rest runs without it: nothing that gives a name its only meaning."""
+        """Whether the rest runs without it: it must not be the only definition of a name."""
         if isinstance(node, ast.Expr):
             return not isinstance(node.value, ast.Constant)
         if isinstance(node, ast.Assign):

@@ -3,8 +3,6 @@
 So a planted bug goes where its definition goes, and quotes, line breaks and comments do not matter.
 """
 
-from __future__ import annotations
-
 import ast
 import atexit
 import functools
@@ -37,7 +35,7 @@ class Bug(NamedTuple):
     Args:
         name: what is wrong then.
         place: the qualified name of the definition that holds it: `Class.method`, `function` or `CONSTANT`.
-        right: an expression or statements; in all definitions of that name together they stand once.
+        right: an expression or statements; they occur once in all definitions of that name together.
         wrong: what is planted in their place.
         tests: files or names of tests, with blanks between.
     """
@@ -50,7 +48,7 @@ class Bug(NamedTuple):
 
 
 class Occurrence(NamedTuple):
-    """Where nodes stand one after the other: the file, the node above, its field, the place in its list."""
+    """The place of consecutive nodes: the file, the node above, its field, the place in its list."""
 
     file: Path
     module: ast.Module
@@ -60,10 +58,10 @@ class Occurrence(NamedTuple):
 
 
 def notices(bug: Bug, among: str = "") -> bool:
-    """Tells whether its tests fail over a copy of the package with the bug.
+    """Whether the tests of a bug fail over a copy of the package with it.
 
-    That they pass without it is asked of all at once, by `require_passing`. Of the tests, those are run whose
-    ids have `among` in them.
+    `require_passing` checks once for all bugs that their tests pass without them. Only tests whose ids
+    contain `among` are run.
     """
     file, module = planted(bug)
     copy, tests, key = _copy(), bug.tests.split(), f"{bug.name}{among and ', '}{among}"

@@ -1,7 +1,5 @@
 """Real jobs that are edited, killed before, between and after the edits, and resume."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter, defaultdict
 

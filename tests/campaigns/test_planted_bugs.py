@@ -3,8 +3,6 @@
 `pytest -m campaign tests/campaigns/test_planted_bugs.py -k ledger` runs those of `planted/ledger.py`.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from tests.campaigns.planted import EVERY

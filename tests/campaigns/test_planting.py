@@ -1,7 +1,5 @@
 """The place of a planted bug is found by name and syntax, wherever it moves and however it is formatted."""
 
-from __future__ import annotations
-
 import ast
 
 import pytest

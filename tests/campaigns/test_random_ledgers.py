@@ -5,8 +5,6 @@ odd, a tail, and the actions of a script on the loaders of all ranks, simulated 
 `python -m tests.campaigns.ledgers.script NUMBER` repeats one.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import fields
 from random import Random
@@ -17,8 +15,8 @@ import pytest
 import samplerkit as sk
 from samplerkit.loading.loader import Loader
 from samplerkit.loading.run.delivery import Delivery, Reading
-from tests.campaigns.ledgers.batch_recipes import OPTIONS
 from tests.campaigns.ledgers.batched import KINDS, draw_batched
+from tests.campaigns.ledgers.chains import OPTIONS
 from tests.campaigns.ledgers.counted import Ledger
 from tests.campaigns.ledgers.script import run_case
 

@@ -4,8 +4,6 @@ These are samples of `python -m tests.campaigns.thread_endings 2000`; jobs over 
 `tests/loading/test_jobs.py`.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from tests.campaigns.thread_endings import ENDS, ended_at_random

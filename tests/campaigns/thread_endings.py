@@ -1,10 +1,9 @@
 """Iterations over threads that end at random: the samples handed out, and those read afterwards.
 
-In half of them the loop makes some of the batches. `python -m tests.campaigns.thread_endings 2000` ends so
-many, and looks for threads and descriptors that they leave: some minutes.
+In half of them one thread at a time makes batches, or all do, at random.
+`python -m tests.campaigns.thread_endings 2000` ends so many, and looks for threads and descriptors that they
+leave: some minutes.
 """
-
-from __future__ import annotations
 
 import random
 import signal

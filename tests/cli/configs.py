@@ -1,7 +1,5 @@
 """Configs of eight files for the commands, and checks of their output."""
 
-from __future__ import annotations
-
 import json
 
 import yaml

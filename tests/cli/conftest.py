@@ -1,7 +1,5 @@
 """The command `samplerkit`, run in the process of its test."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """Running a command as a user does, and finding what it left behind."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

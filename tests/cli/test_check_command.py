@@ -1,7 +1,5 @@
 """`samplerkit check`: the findings, their exit codes, and loaders that functions make."""
 
-from __future__ import annotations
-
 import json
 import textwrap
 from importlib import import_module

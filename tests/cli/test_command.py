@@ -1,10 +1,9 @@
-"""The command line without a launch: its errors are one line with a hint."""
-
-from __future__ import annotations
+"""The command line without a launch: its errors are one line with a hint, and its page shows its output."""
 
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +13,8 @@ import pytest
 
 import samplerkit
 import samplerkit as sk
+from samplerkit.inspect.doctor.findings import KINDS
+from tests.cli.processes import ROOT
 from tests.programs import Program
 
 
@@ -95,3 +96,44 @@ def test_a_closed_stdout_is_one_line_and_exit_code_1(run_yaml):
     command = f"{sys.executable} -m samplerkit validate {run_yaml} >&-"
     result = subprocess.run(["/bin/sh", "-c", command], stderr=subprocess.PIPE, text=True, check=False)
     assert (result.stderr, result.returncode) == ("samplerkit: standard output: is closed\n", 1)
+
+
+PAGE = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+CONFIGS = dict(re.findall(r"^```yaml\n# (\S+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
+SHOWN = re.findall(r"^```console\n\$ (.*?)\n(.*?)\n```$", PAGE, re.MULTILINE | re.DOTALL)
+MEASURED = ("start ", "memory ")
+"""Lines that differ from machine to machine and from run to run."""
+
+
+def lasting(text):
+    return [line for line in text.splitlines() if not line.startswith(MEASURED)]
+
+
+@pytest.mark.parametrize(("line", "output"), SHOWN, ids=[line for line, _ in SHOWN])
+def test_a_command_prints_what_the_page_says(line, output, tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    for name, text in CONFIGS.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    train = sk.load_config("train.yaml")
+    state = train.make_loader(train.dataset, sk.World(4, 0)).state_dict(step=40)
+    (tmp_path / "state.json").write_text(json.dumps(state))
+    _, printed, errors = command(*line.split()[1:])
+    assert lasting(printed + errors) == lasting(output)
+
+
+def test_the_page_shows_each_command_and_both_configs():
+    assert set(CONFIGS) == {"train.yaml", "huge.yaml"}
+    assert {line.split()[1] for line, _ in SHOWN} == {
+        "at",
+        "when",
+        "plan",
+        "check",
+        "seen",
+        "state",
+        "validate",
+    }
+
+
+def test_the_table_has_every_finding_with_the_meaning_of_the_doctor():
+    rows = dict(re.findall(r"^\| `([a-z-]+)` \| (.*) \|$", PAGE, re.MULTILINE))
+    assert {code: rows.get(code) for code in KINDS} == {code: kind.meaning for code, kind in KINDS.items()}

@@ -1,7 +1,5 @@
 """The demo, from real data to a trained model, as a user runs it."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

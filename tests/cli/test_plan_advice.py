@@ -1,7 +1,5 @@
 """The advice of plan keeps the samples; its figures for other starts, machines and workers are right."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import yaml
@@ -105,7 +103,7 @@ def test_min_quality_advises_no_mode_in_place_of_a_choice():
 def test_the_chain_of_the_readme_has_a_mode_and_advice_that_can_be_pasted(command, printed, tmp_path):
     path = written(tmp_path, WHOLE["distributed over sequential"], sizes=EQUAL)
     output = printed("plan", path, "--world", 2)
-    assert "mode     GLOBAL: the sampler says so" in output
+    assert "mode     GLOBAL: set by the sampler" in output
     section = in_json(command, "plan", path, "--world", 2)[1]["recommendation"]["sampler"]
     assert f"write sampler: {in_yaml(section)}" in " ".join(output.split())
     assert command("validate", written(tmp_path, section))[0] == 0

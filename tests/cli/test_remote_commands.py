@@ -1,7 +1,5 @@
 """The commands on remote files: their requests, their output, and what they refuse."""
 
-from __future__ import annotations
-
 import pytest
 import yaml
 
@@ -147,7 +145,9 @@ def test_a_plan_without_sizes_of_files_says_so_and_reports_the_rest(command, tmp
     facts = facts_of(output)
     assert code == 0
     assert ("whole", "4 downloads an epoch") in facts
-    assert dict(facts)["unknown"].startswith("bytes, for a size could not be asked: http://127.0.0.1:9/")
+    assert dict(facts)["unknown"].startswith(
+        "bytes, since a size could not be requested: http://127.0.0.1:9/"
+    )
     transfers = in_json(command, "plan", path)[1]["transfers"]
     assert (transfers["num_bytes"], transfers["ratio"], transfers["whole"]["bytes"]) == (None, None, None)
     assert "5ec4e7" not in output
@@ -159,7 +159,7 @@ def test_a_plan_without_sizes_of_files_says_so_and_reports_the_rest(command, tmp
         (("index", "http://127.0.0.1:9/a.tar?{SECRET}"), "--out: is needed, since nothing is written"),
         (
             ("index", "http://127.0.0.1:9/a.tar", "http://127.0.0.1:9/b/a.tar", "--out", "x"),
-            "--out: would hold two indexes of one name, got 'a.tar.skidx'",
+            "--out: would have indexes of the same name, got 'a.tar.skidx'",
         ),
         (
             ("pack", ".", "--shards", "s3://me:5ec4e7@bucket/o-%d.tar"),

@@ -1,7 +1,5 @@
 """Torch samplers of all kinds, and the reading of their shares, for the tests of `distributed`."""
 
-from __future__ import annotations
-
 import itertools
 import random
 

@@ -1,7 +1,5 @@
 """A recorded case of MindSpore, by the samplers of samplerkit.compat.mindspore."""
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any
 

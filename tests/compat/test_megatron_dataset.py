@@ -1,7 +1,5 @@
 """Megatron's dataset: its samples, token for token, its caches, and both in configs."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from pathlib import Path
@@ -12,7 +10,6 @@ import torch
 
 import samplerkit as sk
 from samplerkit.compat import megatron
-from samplerkit.config.config import Config
 from tests.corpora import write_tokens
 
 
@@ -114,12 +111,12 @@ def test_index_files_of_a_run_are_compared_number_by_number(tmp_path, prefix):
     stale = np.load(path)
     stale[5, 1] += 1
     np.save(path, stale)
-    with pytest.raises(sk.DatasetError, match=r"sample_index.npy: has \[.*\] at 5, and should") as caught:
+    with pytest.raises(sk.DatasetError, match=r"sample_index.npy: has \[.*\] at 5, but should") as caught:
         megatron.compare_cache(dataset, tmp_path)
     assert "keep it, and compare the corpora and options" in str(caught.value)
     assert "remove" not in str(caught.value)
     np.save(path, stale[:-1])
-    with pytest.raises(sk.DatasetError, match="is of shape"):
+    with pytest.raises(sk.DatasetError, match="has shape"):
         megatron.compare_cache(dataset, tmp_path)
     # A pickle is never run.
     np.save(path, np.array([print], dtype=object), allow_pickle=True)
@@ -173,7 +170,7 @@ def test_an_index_with_wrong_lengths_is_an_error_that_names_it(prefix):
         ({"weights": [float("nan")]}, sk.ArgumentRangeError, "must not be NaN"),
         ({"weights": iter}, sk.ArgumentTypeError, "weights: must be a list of numbers"),
         ({"weights": [1.0], "num_samples": None}, sk.ArgumentValueError, "num_samples"),
-        ({"split": "1,0,1", "part": "valid"}, sk.ArgumentValueError, "gives nothing to the part valid"),
+        ({"split": "1,0,1", "part": "valid"}, sk.ArgumentValueError, "leaves the part valid empty"),
         ({"split": "996,3,1", "part": "test"}, sk.DatasetError, "Megatron would search forever"),
         ({"mid_level_dataset_surplus": float("nan")}, sk.ArgumentRangeError, "surplus: must be in"),
         ({"random_seed": 2**32}, sk.ArgumentValueError, "as Megatron's"),
@@ -205,7 +202,7 @@ SINGLE = {"kind": "megatron_single", "micro_batch_size": 2, "data_parallel_size"
 CYCLIC = {**SINGLE, "kind": "megatron_cyclic"}
 
 
-def config_of(sampler, **sections) -> Config:
+def config_of(sampler, **sections):
     return sk.load_config({"sampler": sampler, "loader": {"batch_size": 2, "tail": "drop"}, **sections})
 
 
@@ -252,11 +249,11 @@ def test_all_readers_begin_at_consumed_samples():
             "must be a multiple of a step of 8 samples in an epoch of 96",
         ),
         ({**SINGLE, "consumed_samples": -8}, "sampler.consumed_samples: must not be negative, got -8"),
-        ({**CYCLIC, "consumed": 8}, "sampler.consumed: is no key of megatron_cyclic.*consumed_samples"),
-        ({**SINGLE, "data_sharding": False}, "sampler.data_sharding: is no key of megatron_single"),
+        ({**CYCLIC, "consumed": 8}, "sampler.consumed: is not a key of megatron_cyclic.*consumed_samples"),
+        ({**SINGLE, "data_sharding": False}, "sampler.data_sharding: is not a key of megatron_single"),
         (
             {"kind": "distributed", "shuffle": False, "child": {**SINGLE, "consumed_samples": 8}},
-            "continues a run, and is below another one",
+            "continues a run, but is below another sampler",
         ),
     ],
 )

@@ -1,6 +1,16 @@
-"""What Megatron-LM reads, ours reads: its recorded builds and micro-batches, all of them."""
+"""What Megatron-LM reads, ours reads: its recorded builds and micro-batches, all of them.
 
-from __future__ import annotations
+`tests/data/megatron_golden.json.gz` holds 300 builds and 100 settings of the samplers of megatron-core
+0.16.1. A build names the tokens of all sequences of its corpora; of each part it has the number of samples,
+and a digest of the JSON of all of them, each a list of spans.
+"""
+
+import gzip
+import hashlib
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,8 +19,47 @@ import samplerkit as sk
 from samplerkit.compat import megatron
 from samplerkit.compat.megatron import blend
 from samplerkit.compat.megatron.samplers import MicroBatches
-from samplerkit.compat.megatron.samples import Cut, ShuffledCorpus
-from tests.compat.megatron_cases import PARTS, built, digest, recorded, spans
+from samplerkit.compat.megatron.samples import BlendedSamples, Cut, ShuffledCorpus
+
+GOLDEN = Path(__file__).parents[1] / "data" / "megatron_golden.json.gz"
+PARTS = ("train", "valid", "test")
+
+
+@cache
+def recorded(kind: str) -> list[dict[str, Any]]:
+    """Reads the `cases` or the `samplers`."""
+    with gzip.open(GOLDEN, "rt", encoding="utf-8") as file:
+        cases: list[dict[str, Any]] = json.load(file)[kind]
+    return cases
+
+
+def built(case: dict[str, Any], part: str) -> BlendedSamples:
+    """Builds a part of a recorded case."""
+    cut = Cut(case["seq_len"], case["seed"], int(case["extra"]), case["keep_partial"] and part == "valid")
+    return BlendedSamples(
+        [np.array(lengths, dtype=np.int32) for lengths in case["lengths"]],
+        case["weights"],
+        case["sizes"][PARTS.index(part)],
+        cut,
+        split=case["split"],
+        part=part,
+        surplus=case["surplus"],
+    )
+
+
+def spans(samples: BlendedSamples) -> list[list[list[int]]]:
+    """Returns for each sample its spans of document, offset and length; of a blend, also the corpus."""
+    columns = samples.spans(np.arange(len(samples)))
+    rows = np.stack(columns[2 if samples.dataset_index is None else 1 :], axis=1).tolist()
+    by_sample: list[list[list[int]]] = [[] for _ in range(len(samples))]
+    for number, row in zip(columns.rows.tolist(), rows, strict=True):
+        by_sample[number].append(row)
+    return by_sample
+
+
+def digest(by_sample: list[list[list[int]]]) -> str:
+    """Returns the digest of spans, as in a recording."""
+    return hashlib.sha256(json.dumps(by_sample, separators=(",", ":")).encode()).hexdigest()
 
 
 def test_every_recorded_build_is_replayed_token_for_token():
@@ -19,7 +68,7 @@ def test_every_recorded_build_is_replayed_token_for_token():
         for part in PARTS:
             output = case["outputs"][part]
             if output is None:
-                with pytest.raises(sk.ArgumentValueError, match=f"gives nothing to the part {part}"):
+                with pytest.raises(sk.ArgumentValueError, match=f"leaves the part {part} empty"):
                     built(case, part)
                 absent += 1
                 continue

@@ -1,7 +1,5 @@
 """The wrong arguments that MindSpore 2.10.0 was probed with: refused as early here, or not, for a reason."""
 
-from __future__ import annotations
-
 import functools
 import math
 

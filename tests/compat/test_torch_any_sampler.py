@@ -1,7 +1,5 @@
 """Any torch sampler, dealt: the same draws on every rank, its states, and what is refused."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import random

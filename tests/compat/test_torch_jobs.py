@@ -1,7 +1,5 @@
 """The drop-ins in a real job of two ranks."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 
@@ -82,7 +80,7 @@ def test_ranks_read_files_as_one_process_does_and_another_order_of_files_is_an_e
     assert [one["items"] for one in read] == all_ranks(files, 2, epoch=2, seed=3)
     assert repeats([one["items"] for one in read], sum(FILE_SIZES)) == 0
     for number, one in enumerate(read):
-        assert f"rank {number} reads by" in one["disagreement"]
+        assert f"rank {number} has" in one["disagreement"]
         assert "dataset" in one["disagreement"]
 
 

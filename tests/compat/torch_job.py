@@ -3,8 +3,6 @@
 Run as `python -m tests.ranks RANKS tests.compat.torch_job FOLDER`.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import random

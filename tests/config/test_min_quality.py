@@ -1,7 +1,5 @@
 """A config whose order mixes too little fails when it is loaded, or when it meets its dataset."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A user's samplers in a config: read by their own signature, as ours are."""
 
-from __future__ import annotations
-
 import inspect
 import typing
 from collections.abc import Mapping, Sequence
@@ -19,8 +17,7 @@ from samplerkit.config.datasets import DATASETS
 from samplerkit.config.derive import default_of
 from samplerkit.config.registry import BATCHES, SAMPLERS
 from samplerkit.storage.tar.dataset import TarDataset
-from tests.config.answers import refused, valid
-from tests.config.links import SIZE
+from tests.config.answers import SIZE, refused, valid
 
 
 class Colour(Enum):
@@ -154,7 +151,7 @@ def test_a_name_that_is_taken_a_class_that_is_no_sampler_and_a_signature_without
         ("tests_bad", int, TypeError, "sampler: must be a subclass"),
         ("tests_bad", Fine(), TypeError, "sampler: must be a subclass"),
         ("tests_bad", Open, TypeError, "options: cannot be given by name"),
-        ("tests_bad", Clash, ValueError, "child: means something else"),
+        ("tests_bad", Clash, ValueError, "child: has another meaning"),
         ("tests_bad", Unknown, TypeError, r"type hints: cannot be understood \(name 'NotThere'"),
     ]:
         with pytest.raises(error, match=fragment) as caught:

@@ -1,7 +1,5 @@
 """No error of a config repeats a secret: canaries at every key of every section, in every wrong shape."""
 
-from __future__ import annotations
-
 import copy
 import traceback
 from itertools import cycle, islice
@@ -231,7 +229,10 @@ def test_values_that_are_not_secret_are_shown():
             {"kind": "ledger", "child": {"kind": "random"}, "edits": [{"at": -1}]},
             "at: must not be negative, got -1",
         ),
-        ({"kind": "random", "partial_sise": 5}, "sampler.partial_sise: is no key of random, got 5; did you"),
+        (
+            {"kind": "random", "partial_sise": 5},
+            "sampler.partial_sise: is not a key of random, got 5; did you",
+        ),
     ):
         with pytest.raises(sk.ConfigError) as caught:
             sk.load_config({"sampler": section})

@@ -1,7 +1,5 @@
 """Files, shards, indexes and folders that are damaged, changed or gone, and what reads them."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import pickle

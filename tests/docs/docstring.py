@@ -1,7 +1,5 @@
 """What a docstring says of the whole, and of each argument."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from typing import Any

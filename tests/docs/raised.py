@@ -1,7 +1,5 @@
 """What raises or logs each message on the page of error messages."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -177,7 +175,7 @@ def newer(**fields):
 
 
 def planned(folder, **more):
-    """The first batch of a config whose file lies in a folder."""
+    """The first batch of a config whose file is in a folder."""
     (folder / "run.yaml").write_text(
         f"dataset: {{kind: size, size: {SIZE}}}\nsampler: {{kind: random}}\n"
         f"batches: {json.dumps({'kind': 'tokens', 'max_tokens': 8, **more})}\n"
@@ -299,18 +297,18 @@ CALLS = {
     "...: does not fit": lambda folder: zipped(folder, max_cache_bytes=1000),
     "cache: has lost": emptied_cache,
     "...: cannot be written": no_folder,
-    "...: is not the file that it was: it had": lambda folder: read_tokens(
+    "...: was changed while it was in use: it had": lambda folder: read_tokens(
         folder, lambda path: os.truncate(path, 3)
     ),
-    "...: ends at byte ..., and": lambda folder: read_tokens(folder, None),
-    "...: says at byte": lambda folder: lying_index(folder).spans(0),
+    "...: ends at byte ..., but": lambda folder: read_tokens(folder, None),
+    "...: lists at byte": lambda folder: lying_index(folder).spans(0),
     "...: gives nothing of split": lambda folder: len(tokens(folder, split="969,30,1", part="test")),
 }
 """By the beginning of the message: what raises it."""
 
 
 LOGGED = {
-    "rank ... of ... begins an order": lambda _: Agreement(torch.distributed.HashStore(), 0, 2).require(
+    "rank ... of ... starts an order": lambda _: Agreement(torch.distributed.HashStore(), 0, 2).require(
         {"dataset": "40"}, 0.05
     ),
     "left out": missing_samples,

@@ -1,7 +1,5 @@
 """Each message on the page of error messages is what really happens, word for word."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The pictures of samplers, modes and batches are all there, small, and on a page."""
 
-from __future__ import annotations
-
 import pytest
 from PIL import Image
 

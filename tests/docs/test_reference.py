@@ -1,7 +1,5 @@
 """The reference is up to date: what comes from the code is what it says now, and it has all public names."""
 
-from __future__ import annotations
-
 import importlib
 import re
 

@@ -1,7 +1,5 @@
 """The table of the page on shuffle modes: each yes is an order, each no a typed error."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -21,16 +19,6 @@ ROWS = [[cell.strip() for cell in line.strip("|").split("|")] for line in TABLE.
 MODES = ROWS[0][1:]
 SIZE = 30
 FILES = sk.Layout([10, 20])
-
-
-class Rows:
-    """An ordinary map-style dataset."""
-
-    def __len__(self):
-        return SIZE
-
-    def __getitem__(self, index):
-        return index
 
 
 def file_dataset(folder):
@@ -54,7 +42,7 @@ def in_order(dataset, sampler):
 
 CASES = {
     "a number of samples; `Layout(1000)`": (lambda _: SIZE, lambda size, sampler: sampler.order(size)),
-    "anything with `__len__` and `__getitem__`": (lambda _: Rows(), in_order),
+    "anything with `__len__` and `__getitem__`": (lambda _: [*range(SIZE)], in_order),
     "the same with an attribute `layout` that has files": (lambda _: Numbers(FILES), in_order),
     "`Layout([5000, 7000, 300])`": (lambda _: FILES, in_order),
     "`FileDataset`": (file_dataset, in_order),

@@ -1,7 +1,5 @@
 """All tests of this folder are marked `doors`; a missing package is reported by its tests."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.trainers.conftest import packages_are_installed as packages_are_installed  # noqa: PLC0414

@@ -1,7 +1,5 @@
 """Packs of documents in TRL's SFTTrainer: a tiny model, a checkpoint each fifth step, a death in step 13."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

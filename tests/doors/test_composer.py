@@ -1,7 +1,5 @@
 """What `check` says of Composer's Trainer, which skips samples by itself unless an option forbids it."""
 
-from __future__ import annotations
-
 from importlib import import_module
 
 import pytest

@@ -1,7 +1,5 @@
 """lerobot: the frames that its EpisodeAwareSampler draws, without a list of them, and resumed."""
 
-from __future__ import annotations
-
 import importlib
 
 import numpy as np

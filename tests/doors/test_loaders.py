@@ -1,7 +1,5 @@
 """The loaders of other packages, by our orders: each example is killed in mid-epoch and resumed."""
 
-from __future__ import annotations
-
 from importlib import metadata
 
 import pytest

@@ -1,7 +1,5 @@
 """The metrics of a loader in the real packages of the extra `log`."""
 
-from __future__ import annotations
-
 import functools
 import importlib
 

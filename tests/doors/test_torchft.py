@@ -1,7 +1,5 @@
 """torchft: processes leave and join, and each step reads the same samples as without."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from importlib import import_module

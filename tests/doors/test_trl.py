@@ -1,7 +1,5 @@
 """TRL: packs of documents in an SFTTrainer that dies and resumes from its own checkpoint."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 

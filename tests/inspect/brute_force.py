@@ -1,7 +1,5 @@
 """The quality figures by their definition: every pair of positions of an epoch, distance by distance."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

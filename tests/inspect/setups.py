@@ -1,6 +1,4 @@
-"""Loaders, samplers and datasets that the doctor checks."""
-
-from __future__ import annotations
+"""Loaders, samplers and datasets that the doctor checks; those in threads and in trainers by name."""
 
 import functools
 import os
@@ -11,7 +9,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, get_worker_info
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    DistributedSampler,
+    IterableDataset,
+    SequentialSampler,
+    get_worker_info,
+)
 
 import samplerkit as sk
 from samplerkit.compat.partially_shuffle import DistributedSamplerViaLocallyShuffle
@@ -198,19 +203,6 @@ def in_batches(recipe, rows=ROWS, sampler=None, **more):
     return sk.Loader(rows, sampler or sk.RandomSampler(seed=7), batches=recipe, world=FOUR, **more)
 
 
-class Texts:
-    """Documents of given lengths."""
-
-    def __init__(self, lengths):
-        self.lengths = np.array(lengths)
-
-    def __len__(self):
-        return self.lengths.size
-
-    def __getitem__(self, index):
-        return np.zeros(self.lengths[index], dtype=np.int64)
-
-
 def mixed(web, wiki, num_samples=400, **more):
     return sk.MixtureSampler(
         {"web": None, "wiki": None}, num_samples, weights={"web": web, "wiki": wiki}, **more
@@ -252,3 +244,125 @@ def shards_drop_in():
         for number in range(8):
             writer.write({"__key__": f"{number}", "txt": "a"})
     return WebDataset(f"{place}/{{0..7}}.tar", cache=place)
+
+
+class Lines(Epochs):
+    """Lines of an open file: each read moves its position for all threads."""
+
+    def __init__(self):
+        super().__init__(0)
+        self.lines = Path(__file__).open(encoding="utf-8")  # noqa: SIM115  # as in users' datasets
+
+    def __del__(self):
+        self.lines.close()
+
+
+class CopiedLines(Lines):
+    """Each thread has a file of its own."""
+
+    def copy_for_thread(self):
+        return CopiedLines()
+
+
+class Noisy(Epochs):
+    """Draws from a generator of the process."""
+
+    def __init__(self, draw):
+        super().__init__(0)
+        self.draw = draw
+
+    def __getitem__(self, index):
+        return index, self.draw()
+
+
+class Flipped(Epochs):
+    """Draws in its own code while it is read."""
+
+    def __getitem__(self, index):
+        return index, np.random.rand()  # noqa: NPY002  # the mistake
+
+
+def drawn():
+    return torch.rand(2)
+
+
+def drawn_by_position():
+    return sk.draw_rng().random()
+
+
+def in_threads(dataset):
+    return ours(sk.RandomSampler(), dataset, num_workers=2, workers="threads")
+
+
+PLANTED_IN_THREADS = {
+    "not-thread-safe: an open file that threads share": lambda: in_threads(Lines()),
+    "not-thread-safe: one in a part of a tree": lambda: in_threads(
+        sk.TreeDataset({"web": Lines(), "more": ROWS})
+    ),
+    "generator-shared: a generator of the process in threads": lambda: in_threads(Flipped(0)),
+    "generator-shared: a transform that draws in threads": lambda: in_threads(Noisy(random.random)),
+    "generator-shared: one that draws from torch": lambda: in_threads(Noisy(drawn)),
+    "generator-shared: the dataset's own generator in threads": lambda: in_threads(
+        Noisy(np.random.default_rng(7).random)
+    ),
+}
+
+HEALTHY_IN_THREADS = {
+    "threads that draw by positions": lambda: in_threads(Noisy(drawn_by_position)),
+    "threads with a file each": lambda: in_threads(CopiedLines()),
+    "threads over files": lambda: in_threads(of_eight(8)),
+    "processes that draw": lambda: ours(sk.RandomSampler(), Flipped(0), num_workers=2),
+}
+
+
+def of_transformers(loader, *, ignore_data_skip=False):
+    arguments = SimpleNamespace(ignore_data_skip=ignore_data_skip)
+    return SimpleNamespace(args=arguments, get_train_dataloader=lambda: loader)
+
+
+def of_composer(loader, *, spin_dataloaders=True):
+    return SimpleNamespace(spin_dataloaders=spin_dataloaders, state=SimpleNamespace(train_dataloader=loader))
+
+
+def of_lightning(loader):
+    return SimpleNamespace(fit_loop=None, train_dataloader=loader)
+
+
+def dispatched(sampler):
+    """A loader with the attributes of one that Accelerate makes with `dispatch_batches=True`."""
+    loader = DataLoader(ROWS, batch_sampler=BatchSampler(sampler, 8, drop_last=False))
+    loader.slice_fn, loader.state = None, SimpleNamespace(num_processes=4)
+    return loader
+
+
+WINDOWS = {"pool": 1, "window": 100}
+
+PLANTED_IN_TRAINERS = {
+    "double-sharding: a dispatcher over a sampler that deals": lambda: dispatched(
+        sk.TorchSampler(None, ROWS, FOUR)
+    ),
+    "skipped-twice: a Loader in a Trainer that skips": lambda: of_transformers(ours(sk.RandomSampler())),
+    "skipped-twice: the bridge in a Trainer that skips": lambda: of_transformers(bridged(sk.RandomSampler())),
+    "skipped-twice: a Loader in a Composer that skips": lambda: of_composer(ours(sk.RandomSampler())),
+    "batches-counted: windows in a Trainer that counts": lambda: of_transformers(
+        in_batches(tokens(**WINDOWS)), ignore_data_skip=True
+    ),
+    "batches-counted: windows in Lightning": lambda: of_lightning(in_batches(tokens(**WINDOWS))),
+    "reads-everything: a Loader with a world of one rank": lambda: sk.Loader(
+        ROWS, sk.RandomSampler(seed=7), batch_size=8, world=sk.World(1, 0)
+    ),
+}
+
+HEALTHY_IN_TRAINERS = {
+    "a dispatcher that deals alone": lambda: dispatched(SequentialSampler(ROWS)),
+    "a Loader in a Trainer that leaves skipping to it": lambda: of_transformers(
+        ours(sk.RandomSampler(seed=7)), ignore_data_skip=True
+    ),
+    "a Loader in a Composer that leaves skipping to it": lambda: of_composer(
+        ours(sk.RandomSampler(seed=7)), spin_dataloaders=False
+    ),
+    "windows in a Composer, which counts nothing": lambda: of_composer(
+        in_batches(tokens(**WINDOWS)), spin_dataloaders=False
+    ),
+    "a plan over the whole set in Lightning": lambda: of_lightning(in_batches(tokens())),
+}

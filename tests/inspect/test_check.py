@@ -1,7 +1,5 @@
 """The doctor: planted mistakes are found, correct setups have no findings."""
 
-from __future__ import annotations
-
 import random
 import time
 
@@ -15,8 +13,7 @@ from samplerkit.inspect import check
 from samplerkit.inspect.costs import files_needed_at_once
 from samplerkit.inspect.doctor.findings import KINDS
 from samplerkit.inspect.view import RunView
-from tests.inspect.healthy_setups import HEALTHY, HEALTHY_ALONE
-from tests.inspect.planted_setups import ALONG_WITH, PLANTED, code_of
+from tests.inspect.planted_setups import ALONG_WITH, HEALTHY, HEALTHY_ALONE, PLANTED, code_of
 from tests.inspect.setups import FOUR, ROWS, Dealt, FromNumpy, bridged, of_torch, ours
 from tests.storage.files.folders import write_npz
 

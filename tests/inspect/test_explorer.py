@@ -1,7 +1,5 @@
 """The page of `samplerkit plot --open`: its ids and figures are those of Python."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

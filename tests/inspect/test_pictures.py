@@ -1,7 +1,5 @@
 """Pictures show what is read; whether they are readable was checked by eye."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

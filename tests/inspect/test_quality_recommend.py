@@ -1,7 +1,5 @@
 """The recommended mode: the cheapest that reaches a mixing within the budget, or why there is none."""
 
-from __future__ import annotations
-
 import json
 import sys
 

@@ -1,7 +1,5 @@
 """A training script whose loss is the mean of each rank's batch, whatever its size."""
 
-from __future__ import annotations
-
 import samplerkit as sk
 
 LENGTHS = [1 + number * 7 % 30 for number in range(1000)]

@@ -1,7 +1,5 @@
 """The same with a loss that all ranks divide by the tokens of the step."""
 
-from __future__ import annotations
-
 from tests.inspect.unweighted_loss import loader as made
 
 

@@ -1,12 +1,11 @@
 """Loaders of batches of samples that are their number and a number from their draw."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
 
 import samplerkit as sk
+from tests.numbers import Made
 
 SIZE = 300
 LENGTHS = np.clip(np.random.default_rng(0).lognormal(3, 1, SIZE), 2, 120).astype(np.int64)
@@ -21,21 +20,12 @@ SAMPLERS = {
 }
 
 
-class Noisy:
-    """Sample i is (i, a number from its draw)."""
-
-    layout = sk.Layout([60] * 5)
-
-    def __len__(self):
-        return SIZE
-
-    def __getitem__(self, index):
-        return index, float(sk.draw_rng().random())
+NOISY = Made(sk.Layout([60] * 5), lambda index: (index, float(sk.draw_rng().random())))
 
 
 def loader(kind="global", ranks=1, rank=0, dataset=None, resumed=None, **options):
     make, recipe = SAMPLERS[kind]
-    dataset = Noisy() if dataset is None else dataset
+    dataset = NOISY if dataset is None else dataset
     defaults = {"batches": recipe, "collate_fn": list, "world": sk.World(ranks, rank), **options}
     run = sk.Loader(dataset, make(), **defaults)
     if resumed is not None:

@@ -1,7 +1,5 @@
 """What the tests of loaders share."""
 
-from __future__ import annotations
-
 import signal
 import tempfile
 

@@ -4,8 +4,6 @@ Run as `python -m tests.ranks RANKS tests.loading.disagreeing_ranks FOLDER`. It 
 samples that the rank received, or the error that it met.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """Documents whose tokens are all different."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from typing import Any

@@ -4,8 +4,6 @@ Run as `python -m tests.loading.ending_job END OPTIONS`; OPTIONS are those of th
 the process ids of its workers, then `read` when the end may come, and last what it received and its state.
 """
 
-from __future__ import annotations
-
 import faulthandler
 import json
 import signal

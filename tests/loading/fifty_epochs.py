@@ -4,8 +4,6 @@ Run as `python -m tests.loading.fifty_epochs OPTIONS LEAKS`: OPTIONS are those o
 LEAKS is `leaks`, a little memory, a thread and a descriptor are kept on purpose after each epoch.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import resource

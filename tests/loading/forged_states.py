@@ -1,7 +1,5 @@
 """Saved states with other values, and a checksum that fits: only their values are wrong."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from samplerkit.loading.state.state import _checksum

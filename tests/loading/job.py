@@ -8,8 +8,6 @@ checkpoints, saved every third step: `state.json`, `state-windows.json`, and wha
 folder of `torch.distributed.checkpoint`.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -24,22 +22,14 @@ import torch.distributed
 import torch.distributed.checkpoint as dcp
 
 import samplerkit as sk
+from tests.numbers import Made
 
 SAMPLES, SAVED_EVERY = 480, 3
 FILES, BLOCK, POOL = (800, 1088), 32, 3
 """Tokens of two files, of a block, and blocks of a pool, at whose end windows may get another length."""
 
 
-class Squares:
-    """Sample i is (i, i squared)."""
-
-    layout = sk.Layout([60] * 8)
-
-    def __len__(self):
-        return SAMPLES
-
-    def __getitem__(self, index):
-        return index, index * index
+SQUARES = Made(sk.Layout([60] * 8), lambda index: (index, index * index))
 
 
 class Stream:
@@ -147,8 +137,8 @@ def main() -> None:
         workers="threads",
         run_ahead=True,
     )
-    samples = loader(Squares(), sampler(), batch_size=24 // ranks, collate_fn=list, file_affinity=True)
-    batches = loader(Squares(), sampler(), batches=tokens, tail="split", num_workers=1, collate_fn=list)
+    samples = loader(SQUARES, sampler(), batch_size=24 // ranks, collate_fn=list, file_affinity=True)
+    batches = loader(SQUARES, sampler(), batches=tokens, tail="split", num_workers=1, collate_fn=list)
     stream = partial(Stream, options.folder, options.run)
     streams = [stream("", samples), stream("-tokens", batches, by_torch=True), stream("-windows", windows)]
     for step, _ in enumerate(zip_longest(*(stream.steps(options.epochs) for stream in streams)), start=1):

@@ -1,7 +1,5 @@
 """A dataset of numbers, and a loader of it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import samplerkit as sk

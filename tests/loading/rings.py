@@ -1,7 +1,5 @@
 """Windows of tokens by counting: a stand-in for a dataset of tokens, whose tokens are their own places."""
 
-from __future__ import annotations
-
 import hashlib
 
 import numpy as np

@@ -4,8 +4,6 @@
 `python -m tests.loading.saved_states` writes the file only where there is none.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import tempfile

@@ -4,8 +4,6 @@
 their requests; the others of a large job are entered in the store as ranks that have joined.
 """
 
-from __future__ import annotations
-
 import heapq
 import json
 import threading

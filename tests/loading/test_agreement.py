@@ -1,7 +1,5 @@
 """Ranks that begin different orders get an error, nobody waits for ever, and few requests are made."""
 
-from __future__ import annotations
-
 import logging
 import re
 import time
@@ -13,9 +11,9 @@ import torch.distributed
 import samplerkit as sk
 from samplerkit.loading import agreement
 from samplerkit.loading.agreement import Agreement
-from tests.load_free_timer import LoadFreeTimer
 from tests.loading.simulated_ranks import ORDER, simulate
 from tests.storage.crowd import run_in_threads
+from tests.waiting import LoadFreeTimer
 
 EVALUATION = {"dataset": "4 samples", "sampler": "SequentialSampler()", "seed": [], "epoch": 0, "position": 0}
 
@@ -59,9 +57,9 @@ def test_a_rank_with_another_order_is_named_with_the_difference(differs):
     outcomes, _ = run_ranks([ORDER], [ORDER], [{**ORDER, **differs}], seconds=30)
     assert all(outcome is not None for outcome in outcomes)
     assert all(name in str(outcomes[0]) for name in differs)
-    assert "rank 2 by" in str(outcomes[0])
+    assert "rank 2 with" in str(outcomes[0])
     # It names those that have started by then: one of the two, or both.
-    assert re.search(r"(rank [01]|ranks 0, 1) by", str(outcomes[2]))
+    assert re.search(r"(rank [01]|ranks 0, 1) with", str(outcomes[2]))
 
 
 def test_an_evaluation_on_one_rank_continues_after_the_time_limit_with_a_warning(caplog):
@@ -117,7 +115,7 @@ def test_waiting_ranks_detect_a_disagreement_whenever_the_others_arrive(comes):
     outcomes = simulate(4, begins, seconds=10.0)
     for rank, outcome in outcomes.items():
         assert "seed" in outcome.error
-        assert f"rank {rank} reads by" in outcome.error
+        assert f"rank {rank} has" in outcome.error
         assert outcome.requests <= MAX_REQUESTS
         assert outcome.seconds <= comes + 4
 
@@ -128,9 +126,9 @@ def test_a_rank_that_arrives_after_all_others_gave_up_gets_the_error_too(late):
     begins = {0: (0, ORDER), 1: (0.01, OTHER), 2: (30.0, [ORDER, OTHER][late])}
     outcomes = simulate(3, begins, seconds=10.0)
     assert outcomes[0].seconds < outcomes[1].seconds + 20 < 30
-    assert f"rank {1 - late} by {{'seed': [{1 - late}]}}" in outcomes[2].error
-    assert "rank 1 by {'seed': [1]}" in outcomes[0].error
-    assert "rank 0 by {'seed': [0]}" in outcomes[1].error
+    assert f"rank {1 - late} with {{'seed': [{1 - late}]}}" in outcomes[2].error
+    assert "rank 1 with {'seed': [1]}" in outcomes[0].error
+    assert "rank 0 with {'seed': [0]}" in outcomes[1].error
 
 
 def test_no_rank_ends_before_all_know_of_the_disagreement():
@@ -142,9 +140,9 @@ def test_no_rank_ends_before_all_know_of_the_disagreement():
 
 def test_ten_thousand_ranks_name_a_late_rank_that_differs_and_it_names_some_of_them():
     outcomes = simulate(10_000, {0: (0, ORDER), 9_999: (3.0, OTHER)}, ORDER)
-    assert "but rank 9999 by {'seed': [1]}" in outcomes[0].error
-    assert "but ranks 0, 1, 2, " in outcomes[9_999].error
-    assert "and 9,935 others by {'seed': [0]}" in outcomes[9_999].error
+    assert "unlike rank 9999 with {'seed': [1]}" in outcomes[0].error
+    assert "unlike ranks 0, 1, 2, " in outcomes[9_999].error
+    assert "and 9,935 others with {'seed': [0]}" in outcomes[9_999].error
     assert len(outcomes[9_999].error) < 1000
     assert max(outcome.requests for outcome in outcomes.values()) <= MAX_REQUESTS
 
@@ -160,7 +158,7 @@ def test_a_group_is_found_when_the_rank_that_had_listed_it_has_given_up(caplog):
     caplog.set_level(logging.WARNING, "samplerkit")
     # Rank 0 lists the group and gives up at 10 s; rank 1 waits until 19 s, and rank 2 comes in between.
     outcomes = simulate(3, {0: (0, ORDER), 1: (9.0, ORDER), 2: (12.0, OTHER)}, seconds=10.0)
-    assert "rank 0 of 3 begins an order" in caplog.text
+    assert "rank 0 of 3 starts an order" in caplog.text
     assert [bool(outcome.error) for outcome in outcomes.values()] == [False, True, True]
 
 

@@ -1,7 +1,5 @@
 """Samples that cannot be read: an error that names them, or a counted skip that keeps the steps."""
 
-from __future__ import annotations
-
 import logging
 
 import numpy as np

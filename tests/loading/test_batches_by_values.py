@@ -9,8 +9,6 @@ joins the two, `Reading`, is tested once a state, with other ranks and another t
 loaders at random (`tests/campaigns/ledgers`).
 """
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from itertools import combinations, islice, pairwise, product

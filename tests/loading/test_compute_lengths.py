@@ -1,7 +1,5 @@
 """Lengths that are computed once: killed and resumed, in workers, over damaged files; and what is refused."""
 
-from __future__ import annotations
-
 import os
 from functools import partial
 from multiprocessing import get_context
@@ -105,9 +103,9 @@ def test_two_processes_do_not_compute_one_file(tmp_path):
 def test_a_part_file_of_another_function_or_dataset_is_refused(tmp_path):
     out = tmp_path / "lengths.npy"
     killed(out)
-    with pytest.raises(sk.StateError, match="function: is of other lengths"):
+    with pytest.raises(sk.StateError, match="function: is for other lengths"):
         sk.compute_lengths(TEXTS, hash, out)
-    with pytest.raises(sk.StateError, match="dataset: is of other lengths"):
+    with pytest.raises(sk.StateError, match="dataset: is for other lengths"):
         sk.compute_lengths(TEXTS[:-1], len, out)
 
 
@@ -121,7 +119,7 @@ def test_a_part_file_of_a_function_with_other_arguments_is_refused(tmp_path):
     out = tmp_path / "lengths.npy"
     with pytest.raises(sk.DatasetError, match="no tokenizer"):
         sk.compute_lengths(TEXTS, partial(broken, at=300), out)
-    with pytest.raises(sk.StateError, match="function: is of other lengths"):
+    with pytest.raises(sk.StateError, match="function: is for other lengths"):
         sk.compute_lengths(TEXTS, partial(broken, at=2), out)
 
 
@@ -172,7 +170,7 @@ def test_a_field_that_has_no_length_is_refused_with_a_hint(sample, field, hint):
 
 @pytest.mark.parametrize(
     ("out", "match"),
-    [("l.txt", "must end in .npy"), ("existing.npy", "is there already"), ("no/l.npy", "cannot be written")],
+    [("l.txt", "must end in .npy"), ("existing.npy", "exists already"), ("no/l.npy", "cannot be written")],
 )
 def test_a_path_that_cannot_be_written_is_refused(tmp_path, out, match):
     (tmp_path / "existing.npy").touch()

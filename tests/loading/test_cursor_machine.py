@@ -5,8 +5,6 @@ the next epoch; and every rank says the same state. More of it:
 `pytest -m campaign tests/loading/test_cursor_machine.py`.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Where draw_rng can be called, and its errors elsewhere."""
 
-from __future__ import annotations
-
 import random
 
 import pytest
@@ -117,7 +115,7 @@ def test_a_sampler_of_ones_own_may_have_any_seed(seed):
         assert read(Noise(), odd, num_workers=workers) == read(Noise(), plain)
 
 
-OUTSIDE = "draw_rng: no sample is being read here; ask inside of a dataset that samplerkit.Loader reads"
+OUTSIDE = "draw_rng: no sample is being read here; call it in a dataset that samplerkit.Loader reads"
 
 
 def read_and_fail():

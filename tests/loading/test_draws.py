@@ -1,9 +1,8 @@
-"""The draw is the unit of randomness: pixels repeat bit for bit after a resume on other ranks and workers."""
-
-from __future__ import annotations
+"""The draw is the unit of randomness: pixels repeat bit for bit after a resume; and ids that are given."""
 
 import itertools
 import json
+import os
 import random
 
 import numpy as np
@@ -11,8 +10,10 @@ import pytest
 import torch
 
 import samplerkit as sk
+from samplerkit.compat import mindspore
 from samplerkit.order.draws import Draw
-from tests.numbers import Made
+from tests.chains import under
+from tests.numbers import Made, Numbers
 
 SIZE, BATCH, DRAWS = 40, 4, 46
 SAMPLER = sk.WeightedRandomSampler(1.0 / (1.0 + np.arange(SIZE)), num_samples=DRAWS, seed=11)
@@ -218,3 +219,158 @@ def test_a_device_loader_gives_the_same_pixels_and_never_seeds_in_its_thread(uni
     with sk.DeviceLoader(loader(seed_draws=False, dataset=jittering), "cpu") as batches:
         drawn = [sample for batch in batches for sample in batch]
     assert drawn == [(index, jitter) for index, _, jitter in uninterrupted.values()]
+
+
+GIVEN = 24
+
+
+class Shuffled:
+    """An iterable that shuffles by a generator of the process, or one of its own."""
+
+    def __init__(self, shuffle):
+        self.shuffle = shuffle
+
+    def __iter__(self):
+        ids = [*range(GIVEN)]
+        self.shuffle(ids)
+        return iter(ids)
+
+
+class WithGenerator(Shuffled):
+    """One with a generator of its own, which nobody has seeded."""
+
+    def __init__(self):
+        self.generator = np.random.default_rng()
+        super().__init__(self.generator.shuffle)
+
+
+def unseeded():
+    """A generator that each process has seeded in its own way: those of torch start with the same seed."""
+    generator = torch.Generator()
+    generator.seed()
+    return generator
+
+
+class Wrapping(torch.utils.data.Sampler):
+    """torch's sampler, wrapped in another one."""
+
+    def __init__(self):
+        self.inner = torch.utils.data.RandomSampler(range(GIVEN), generator=unseeded())
+
+    def __iter__(self):
+        return iter(self.inner)
+
+
+class OwnSampler(sk.Sampler):
+    """MindSpore's way: ids from `__iter__`, at random."""
+
+    def __iter__(self):
+        return iter(np.random.permutation(self.dataset_size).tolist())  # noqa: NPY002  # what people write
+
+
+class SystemRandom(sk.Sampler):
+    """Random numbers of the system, which nothing can seed."""
+
+    def __iter__(self):
+        return iter(sorted(range(self.dataset_size), key=lambda _: os.urandom(8)))
+
+
+SAMPLERS = {
+    "torch's RandomSampler": lambda: sk.IterSampler(torch.utils.data.RandomSampler(range(GIVEN))),
+    "torch's, with a generator": lambda: sk.IterSampler(
+        torch.utils.data.RandomSampler(range(GIVEN), generator=unseeded())
+    ),
+    "torch's, in another one": lambda: sk.IterSampler(Wrapping()),
+    "torch's WeightedRandomSampler": lambda: sk.IterSampler(
+        torch.utils.data.WeightedRandomSampler([1.0] * GIVEN, GIVEN)
+    ),
+    "numpy's generator": lambda: sk.IterSampler(Shuffled(np.random.shuffle)),
+    "Python's generator": lambda: sk.IterSampler(Shuffled(random.shuffle)),
+    "a generator of its own": lambda: sk.IterSampler(WithGenerator()),
+    "MindSpore's IterSampler": lambda: mindspore.IterSampler(Shuffled(random.shuffle)),
+    "a sampler of one's own": OwnSampler,
+    "below another one": lambda: under(sk.DistributedSampler(shuffle=True, seed=5), OwnSampler()),
+    "a source of a mixture": lambda: sk.MixtureSampler(
+        {"a": sk.IterSampler(Shuffled(random.shuffle)), "b": None}, seed=1, num_samples=GIVEN
+    ),
+}
+TREE = sk.Layout.tree({"a": sk.Layout(GIVEN), "b": sk.Layout(GIVEN)})
+
+
+def given_loader(name, rank, ranks=2):
+    """One rank of a job, in a process that was seeded in its own way."""
+    torch.manual_seed(rank + 100)
+    random.seed(rank + 200)
+    np.random.seed(rank + 300)  # noqa: NPY002  # likewise
+    dataset = Numbers(TREE) if "mixture" in name else range(GIVEN)
+    return sk.Loader(dataset, SAMPLERS[name](), batch_size=2, world=sk.World(ranks, rank))
+
+
+def ids_of(given_loader, steps=None):
+    ids = []
+    for batch in given_loader:
+        ids += batch.tolist()
+        if given_loader.step == steps:
+            break
+    return ids
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_ranks_with_different_seeds_share_the_ids_and_a_resume_reads_the_rest(name):
+    order = [*given_loader(name, 0).order]
+    assert order != sorted(order)
+    ranks = [given_loader(name, rank) for rank in range(2)]
+    shares = [ids_of(rank, steps=3) for rank in ranks]
+    states = [rank.state_dict() for rank in ranks]
+    assert states[0] == states[1]
+    resumed = given_loader(name, 0, ranks=1)
+    resumed.load_state_dict(states[0])
+    assert sorted(shares[0] + shares[1] + ids_of(resumed)) == sorted(order)
+
+
+def test_epochs_differ_and_the_generators_of_the_process_are_unchanged():
+    torch.manual_seed(1)
+    expected = torch.rand(2)
+    torch.manual_seed(1)
+    sampler = torch.utils.data.RandomSampler(range(GIVEN))
+    orders = [[*sk.IterSampler(sampler).order(GIVEN, epoch=epoch)] for epoch in (0, 1, 0)]
+    orders.append([*sk.IterSampler(sampler, seed=1).order(GIVEN)])
+    assert torch.rand(2).equal(expected)
+    assert orders[0] == orders[2]
+    assert len({tuple(order) for order in orders}) == 3
+
+
+READERS = {
+    "Loader": lambda sampler, world: sk.Loader(range(GIVEN), sampler, batch_size=2, world=world),
+    "TorchSampler": lambda sampler, world: sk.TorchSampler(sampler, range(GIVEN), world),
+    "TensorLoader": lambda sampler, world: sk.TensorLoader(
+        torch.arange(GIVEN), sampler, batch_size=2, world=world
+    ),
+    "batches": lambda sampler, world: sk.Loader(
+        range(GIVEN), sampler, batches=sk.TokenBatches(4, lengths=[1] * GIVEN, window=8), world=world
+    ),
+    "a deal above": lambda sampler, world: sk.Loader(
+        range(GIVEN), under(sk.RandomSampler(), under(sk.DistributedSampler(2, 0), sampler)), batch_size=2
+    ),
+    "a mixture": lambda sampler, world: sk.Loader(
+        Numbers(TREE),
+        sk.MixtureSampler({"a": sampler, "b": None}, seed=1, num_samples=GIVEN),
+        batch_size=2,
+        world=world,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_state_after_ids_that_nothing_can_repeat_is_refused(name):
+    first = READERS[name](SystemRandom(), sk.World(1, 0))
+    iterator = iter(first)
+    next(iterator)
+    state = first.state_dict()
+    other = READERS[name](SystemRandom(), sk.World(1, 0))
+    with pytest.raises(sk.StateError, match="differ from those that the sampler yielded") as caught:
+        other.load_state_dict(state)
+    assert caught.value.field == "ids"
+    # At the beginning of an epoch nothing of it was read.
+    other.load_state_dict(READERS[name](SystemRandom(), sk.World(1, 0)).state_dict())
+    iterator.close()

@@ -1,7 +1,5 @@
 """A loop that keeps its own epoch in the checkpoint, stopped at every step around two ends of an epoch."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 from itertools import count

@@ -1,7 +1,5 @@
 """The figures of a loader and of datasets that live in workers, for a training log and for a terminal."""
 
-from __future__ import annotations
-
 import io
 import json
 from dataclasses import replace

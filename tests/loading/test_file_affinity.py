@@ -1,7 +1,5 @@
 """With `file_affinity` each file is read by one worker; batches, states and errors stay the same."""
 
-from __future__ import annotations
-
 import os
 from collections import defaultdict
 from types import SimpleNamespace
@@ -15,10 +13,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import samplerkit as sk
-from samplerkit.loading.workers.batch_maker import BatchMaker, batch_of
+from samplerkit.loading.sample_fields import batch_of
+from samplerkit.loading.workers.batch_maker import BatchMaker
 from samplerkit.loading.workers.file_affinity import FileAffinity, joined, upcoming_in_files
 from samplerkit.loading.workers.loader_workers import requests_of
-from samplerkit.loading.workers.reader import ReaderOptions
 from tests.loading.documents import SIZES, Parts
 
 LAYOUT = sk.Layout([7, 9, 0, 3, 12, 5, 8, 10, 1])
@@ -86,7 +84,7 @@ class DamagedColumns(Damaged):
 
 
 class Gapped(Damaged):
-    """Leaves these samples out by itself; if all of a batch are missing, sample 0 stands in."""
+    """Leaves these samples out by itself; if all of a batch are missing, it returns sample 0."""
 
     def read_present(self, ids: np.ndarray) -> Any:
         class PresentSamples(list):
@@ -179,7 +177,7 @@ def test_joined_shares_are_the_batch(sizes, mode, batch_size, workers, steps, ba
     loader = sk.Loader(dataset, sampler_of(mode), batch_size=batch_size, bad_samples="skip")
     loader.load_state_dict(loader.state_dict(step=min(steps, len(loader))))
     reading = loader._reading
-    maker = BatchMaker(dataset, ReaderOptions(0, skips=True, collate=batch_of))
+    maker = BatchMaker(dataset, 0, skips=True, collate=batch_of)
     affinity, owners, firsts, has_read = FileAffinity(dataset.layout, workers), {}, {}, defaultdict(list)
     for request in requests_of(loader._cursor, (), False, reading):
         parts = affinity.shares_of(request)

@@ -6,8 +6,6 @@ torch's, saved and loaded by all ranks.
 One of a campaign runs under torchrun, which is a start of torch for each rank; the others are forked.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,13 +1,14 @@
-"""What a loader hands out, and its attributes."""
-
-from __future__ import annotations
+"""What a loader hands out, its attributes, its reports, and the digest that it expects."""
 
 import os
+import random
 import time
 
+import numpy as np
 import pytest
 
 import samplerkit as sk
+from samplerkit.compat import megatron
 from tests.chains import under
 from tests.loading.numbers import Numbers, epoch_ids, ids_of, numbers_loader
 from tests.loading.worker_kinds import with_threads_too, with_workers
@@ -179,3 +180,152 @@ def test_torch_warns_of_more_processes_than_processors_but_not_of_threads():
     with pytest.warns(UserWarning, match="worker processes in total"):
         sk.Loader(range(3), sk.SequentialSampler(), **options)
     sk.Loader(range(3), sk.SequentialSampler(), workers="threads", **options)
+
+
+def read(loader):
+    """The ids of an epoch, one after another."""
+    return sum(ids_of(loader), [])
+
+
+def random_states():
+    """The states of the generators of this process."""
+    numpy_state = np.random.get_state()[1].tolist()  # noqa: NPY002  # what other people's code draws from
+    return torch.get_rng_state().tolist(), random.getstate(), numpy_state
+
+
+@pytest.mark.parametrize("workers", [0, 2, "2 threads"])
+def test_reading_another_loader_changes_neither_the_order_nor_the_random_states(workers):
+    """torch: a validation epoch changed in which order the training set was read next."""
+    train, validation = (
+        numbers_loader(20),
+        numbers_loader(9, sampler=sk.SequentialSampler(), **with_workers(workers)),
+    )
+    before = random_states()
+    with validation:
+        for epoch in range(2):
+            assert read(train) == epoch_ids(20, epoch)
+            assert read(validation) == list(range(9))
+    assert random_states() == before
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_epochs_with_more_workers_than_batches_end(persistent):
+    """MosaicML Streaming: the second epoch hung, while some workers were done with the first."""
+    with numbers_loader(7, num_workers=5, persistent_workers=persistent, timeout=60) as loader:
+        assert [read(loader)[:7] for _ in range(4)] == [epoch_ids(7, epoch) for epoch in range(4)]
+
+
+@pytest.mark.parametrize(
+    "kind", [megatron.MegatronPretrainingSampler, megatron.MegatronPretrainingRandomSampler]
+)
+def test_consumed_samples_of_megatron_shorten_the_first_epoch_only(kind):
+    """Megatron-Bridge, by the replays of Megatron's own samplers."""
+    loader = numbers_loader(16, sampler=kind(2, 1, consumed_samples=6), batch_size=2)
+    first, *later = (read(loader) for _ in range(3))
+    assert len(set(first)) == len(first) == 10
+    assert [sorted(epoch) for epoch in later] == [list(range(16))] * 2
+
+
+def test_each_epoch_has_an_iterator_of_its_own():
+    """TorchRec: a pipeline knows a new epoch by a new iterator, and persistent workers kept the old one."""
+    with numbers_loader(12, num_workers=2, persistent_workers=True) as loader:
+        epochs = [iter(loader)]
+        for epoch in range(3):
+            assert sum(epochs[-1], []) == [(index, epoch) for index in epoch_ids(12, epoch)]
+            assert next(epochs[-1], None) is None
+            epochs.append(iter(loader))
+        assert len({id(iterator) for iterator in epochs}) == 4
+
+
+def test_a_resume_reads_nothing_that_was_read_before():
+    """transformers: a resume read through all batches that it skipped, for hours."""
+    read_ids = []
+    dataset = Made(3000, lambda index: read_ids.append(index) or index)
+    first, resumed = (sk.Loader(dataset, sk.RandomSampler(seed=3), batch_size=3) for _ in range(2))
+    resumed.load_state_dict(first.state_dict(step=990))
+    assert sum((batch.tolist() for batch in resumed), []) == epoch_ids(3000, 0)[2970:]
+    assert read_ids == epoch_ids(3000, 0)[2970:]
+
+
+@pytest.mark.parametrize("workers", [2, "2 threads"])
+def test_workers_that_live_already_follow_a_state_that_is_loaded(workers):
+    """TorchEasyRec: workers that were started before a state was loaded read from the beginning."""
+    first = numbers_loader(30)
+    batches = iter(first)
+    for _ in range(7):
+        next(batches)
+    with numbers_loader(30, **with_workers(workers), persistent_workers=True) as resumed:
+        assert read(resumed) == epoch_ids(30, 0)
+        resumed.load_state_dict(first.state_dict())
+        assert read(resumed) == epoch_ids(30, 0)[21:]
+        assert read(resumed) == epoch_ids(30, 1)
+
+
+class Expecting:
+    """Sample i is (i, how many batches this process still expected, and the calls of `expect` so far)."""
+
+    layout = sk.Layout([8] * 5)
+    calls = 0
+
+    def __len__(self):
+        return 40
+
+    def expect(self, upcoming):
+        self.calls += 1
+        self._upcoming = [ids.tolist() for ids in upcoming]
+
+    def __getitems__(self, ids):
+        assert self._upcoming.pop(0) == ids.tolist()
+        return [(index, len(self._upcoming), self.calls) for index in ids.tolist()]
+
+
+@pytest.mark.parametrize(
+    ("workers", "shuffle", "options"),
+    [
+        (0, "partial", {}),
+        (0, "global", {"run_ahead": True}),
+        (2, "global", {}),
+        (2, "partial", {"persistent_workers": True}),
+        (2, "partial", {"file_affinity": True, "run_ahead": True}),
+        (2, "global", {"file_affinity": True, "persistent_workers": True}),
+    ],
+    ids=str,
+)
+def test_expect_gets_all_ids_of_a_process_once_an_epoch(workers, shuffle, options):
+    sampler = sk.DistributedSampler(2, 1, shuffle=shuffle, partial_size=6, seed=3)
+    loader = sk.Loader(Expecting(), sampler, batch_size=3, num_workers=workers, collate_fn=list, **options)
+    with loader:
+        for epoch in range(3):
+            received = [sample for batch in loader for sample in batch]
+            assert [index for index, *_ in received] == np.asarray(sampler.order(Expecting(), epoch)).tolist()
+            # A worker that is new in each epoch has had no call before.
+            is_new = workers and not ("persistent_workers" in options or "run_ahead" in options)
+            assert {calls for *_, calls in received} == {1 if is_new else epoch + 1}
+            remaining = [count for _, count, _ in received]
+            assert remaining.count(0) >= max(1, workers)  # each worker's last batch was its last expected one
+
+
+@pytest.mark.parametrize("options", [{}, {"num_workers": 2, "persistent_workers": True}], ids=str)
+def test_expect_gets_only_the_rest_after_a_resume(options):
+    with sk.Loader(Expecting(), sk.RandomSampler(), batch_size=4, **options) as loader:
+        batches = iter(loader)
+        for _ in range(3):
+            next(batches)
+        state = loader.state_dict()
+        loader.close()
+        loader.load_state_dict(state)
+        assert sum(len(batch[0]) for batch in loader) == 28
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"num_workers": 1}, {"num_workers": 2}, {"num_workers": 2, "file_affinity": True}]
+)
+def test_expect_gets_the_edited_ids(options):
+    ledger = sk.Ledger(sk.RandomSampler(seed=3))
+    with sk.Loader(Expecting(), ledger, batch_size=2, collate_fn=list, **options) as loader:
+        received = []
+        for batch in loader:
+            received += [index for index, *_ in batch]
+            if loader.step == 2:
+                loader.edit(skip=4)
+        assert received == loader.sampler.order(Expecting())[:].tolist()

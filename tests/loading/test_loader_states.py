@@ -1,7 +1,5 @@
 """The state of a loader: what it says, where it is accepted, and where it is refused."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from functools import partial

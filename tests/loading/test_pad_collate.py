@@ -1,7 +1,5 @@
 """PadCollate: padded tensors with masks, and batches that are checked against the limit of their plan."""
 
-from __future__ import annotations
-
 from collections import namedtuple
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Documents in packs: what a batch holds; parts where their dataset gives parts; lengths that are wrong."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

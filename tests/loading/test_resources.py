@@ -1,7 +1,5 @@
 """Fifty epochs hold no more than ten did, with few descriptors; a fork in mid-epoch works on both sides."""
 
-from __future__ import annotations
-
 import json
 import signal
 import statistics

@@ -1,7 +1,5 @@
 """Reading past the end of an epoch, ahead of the loop."""
 
-from __future__ import annotations
-
 import pytest
 
 import samplerkit as sk

@@ -1,7 +1,5 @@
 """States that were saved once load for ever, and continue with the ids that followed then."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 

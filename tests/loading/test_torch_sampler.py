@@ -1,7 +1,5 @@
 """The bridge to a plain torch DataLoader and to torchdata's: samples, and batches of a plan."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -9,7 +7,7 @@ import torch.distributed
 from torch.utils.data import DataLoader
 
 import samplerkit as sk
-from tests.loading.batch_loaders import RECIPE, SAMPLERS, SIZE, Noisy, loader
+from tests.loading.batch_loaders import NOISY, RECIPE, SAMPLERS, SIZE, loader
 from tests.loading.saved_states import as_list
 
 
@@ -69,7 +67,7 @@ def test_a_sampler_counts_samples_or_batches_and_never_both():
 @pytest.mark.parametrize("kind", SAMPLERS)
 def test_a_plain_dataloader_reads_the_batches_of_a_rank(kind):
     make, recipe = SAMPLERS[kind]
-    sampler = sk.TorchSampler(make(), Noisy(), sk.World(3, 1))
+    sampler = sk.TorchSampler(make(), NOISY, sk.World(3, 1))
     batches = sk.TorchBatchSampler(sampler, batches=recipe)
     plain = DataLoader(range(SIZE), batch_sampler=batches, collate_fn=list)
     ours = loader(kind, 3, 1)

@@ -1,7 +1,5 @@
 """Loaders of windows of tokens, each of which lists the tokens that are its inputs."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections import Counter

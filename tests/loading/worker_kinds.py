@@ -1,16 +1,14 @@
 """How tests write the workers of a loader: processes by their number, threads as in "2 threads".
 
-And schedules of who makes batches if there are threads: the loop, both at random, or by given seconds.
+And schedules of how many threads make batches at once: at random, or by given seconds.
 """
-
-from __future__ import annotations
 
 import random
 from typing import Any
 
 import pytest
 
-from samplerkit.loading.workers.thread_pool import ThreadSchedule
+from samplerkit.loading.workers.thread_schedule import ThreadSchedule
 
 THREADS: dict[str, Any] = {"num_workers": 2, "workers": "threads"}
 
@@ -26,36 +24,25 @@ def with_workers(workers: int | str) -> dict[str, Any]:
 
 
 class RandomSchedule(ThreadSchedule):  # type: ignore[misc]  # final for everybody else
-    """The loop begins and ends to make batches at random."""
-
-    loop_makes = False
+    """One thread makes batches at a time, or all do, at random."""
 
     def __init__(self, threads, seed=0, chance=0.5):
         super().__init__(threads)
         self._random, self._chance = random.Random(seed), chance
 
-    def count_step(self, seconds):
+    def count_batch(self, trial, seconds):
         if self._random.random() < self._chance:
-            self.loop_makes = not self.loop_makes
+            self.at_once = self._threads + 1 - self.at_once
 
 
 class GivenSeconds(ThreadSchedule):  # type: ignore[misc]
-    """Believes that batches and steps take the seconds that a test gives: no clock decides."""
+    """Believes that batches take the seconds that a test gives: no clock decides."""
 
-    patience = float("inf")
+    patience = property(lambda self: float("inf"), lambda self, seconds: None)
 
-    def __init__(self, threads, *, alone=0.001, together=0.02, step=0.0):
+    def __init__(self, threads, *, alone=0.001, together=0.02):
         super().__init__(threads)
-        self._alone, self._together, self._step = alone, together, step
+        self._alone, self._together = alone, together
 
     def count_batch(self, trial, seconds):
         super().count_batch(trial, self._alone if self.at_once == 1 else self._together)
-
-    def count_step(self, seconds):
-        super().count_step(self._step)
-
-
-class LoopSchedule(ThreadSchedule):  # type: ignore[misc]
-    """Lets the loop make every batch that it may."""
-
-    loop_makes = True

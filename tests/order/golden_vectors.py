@@ -7,8 +7,6 @@ new algorithm id with its own file, and the old one stays. A new sampler adds ca
 `python -m tests.order.golden_vectors` completes.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path

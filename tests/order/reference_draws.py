@@ -1,7 +1,5 @@
 """SourceDraws by their definition, row by row in Python's integers: the reference for the vectorized code."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from samplerkit.order.keys import Key

@@ -1,7 +1,5 @@
 """The shuffle modes over files, compared with a reference that makes lists."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The orders of the algorithm samplerkit-1 are what they were when it was released."""
 
-from __future__ import annotations
-
 import pytest
 
 import samplerkit as sk

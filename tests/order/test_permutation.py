@@ -1,7 +1,5 @@
 """The keyed permutation is a bijection of [0, n) for every n, with an inverse, and few values are walked."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -9,11 +7,7 @@ import pytest
 
 from samplerkit.order import permutation
 from samplerkit.order.keys import Key
-from samplerkit.order.permutation import (
-    NARROW_LIMIT,
-    TABLE_LIMIT,
-    half_modular_domain,
-)
+from samplerkit.order.permutation import NARROW_LIMIT, TABLE_LIMIT, half_modular_domain
 from samplerkit.order.sequences import Permuted, make_tables
 
 KEY = Key(seed=7, epoch=3, depth=0, role="global")

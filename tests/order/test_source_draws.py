@@ -1,7 +1,5 @@
 """Draws of sources: equal to the reference, with exact counts and inverses, in lanes and segments."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -5,8 +5,6 @@ the algorithm and no accident. The golden vectors freeze the orders, so scores c
 only; run these tests for one (`pytest -m statistics`).
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -5,8 +5,6 @@ permutations are uniform and independent. A score far above 0 means that the cou
 below 0 that they are too even to be random.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator
 

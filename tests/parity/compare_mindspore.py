@@ -5,8 +5,6 @@ runs in a process of its own and only writes its ids, so that its environment ne
 0 if all are the same, with 1 if one differs, and with 0 and the reason if MindSpore is missing.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections import Counter

@@ -5,8 +5,6 @@ psutil. Exits with 0 where all that must be equal is, with 1 where something dif
 reason where the original cannot be imported.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import io

@@ -1,7 +1,5 @@
 """Runs a peer in an interpreter of its own: cases as JSON lines, answers as `RESULT <JSON>` lines."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

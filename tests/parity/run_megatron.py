@@ -6,8 +6,6 @@ folder). The result has, by part, null or the number of samples and a digest of 
 is written as its class.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

@@ -3,8 +3,6 @@
 It runs in an environment of its own and imports nothing of ours.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import tempfile

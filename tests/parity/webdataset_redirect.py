@@ -3,8 +3,6 @@
 `tests/parity/webdataset_suite.py` runs it. Names that the drop-in does not have stay webdataset's.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import os

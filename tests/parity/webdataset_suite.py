@@ -9,8 +9,6 @@ Prints the counts and each test that fails. Exits with 0 if those that pass with
 `docs/migration.md`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

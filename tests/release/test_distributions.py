@@ -3,8 +3,6 @@
 They are built from the tracked files with other files of a working folder, which must not be included.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """How an order is dealt to shards, and woven of them: by plain lists."""
 
-from __future__ import annotations
-
 
 def dealt(ids, shard, num_shards, offset):
     """Deals a list like cards: row g goes to shard (g + offset) mod num_shards; offset -1 fills all up."""

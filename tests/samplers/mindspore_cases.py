@@ -1,7 +1,5 @@
 """The recorded runs of MindSpore 2.10.0, and the samplers of a recorded case in samplerkit."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Blocks cut into windows: the windows read first cover the same blocks, whatever their length."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np
@@ -10,6 +8,7 @@ import pytest
 import samplerkit as sk
 from samplerkit.samplers.block import block_sampler_of
 from tests.chains import under
+from tests.numbers import Numbers
 
 PIECES = (1, 3, 4, 12)
 """Divisors of 12: windows in a block, as `seq_len` goes from the block down to a twelfth of it."""
@@ -77,16 +76,10 @@ def test_every_window_of_a_block_comes_as_often_as_the_child_yields_the_block(na
 
 
 def test_a_dataset_or_its_parts_report_how_many_windows_make_a_block():
-    class Windows:
+    class Windows(Numbers):
         def __init__(self, pieces):
+            super().__init__(sk.Layout([2 * pieces, pieces]))
             self.windows_per_block = pieces
-            self.layout = sk.Layout([2 * pieces, pieces])
-
-        def __len__(self):
-            return len(self.layout)
-
-        def __getitem__(self, index):
-            return index
 
     of_dataset = sk.BlockSampler(2, seed=7).order(Windows(4))
     assert of_dataset[:].tolist() == blocks(4).order(Windows(4))[:].tolist()
@@ -97,7 +90,7 @@ def test_a_dataset_or_its_parts_report_how_many_windows_make_a_block():
         sk.BlockSampler().order(mixed)
     with pytest.raises(sk.DatasetError, match="contradict the dataset"):
         blocks(2).order(Windows(4))
-    with pytest.raises(sk.DatasetError, match="says nothing of blocks"):
+    with pytest.raises(sk.DatasetError, match="has no number of windows per block"):
         sk.BlockSampler().order(12)
     alone = Windows(4)
     alone.parts = ["of no tree"]

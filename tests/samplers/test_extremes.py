@@ -1,7 +1,5 @@
 """Samplers with odd arguments: huge numbers, many sources, no integers; and what was given stays as it is."""
 
-from __future__ import annotations
-
 import itertools
 import pickle
 import time
@@ -95,7 +93,7 @@ def test_a_cut_pk_sampler_takes_no_more_than_it_reads(algorithm, shuffle, num_sa
 
 
 def test_a_pk_sampler_of_as_many_samples_as_it_may_have_is_no_error(monkeypatch):
-    monkeypatch.setattr("samplerkit.samplers.pk._MAX_SAMPLES", 6)
+    monkeypatch.setattr("samplerkit.samplers.groups._MAX_SAMPLES", 6)
     assert len(sk.PKSampler(2, labels=[0, 1, 2]).order(3)) == 6
     with pytest.raises(sk.ArgumentRangeError, match="num_val: times 3 classes is more than 6 samples"):
         sk.PKSampler(3, labels=[0, 1, 2]).order(3)

@@ -1,7 +1,5 @@
 """What MindSpore 2.10.0 does, ours does: its recorded runs, wherever no random number is in them."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The laws over mixtures of parts and over ledgers: those of all chains, and resumes of their runs."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from dataclasses import replace

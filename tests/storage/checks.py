@@ -1,7 +1,5 @@
 """Checks of all datasets: that one cannot be read, and that samples are equal."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

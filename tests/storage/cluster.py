@@ -1,7 +1,5 @@
 """A folder that behaves like a cluster's filesystem, as a user registers one with fsspec for HDFS."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

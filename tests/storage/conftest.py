@@ -1,25 +1,20 @@
 """A cache for each test, and a bucket."""
 
-from __future__ import annotations
-
 import pickle
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from samplerkit.testing import dataset_contract
-from tests.storage.remote.children import Child
+from tests.storage.crowd import Child
 
 
 @pytest.fixture(autouse=True)
 def _fork_instead_of_subprocess(monkeypatch):
     """The contract reads in a new Python process, which takes seconds: only `tests/testing` starts one."""
 
-    def run(command: list[str], *, input: bytes, **_: Any) -> subprocess.CompletedProcess[bytes]:
+    def run(command, *, input, **_):
         Child(lambda: dataset_contract._require_read(*pickle.loads(input))).result()  # noqa: S301  # its own
         return subprocess.CompletedProcess(command, 0, b"", b"")
 
@@ -27,7 +22,7 @@ def _fork_instead_of_subprocess(monkeypatch):
 
 
 @pytest.fixture(autouse=True)
-def cache_home(tmp_path, monkeypatch) -> Path:
+def cache_home(tmp_path, monkeypatch):
     """The user's cache folder while a test runs."""
     home = tmp_path.with_name(f"{tmp_path.name}-home")
     monkeypatch.setenv("XDG_CACHE_HOME", str(home))
@@ -35,7 +30,7 @@ def cache_home(tmp_path, monkeypatch) -> Path:
 
 
 @pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
+def endpoint():
     """A server on loopback that behaves like S3."""
     moto = pytest.importorskip("moto.server", reason="moto is not installed")
     server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
@@ -46,7 +41,7 @@ def endpoint() -> Iterator[str]:
 
 
 @pytest.fixture
-def bucket(endpoint, monkeypatch) -> Iterator[Any]:
+def bucket(endpoint, monkeypatch):
     """The bucket `shards`."""
     boto3 = pytest.importorskip("boto3", reason="boto3 is not installed")
     for name in ("AWS_PROFILE", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):

@@ -1,7 +1,5 @@
 """Files of arrays with a valid digest and wrong content."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from samplerkit.storage.arrays import Column, read_arrays, write_arrays

@@ -1,7 +1,5 @@
 """A dataset that is dropped without `close` is freed at once: it is in no reference cycle."""
 
-from __future__ import annotations
-
 import gc
 import threading
 import weakref

@@ -1,7 +1,5 @@
 """A pool has as many threads as simultaneous calls; a terminal shows the progress of long work."""
 
-from __future__ import annotations
-
 import gc
 import io
 import itertools
@@ -14,7 +12,7 @@ import pytest
 from samplerkit.storage import threads
 from samplerkit.storage.files.packages import extra
 from samplerkit.storage.threads import Pool, Stop, Stopped, in_threads, with_timeout
-from tests.storage.remote.children import Child
+from tests.storage.crowd import Child
 from tests.waiting import wait_until
 
 MOST = 4

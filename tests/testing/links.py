@@ -1,7 +1,5 @@
 """Hypothesis strategies: one sampler of a chain with arguments that are legal at its place."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,9 +15,8 @@ from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.block import BlockSampler
 from samplerkit.samplers.chain import Context
-from samplerkit.samplers.fold import FoldSampler
+from samplerkit.samplers.groups import FoldSampler, PKSampler
 from samplerkit.samplers.mixing.mixture import MixtureSampler
-from samplerkit.samplers.pk import PKSampler
 from samplerkit.samplers.repeat import RepeatFactorSampler, RepeatSampler
 from samplerkit.samplers.shuffled import DistributedSampler, RandomSampler, WeightedRandomSampler
 from samplerkit.samplers.subset import (

@@ -3,8 +3,6 @@
 `chains()` draws a `Case`, which builds its sampler for each shard.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial

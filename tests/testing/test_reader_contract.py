@@ -1,7 +1,5 @@
 """Our own readers keep the contract that we ship, and a reader that breaks it is found."""
 
-from __future__ import annotations
-
 import json
 import time
 from functools import partial

@@ -3,8 +3,6 @@
 Run as `torchrun --nproc-per-node RANKS -m tests.trainers.accelerate_job FOLDER WIRING...`.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 Run as `torchrun --nproc-per-node 2 -m tests.trainers.check_job FOLDER`.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -4,8 +4,6 @@ The reason is printed. Where SAMPLERKIT_NOT_INSTALLABLE is set, even to nothing,
 instead, except for the packages that it names: `SAMPLERKIT_NOT_INSTALLABLE=ray pytest -m trainers -rs`.
 """
 
-from __future__ import annotations
-
 import os
 from importlib import metadata
 

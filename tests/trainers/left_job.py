@@ -3,8 +3,6 @@
 Run as `torchrun --nproc-per-node RANKS -m tests.trainers.left_job FOLDER EXAMPLE ARGUMENTS...`.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import runpy

@@ -3,8 +3,6 @@
 Run as `python -m tests.trainers.lightning_job FOLDER WIRING...`; Lightning starts the second process.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Checks of every trainer that torchrun starts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import samplerkit as sk

@@ -1,7 +1,5 @@
 """Accelerate: our loader without `prepare`, and what `prepare` does to a DataLoader with our sampler."""
 
-from __future__ import annotations
-
 import samplerkit as sk
 from tests.trainers.jobs import run, torchrun
 from tests.trainers.ledgers import Ledger

@@ -1,8 +1,7 @@
-"""Ends of epochs under real torchrun: a loop that keeps its own epoch is stopped there and continues."""
-
-from __future__ import annotations
+"""Ends of epochs and of examples under real trainers, and what `check` finds in them."""
 
 import json
+import re
 
 import pytest
 
@@ -43,3 +42,51 @@ def test_an_example_that_was_trained_for_five_epochs_trains_only_the_sixth(tmp_p
     assert ledger.lost == [0] * 6
     assert ledger.repeated == [1] * 6  # the pad of two ranks
     assert len({line.step for line in ledger.kept}) == 138
+
+
+EXPECTED = {
+    "prepared": [],
+    "prepared, dealt before": ["double-sharding"],
+    "split": [],
+    "split, dealt before": ["double-sharding"],
+    "dispatched": [],
+    "dispatched, dealt before": ["double-sharding"],
+    "a Loader": [],
+    "a Loader in a world of one rank": ["reads-everything"],
+    "Trainer": ["skipped-twice"],
+    "Trainer by use_loader": [],
+    "Trainer, windows": ["batches-counted"],
+    "Lightning": [],
+    "Lightning, windows": ["batches-counted"],
+    "Lightning, torch's sampler": [],
+}
+
+
+def test_check_finds_what_a_trainer_does_by_itself_and_nothing_else(tmp_path):
+    code, printed = run(tmp_path, *torchrun(2, "-m", "tests.trainers.check_job", tmp_path))
+    assert code == 0, printed
+    assert json.loads((tmp_path / "codes.json").read_text()) == EXPECTED
+
+
+@pytest.mark.parametrize("example", ["train_ddp.py", "train_accelerate.py", "train_text_transformers.py"])
+def test_an_example_leaves_no_thread_of_gloo_to_the_end_of_python(tmp_path, example):
+    script = ["-m", "tests.trainers.left_job", tmp_path, EXAMPLES / example, tmp_path, "--epochs=1"]
+    code, printed = run(tmp_path, *torchrun(2, *script))
+    assert code == 0, printed
+    assert [(tmp_path / f"left-{rank}").read_text() for rank in range(2)] == ["", ""]
+
+
+MAKES_A_GROUP = re.compile(r"torchrun|init_process_group|Accelerator\(|lightning\.Trainer\(")
+
+
+def test_every_example_that_makes_a_process_group_ends_it_after_the_model():
+    examples = {
+        path.name: text
+        for path in EXAMPLES.glob("train_*.py")
+        if MAKES_A_GROUP.search(text := path.read_text())
+    }
+    # The group of the one is of one process with no model in it, those of the other end with its Manager.
+    others = {"train_megatron.py", "train_torchft.py"}
+    assert len(examples) >= 9
+    ended = {name for name, text in examples.items() if text.endswith("    end_process_group()\n")}
+    assert set(examples) - ended == others

@@ -1,7 +1,5 @@
 """Hydra: a config makes our loader and samplers, and the command line changes them."""
 
-from __future__ import annotations
-
 import samplerkit as sk
 from tests.trainers.jobs import EXAMPLES, run
 from tests.trainers.ledgers import Ledger

@@ -1,7 +1,5 @@
 """Lightning: our loader in its checkpoints, and what it does to a DataLoader with our sampler."""
 
-from __future__ import annotations
-
 import samplerkit as sk
 from tests.trainers.jobs import EXAMPLES, run
 from tests.trainers.ledgers import Ledger

@@ -1,7 +1,5 @@
 """The blocks of the pages are those of the examples, which are run; and every example has a page."""
 
-from __future__ import annotations
-
 import re
 import textwrap
 

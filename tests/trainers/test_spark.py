@@ -3,14 +3,12 @@
 It is not among the extras: `pip install pyspark`, and Java 17, in an environment of its own.
 """
 
-from __future__ import annotations
-
 import sys
 
 import pytest
 
 from tests.trainers.jobs import ROOT
-from tests.trainers.test_ray_data import check_resumes_after_a_kill
+from tests.trainers.test_ray import check_resumes_after_a_kill
 
 
 def test_a_catalogue_is_made_by_tasks_and_a_killed_job_resumes(tmp_path, monkeypatch):

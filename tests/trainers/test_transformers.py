@@ -1,7 +1,5 @@
 """Hugging Face: a map-style Dataset that gets whole batches of ids, in the Trainer."""
 
-from __future__ import annotations
-
 from tests.trainers.jobs import EXAMPLES, run, torchrun
 from tests.trainers.ledgers import Ledger
 from tests.trainers.restarted import check_restarted_in_mid_epoch

@@ -6,8 +6,6 @@ Each rank writes, for each series of stops, the steps at which the trainings end
 """
 # ruff: noqa: PLC0415  # a job imports its own trainer alone
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -280,11 +280,11 @@ def compare_cache(dataset: MegatronDataset, folder: str | Path) -> list[str]:
         except (OSError, ValueError, EOFError) as error:
             raise DatasetError(str(path), f"cannot be read as an index ({error})") from error
         if loaded.shape != expected.shape:
-            problem = f"is of shape {loaded.shape}, and should be of {expected.shape}"
+            problem = f"has shape {loaded.shape}, but should have {expected.shape}"
             raise DatasetError(str(path), problem, hint=_MISMATCH_HINT)
         if not np.array_equal(loaded, expected):
             row = int(np.argmax((loaded != expected).reshape(loaded.shape[0], -1).any(axis=1)))
-            problem = f"has {loaded[row].tolist()} at {row}, and should have {expected[row].tolist()}"
+            problem = f"has {loaded[row].tolist()} at {row}, but should have {expected[row].tolist()}"
             raise DatasetError(str(path), problem, hint=_MISMATCH_HINT)
         compared.append(path.name)
     if not compared:

@@ -133,7 +133,7 @@ def place(kind: Kind, total_samples: Any, consumed_samples: Any, global_batch: i
     if kind == "single":
         if consumed >= total:
             raise ArgumentRangeError(
-                "consumed_samples", f"must be below the {total} samples there are", consumed
+                "consumed_samples", f"must be below the {total} samples of the part", consumed
             )
         return 0, consumed
     active = total // global_batch * global_batch
@@ -168,7 +168,7 @@ class ReplayedSampler(Sampler):
 
     def _require_no_child(self, context: Context) -> None:
         if context.child is not None:
-            problem = "replays an order over a whole dataset, and has a child that yields another one"
+            problem = "replays the order of a whole dataset, but has a child that yields another one"
             raise CompositionError(type(self).__name__, problem, hint="leave the child out")
 
 

@@ -243,7 +243,7 @@ class BlendedSamples:
             source = int(np.flatnonzero(read > sizes)[0])
             raise OutOfDatasetError(
                 "blend",
-                f"reads source {source} {read[source]} times, which has {sizes[source]} samples",
+                f"reads source {source} {read[source]} times, but it has {sizes[source]} samples",
                 hint=f"raise mid_level_dataset_surplus, which is {surplus}",
             )
 
@@ -251,7 +251,7 @@ class BlendedSamples:
 def _bounds(split: str | None, part: str, num_sequences: int) -> tuple[int, int]:
     share = share_of(split, part)
     if share is None:
-        raise ArgumentValueError("split", f"gives nothing to the part {part}", split)
+        raise ArgumentValueError("split", f"leaves the part {part} empty", split)
     return range_of(share, num_sequences)
 
 

@@ -30,7 +30,7 @@ from samplerkit.order.order import Order
 from samplerkit.order.sequences import Range, Table
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.chain import Chain, Context
-from samplerkit.samplers.pk import PKSampler
+from samplerkit.samplers.groups import PKSampler
 from samplerkit.samplers.shuffled import DistributedSampler, RandomSampler, WeightedRandomSampler
 from samplerkit.samplers.subset import SubsetRandomSampler
 
@@ -88,7 +88,7 @@ class MindSporeChain(Chain):
         mode: Mode | None = getattr(sampler, "mode", None)
         arguments.below("seed", sampler.seed, _SEEDS, "must be in [0, 2^32), as MindSpore's")
         if mode is not None and (mode.lanes is not None or mode.pools != 1):
-            raise NotSupportedError("lanes and pools", "are not MindSpore's", (mode.lanes, mode.pools))
+            raise NotSupportedError("lanes and pools", "do not exist in MindSpore", (mode.lanes, mode.pools))
         if mode is not None and mode.shuffle in (Shuffle.FILES, Shuffle.INFILE) and sampler.num_samples:
             raise ShuffleModeError(
                 "num_samples", f"cannot be given together with {mode.shuffle.value}", sampler.num_samples

@@ -18,7 +18,7 @@ from samplerkit.errors import ArgumentValueError
 from samplerkit.order import arguments
 from samplerkit.order.modes import DEFAULT_ADAPTIVE_THRESHOLD, DEFAULT_PARTIAL_SIZE, FILE_AWARE, Shuffle
 from samplerkit.order.typing import Ids
-from samplerkit.samplers import pk, shuffled, subset
+from samplerkit.samplers import groups, shuffled, subset
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.subset import SequentialSampler
 
@@ -144,13 +144,13 @@ def PKSampler(  # noqa: N802  # MindSpore's name
     num_val: int,
     num_class: int | None = None,
     shuffle: bool = False,
-    class_column: str = pk.DEFAULT_COLUMN,
+    class_column: str = groups.DEFAULT_COLUMN,
     num_samples: int | None = None,
     *,
     seed: int | None = None,
     quirks: bool = False,
     labels: Sequence[Any] | np.ndarray[Any, Any] | None = None,
-) -> pk.PKSampler:
+) -> groups.PKSampler:
     """Draws samples of each class as MindSpore does.
 
     Args:
@@ -169,7 +169,7 @@ def PKSampler(  # noqa: N802  # MindSpore's name
         >>> list(PKSampler(1, labels=[0, 0, 1, 1, 2, 2, 2, 2], seed=7).order(8))
         [0, 2, 7]
     """
-    return _make(pk.PKSampler, **locals())
+    return _make(groups.PKSampler, **locals())
 
 
 def _make(kind: Callable[..., SamplerT], *, seed: int | None, quirks: Any, **given: Any) -> SamplerT:

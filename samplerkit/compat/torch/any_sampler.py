@@ -52,7 +52,7 @@ def require_undealt(sampler: Any) -> None:
         if isinstance(inner, torch.utils.data.DistributedSampler) and inner.num_replicas != 1:
             raise CompositionError(
                 "sampler",
-                "deals to ranks already, so that each would read a share of a share",
+                "is distributed already, so that each rank would read a shard of a shard",
                 inner,
                 hint="give the sampler that is not distributed",
             )
@@ -100,7 +100,7 @@ def read_draws(sampler: Iterable[Any]) -> Ids | list[Any]:
         else:
             drawn += chunk
     if chunks and drawn:
-        raise ArgumentTypeError("sampler", "yields ids and something else", drawn[0])
+        raise ArgumentTypeError("sampler", "yields ids and other values", drawn[0])
     return np.concatenate(chunks) if chunks else drawn
 
 

@@ -133,7 +133,7 @@ class DistributedSampler(EpochSampler[int]):
         if not fits or (size == 0 and self.total_size):
             raise DatasetError(
                 "dataset",
-                f"has another length than when the sampler was made for {self.total_size} in all",
+                f"has another length than when the sampler was made, for {self.total_size} samples",
                 size,
                 hint="make a new sampler",
             )
@@ -175,10 +175,10 @@ def _world(num_replicas: Any, rank: Any) -> World:
         place = "num_replicas" if num_replicas is None else "rank"
         hint = "initialise it first, or give num_replicas and rank"
         if not group.is_available():
-            raise WorldError(place, "is left to the process group, which this torch was built without")
+            raise WorldError(place, "must be given, since this torch was built without distributed support")
         if not group.is_initialized():
             raise ArgumentValueError(
-                place, "is left to the process group, and none is initialised", None, hint=hint
+                place, "comes from the process group, but none is initialised", None, hint=hint
             )
     ranks = arguments.integer(
         "num_replicas", group.get_world_size() if num_replicas is None else num_replicas

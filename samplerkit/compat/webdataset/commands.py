@@ -28,10 +28,9 @@ from samplerkit.order.modes import Shuffle
 from samplerkit.samplers.shuffled import DistributedSampler
 from samplerkit.storage.inflate import GzipError, TooLargeError, inflated
 from samplerkit.storage.tar.format.flaws import Flaw, Reason
-from samplerkit.storage.tar.format.headers import BLOCK, padded
+from samplerkit.storage.tar.format.headers import BLOCK, is_gzip, padded
 from samplerkit.storage.tar.format.samples import RESERVED, is_meta, is_unsafe, split_name
 from samplerkit.storage.tar.format.scan import Walk
-from samplerkit.storage.tar.index.archive import is_gzip
 from samplerkit.storage.urls import shown
 
 PIPE = "pipe:"
@@ -294,7 +293,7 @@ def _unpacked(pieces: Iterator[bytes], url: str) -> Iterator[bytes]:
     except GzipError as error:
         raise _flaw(url, error.offset, "damaged gzip", str(error)) from error
     except TooLargeError as error:
-        problem = f"{error}, 200 times what was read of it or 1 GiB"
+        problem = f"{error}, 200 times its compressed size or 1 GiB"
         raise DatasetError(url, problem, hint="unpack it in the command if you trust it") from error
 
 

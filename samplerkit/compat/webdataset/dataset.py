@@ -239,7 +239,7 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         is_endless = pipeline.passes == FOREVER or pipeline.most_items is not None
         if dataset is None or pipeline.batch_size is None or stages.uncounted(chain) or is_endless:
             hint = "use batch_size= (that of your DataLoader), .batched(n) or .with_length(n)"
-            raise ArgumentTypeError("len", "is not known of this dataset", self, hint=hint)
+            raise ArgumentTypeError("len", "is not known for this dataset", self, hint=hint)
         rows = pipeline.rows_of_rank(len(dataset), WorkerSlot.current(self._world).world)
         return pipeline.passes * stages.length(chain, rows)
 

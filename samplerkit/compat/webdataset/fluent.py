@@ -290,7 +290,7 @@ class WebLoader(Fluent):
         most = pipeline.most_items or FOREVER
         is_endless = pipeline.passes == most == FOREVER
         if pipeline.stages or is_endless:
-            raise ArgumentTypeError("len", "is not known of this loader", self, hint="use .with_length(n)")
+            raise ArgumentTypeError("len", "is not known for this loader", self, hint="use .with_length(n)")
         return min(pipeline.passes * len(self._loader), most)
 
     def _batches(self, *_: object) -> Generator[Any, None, None]:

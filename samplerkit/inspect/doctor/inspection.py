@@ -23,8 +23,7 @@ from samplerkit.order.deal import World
 from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.modes import Shuffle
 from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.fold import FoldSampler
-from samplerkit.samplers.pk import PKSampler
+from samplerkit.samplers.groups import FoldSampler, PKSampler
 from samplerkit.samplers.shuffled import WeightedRandomSampler
 
 GIB = 1 << 30

@@ -16,8 +16,7 @@ from samplerkit.inspect.doctor.probe import ids_with_seed, seeds
 from samplerkit.loading.torch_sampler import TorchSampler
 from samplerkit.order.modes import FILE_AWARE, Shuffle
 from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.fold import FoldSampler
-from samplerkit.samplers.pk import PKSampler
+from samplerkit.samplers.groups import FoldSampler, PKSampler
 from samplerkit.samplers.repeat import RepeatFactorSampler, RepeatSampler
 from samplerkit.samplers.shuffled import ModedSampler, RandomSampler
 from samplerkit.samplers.subset import WindowSampler
@@ -156,7 +155,7 @@ def disagreement(first: dict[str, str], other: dict[str, str], where: str) -> li
     if not differs:
         return []
     what = f"{where}, {' and '.join(differs)} {'differs' if len(differs) == 1 else 'differ'}"
-    hint = "take seeds from the config, and sort what comes from sets, hashes or the file system"
+    hint = "take seeds from the config, and sort values from sets, hashes or the file system"
     return [_RANKS_DISAGREE.finding(what, hint)]
 
 

@@ -19,7 +19,7 @@ from samplerkit.order.deal import World
 from samplerkit.order.order import Order
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.pk import checked_labels
+from samplerkit.samplers.groups import checked_labels
 from samplerkit.samplers.subset import SequentialSampler
 
 DOUBLINGS = 7
@@ -132,7 +132,7 @@ def window_sizes(num_samples: int, batch_size: int) -> tuple[int, ...]:
         ((100, 200, 400), (2, 4, 8, 16, 32, 64), (50,))
     """
     if num_samples < MIN_SAMPLES:
-        raise ArgumentRangeError("dataset", "has too few samples to speak of mixing", num_samples)
+        raise ArgumentRangeError("dataset", "has too few samples to measure mixing", num_samples)
     half = num_samples // 2
     doubled = (batch_size << doubling for doubling in range(DOUBLINGS))
     return tuple(window for window in doubled if 2 <= window <= half) or (half,)

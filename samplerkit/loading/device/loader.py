@@ -26,6 +26,7 @@ from samplerkit.loading.device.streams import (
 from samplerkit.loading.state.state import FieldCheck, Place, int_in, optional, require_fields
 from samplerkit.loading.stats import DeviceStats, StageCounts
 from samplerkit.loading.steps import with_bar
+from samplerkit.loading.workers.protocol import LONGEST_TIMEOUT
 from samplerkit.order import arguments
 from samplerkit.order.arguments import LARGEST
 from samplerkit.samplers.mixing.edit import Edit
@@ -278,7 +279,7 @@ class WrappedLoader:
     def _begin(self, *, run_ahead: bool) -> Iterator[Any]:
         if self._late_stage is not None:
             # Two threads must not read from one loader.
-            self._late_stage.close(None)
+            self._late_stage.close(LONGEST_TIMEOUT)
             self._late_stage = None
         upcoming = self._cursor.upcoming
         epoch, skipped = upcoming.epoch, upcoming.start

@@ -12,27 +12,20 @@ from __future__ import annotations
 
 import collections
 import os
-import threading
 import time
-import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, final
 
 import torch
 
-from samplerkit.loading.background import (
-    Channel,
-    end_at_exit,
-    ended_iteration,
-    not_stop_iteration,
-    require_process,
-    start_thread,
-)
+from samplerkit.loading.background import ended_iteration, not_stop_iteration, require_process
 from samplerkit.loading.device.batch_tree import is_opaque, leaves, map_leaves, storages
 from samplerkit.loading.device.streams import Streams, streams_for
 from samplerkit.loading.generators import warn_once, watched_loads
 from samplerkit.loading.stats import StageCounts
+from samplerkit.loading.workers.protocol import BatchesInOrder
+from samplerkit.loading.workers.thread_pool import Task, WorkerThreads
 
 CLOSE_SECONDS = 2.0
 """How long the end of an iteration waits for the loading thread."""
@@ -45,7 +38,7 @@ Load = Callable[[Any], Any]
 
 @final
 class EpochEnd:
-    """The end of an epoch. It takes no slot, so a source has a batch between two of them."""
+    """The end of an epoch."""
 
 
 EPOCH_END: Final = EpochEnd()
@@ -92,20 +85,18 @@ class DeviceStage(Iterator[Any]):
         load: Load | None = None,
     ) -> None:
         streams = streams_for(device) if streams is None else streams
-        channel: Channel[Item, BatchSlot] = Channel([BatchSlot()] * depth)
         pins = streams.pins if pins is None else pins
-        self._producer: Producer | None = Producer(source, channel, streams, pins, load)
-        self._channel: Final = channel
+        # The thread refers to the producer, not to the stage: so the stage can become garbage, and end it.
+        self._producer: Final = Producer(source, streams, pins, load, depth, self)
+        # One for each batch that is loaded ahead, and one that is used as soon as the first batch is there.
+        self._slots: Final = collections.deque([BatchSlot()] * (depth + 1))
+        slots: Iterator[Any] = iter(self._slots.popleft, None)
+        self._batches: Any = self._producer.open(slots)
         self._streams: Final = streams
         # Of the batch received last: the stream that works on it, and leaves unknown to the allocator.
         self._received: tuple[Any, list[Any]] | None = None
-        self._slot = BatchSlot()
         self._counts: Final = StageCounts() if counts is None else counts
-        self._thread: threading.Thread | None = None
-        self._process: Final = os.getpid()
         self._is_over = False
-        # The thread refers to the channel, not to the stage: so the stage can become garbage, and end it.
-        weakref.finalize(self, channel.close).atexit = False
 
     def __iter__(self) -> DeviceStage:
         return self
@@ -120,86 +111,65 @@ class DeviceStage(Iterator[Any]):
         if self._is_over:
             raise StopIteration
         start = time.perf_counter()
-        self._require_usable()
+        require_process(self._producer.process)
+        if self._producer.is_stopped:
+            raise ended_iteration()
         # To ask for a batch is to be done with the one before: now its memory can be fenced and reused.
         self._release()
         # Before the wait: afterwards there is always one, and the figure would say nothing.
-        queued = len(self._channel)
-        item = self._channel.get()
+        queued = self._batches.num_ready
+        # A slot is given back with a batch and not after it, so that the thread loads while the loop trains.
+        item = next(self._batches)
         if not isinstance(item, LoadedBatch):
             return self._handle_end(item)
         wait = time.perf_counter() - start
         # What the allocator does not know of lives as long as the loop's work on it.
         self._received = self._streams.receive(item.ready, item.storages), item.opaque
-        # A slot is given back with a batch and not after it, so that the thread loads while the loop trains.
-        slot, self._slot = self._slot, BatchSlot()
-        self._channel.give_slot(slot)
         self._counts.add(wait, queued, item.load, item.load_cpu, item.copy)
         if item.warning:
             warn_once(item.warning)
         return item.value
 
-    def close(self, seconds: float | None = CLOSE_SECONDS) -> bool:
+    def close(self, seconds: float = CLOSE_SECONDS) -> bool:
         """Ends the stage; batches under way are dropped.
 
         Args:
-            seconds: how long to wait for the thread, which first finishes the batch that it loads; None has
-                no limit.
+            seconds: how long to wait for the thread, which first finishes the batch that it loads.
 
         Returns:
             Whether the thread has ended.
         """
-        self._channel.close()
-        if self._process != os.getpid():
+        producer = self._producer
+        producer.stop()
+        if producer.process != os.getpid():
             # The thread, and the device, are those of the process that this one was forked from.
             return True
         self._release()
-        thread, producer = self._thread, self._producer
-        if thread is None:
-            # It never started, so it will not close the source.
-            self._producer = None
-            if producer is not None:
-                producer.end()
-            return True
-        # A finalizer, or a source that closes its stage, may run in the loading thread itself.
-        if thread is not threading.current_thread() and thread.is_alive():
-            thread.join(seconds)
+        if not producer.is_started:  # so no thread ends the source
+            producer.end()
+        producer.join(time.monotonic() + seconds)
         # Waiting batches hold device memory, and would hold it for as long as the stage is referenced.
-        self._channel.drop_items()
-        return not thread.is_alive()
+        self._batches = BatchesInOrder(producer, iter(()))
+        return not producer.is_alive
 
     def _release(self) -> None:
         """Ends the loop's work on the batch received last."""
         if self._received is not None:
             stream, opaque = self._received
-            self._slot, self._received = BatchSlot(self._streams.fence(stream), opaque), None
+            slot, self._received = BatchSlot(self._streams.fence(stream), opaque), None
+            self._slots.append(slot)
 
-    def _require_usable(self) -> None:
-        require_process(self._process)
-        if self._channel.is_closed:
-            raise ended_iteration()
-        if self._producer is not None:
-            # At the first `next`, not before: what is made and never read starts no thread. The stage lets go
-            # of the producer, and so of the source: garbage of the one must not wait for the other.
-            producer, self._producer = self._producer, None
-            # Before the start, which a signal handler may cut off: `close` waits for what has begun.
-            self._thread = producer.thread()
-            start_thread(self._thread)
-
-    def _handle_end(self, item: EpochEnd | BaseException | None) -> EpochEnd:
+    def _handle_end(self, item: EpochEnd | BaseException) -> EpochEnd:
         if isinstance(item, EpochEnd):
+            self._slots.append(BatchSlot())
             return item
-        if item is None:
-            # It was closed while the loop waited: an error there, not a quiet end.
-            self._require_usable()
         self._is_over = True
         self.close()
-        error = StopIteration() if item is None else item
         try:
-            raise error
+            raise item
         finally:
             # The error's traceback refers to this frame.
-            del error, item
+            del item
 
 
 MakeStage = Callable[[Iterator[Any]], DeviceStage]
@@ -249,64 +219,52 @@ Item = LoadedBatch | EpochEnd | BaseException
 
 
 @final
-@dataclass(eq=False)
-class Producer:
-    """The loading thread: pulls from the source and sends to the device, until its channel is closed.
+class Producer(WorkerThreads):
+    """The loading thread: for each slot it pulls from the source and sends to the device.
 
     Args:
         source: yields batches, and `EPOCH_END` after each epoch.
-        channel: where they go.
         streams: the driver.
         pins: whether to pin what is on the host.
         load: as for the stage.
+        depth: how many slots are under way.
+        owner: ends the thread when it is garbage.
     """
 
-    source: Iterator[Any]
-    channel: Channel[Item, BatchSlot]
-    streams: Streams
-    pins: bool
-    load: Load | None
-    # What is copied lives until the event behind it has passed.
-    _sources: collections.deque[tuple[Any, list[Any]]] = field(default_factory=collections.deque, init=False)
-    _watch: Iterator[str] = field(default_factory=watched_loads, init=False)
-    # A slot that is taken already; the end of an epoch leaves it for the next batch.
-    _slot: BatchSlot | None = field(default=None, init=False)
+    def __init__(
+        self,
+        source: Iterator[Any],
+        streams: Streams,
+        pins: bool,
+        load: Load | None,
+        depth: int,
+        owner: object,
+    ) -> None:
+        super().__init__(None, 1, {"prefetch_factor": depth}, name="samplerkit-device", owner=owner)
+        self.source: Any = source
+        self.streams: Final = streams
+        self.pins: Final = pins
+        self.load: Final = load
+        # What is copied lives until the event behind it has passed.
+        self._sources: Final[collections.deque[tuple[Any, list[Any]]]] = collections.deque()
+        self._watch: Final = watched_loads()
 
-    def thread(self) -> threading.Thread:
-        """Makes the thread that runs it; the interpreter's exit ends it."""
-        self._thread = threading.Thread(target=self.run, name="samplerkit-device", daemon=True)
-        end_at_exit(self)
-        return self._thread
+    def receive(self, task: Task) -> Any:
+        """Waits for what was made of a slot; the stage raises an exception, once it has ended."""
+        return task.result.get()
 
-    def stop(self) -> None:
-        """Asks the thread to end, unless it is one of the process from which this one was forked."""
-        if self._thread.is_alive():
-            self.channel.close()
+    def _run(self, place: int) -> None:
+        while (task := self._tasks.get()) is not None and not self.is_stopped and self.step(task):
+            pass
+        del task  # the traceback of an error refers to this frame, and so to the task that holds it
+        self.end()
 
-    def join(self, deadline: float) -> None:
-        """Waits for the thread until a time of the monotonic clock."""
-        if self._thread.is_alive():
-            self._thread.join(max(0.0, deadline - time.monotonic()))
-
-    def run(self) -> None:
-        """Makes items until there are no more, or the channel is closed."""
-        try:
-            self.streams.enter_thread()
-            while self.step():
-                pass
-            self.end()
-        except BaseException as error:  # whatever it is, it belongs into the loop
-            self.channel.put(not_stop_iteration(error, _WHERE))
-
-    def step(self) -> bool:
-        """Makes one item once there is a slot for it; returns whether another one may follow."""
-        if self._slot is None:
-            self._slot = self.channel.take_slot()
-        item = None if self._slot is None else self._make(self._slot)
-        if item is not None:
-            self.channel.put(item)
-        may_follow = isinstance(item, LoadedBatch | EpochEnd)
-        del item  # the traceback of an error refers to this frame
+    def step(self, task: Task) -> bool:
+        """Makes one item; returns whether another one may follow."""
+        item = self._make(task.request)
+        task.result.put(item)
+        may_follow = not isinstance(item, BaseException)
+        del item, task  # likewise
         return may_follow
 
     def end(self) -> None:
@@ -314,14 +272,15 @@ class Producer:
         while self._sources:
             self.streams.wait(self._sources[0][0])
             self._sources.popleft()
-        close = getattr(self.source, "close", None)
-        if callable(close):
+        source, self.source = self.source, None
+        if callable(close := getattr(source, "close", None)):
             close()
 
-    def _make(self, slot: BatchSlot) -> Item | None:
+    def _make(self, slot: BatchSlot) -> Item:
         next(self._watch)
         started, before = time.perf_counter(), time.thread_time()
         try:
+            self.streams.enter_thread()
             batch = next(self.source)
         except BaseException as error:  # whatever it is, its end as well, it belongs into the loop
             return error
@@ -330,9 +289,8 @@ class Producer:
             warning = next(self._watch)
         if isinstance(batch, EpochEnd):
             return batch
-        if self.channel.is_closed:
-            return None
-        self._slot = None
+        if self.is_stopped:
+            return ended_iteration()
         sending = time.perf_counter()
         try:
             value, ready = self._send(batch, slot)

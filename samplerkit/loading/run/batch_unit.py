@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, ClassVar, final
@@ -15,16 +15,7 @@ from samplerkit.batches.recipe import MAX_ABREAST, BatchRecipe, Plans
 from samplerkit.batches.window_plan import WindowPlan
 from samplerkit.errors import ArgumentTypeError, NotSupportedError, StateError
 from samplerkit.loading.run.units import EpochUnits, RunFacts, StepSamples, Unit
-from samplerkit.loading.state.state import (
-    TEXT,
-    Section,
-    State,
-    int_in,
-    list_of,
-    mismatch,
-    optional,
-    require_fields,
-)
+from samplerkit.loading.state.state import TEXT, State, int_in, list_of, mismatch, optional, require_fields
 from samplerkit.order.arguments import LARGEST
 from samplerkit.order.caching import Latest, cached_property
 from samplerkit.order.intervals import distinct, edges_of, interval_of, numbers_in
@@ -68,8 +59,7 @@ class EpochBatches(EpochUnits):
     @property
     def saved_window(self) -> tuple[int, int]:
         """The window that a state names in this epoch, and the batches before it."""
-        epoch, window = self.unit.saved_window
-        return window if epoch == self.epoch else (0, 0)
+        return self.unit.saved_windows.get(self.epoch, (0, 0))
 
     @cached_property
     def plan(self) -> BatchPlan:
@@ -131,11 +121,9 @@ class EpochBatches(EpochUnits):
             return int(samples.segments.lengths.sum())
         return int(self.plan.measure.tokens(samples.ids).sum())
 
-    def saved(self, position: int | None) -> dict[str, Section]:
+    def saved(self, position: int | None) -> dict[str, Mapping[str, Any]]:
         """Returns the sections of a state: JSON values, under 300 bytes."""
-        window = None
-        if self.plans.window is not None:
-            window = list(self.plan.window_of(position)) if position else [0, 0]
+        window = None if self.plans.window is None else list(self.plan.window_of(position or 0))
         own = {
             "recipe": self.unit.words,
             "lengths": self.plans.digest,
@@ -146,21 +134,16 @@ class EpochBatches(EpochUnits):
 
     def require_position(self, state: State) -> None:
         """Refuses a position behind the end, or one that is not in the window that is named with it."""
-        position, (window, before) = state.position, self.saved_window
-        if self.plans.window is not None:
-            # Nothing before the window is evaluated: the pair saves that pass. And a state at the beginning
-            # names the first window unseen, which may hold no batch.
-            is_before = position < before
-            actual = (0, 0) if is_before or position == 0 else self.plan.window_of(position)
-            if is_before or actual != self.saved_window:
-                raise StateError("window", "does not hold the position", [window, before], position)
-        if position != before and not self.plan.has(position - 1):
+        position, named = state.position, self.saved_window
+        # Nothing before the window is evaluated: the pair saves that pass.
+        is_in_it = position >= named[1] and self.plan.window_of(position) == named
+        if self.plans.window is not None and not is_in_it:
+            raise StateError("window", "does not hold the position", list(named), position)
+        if position != named[1] and not self.plan.has(position - 1):
             raise StateError("position", f"is outside of a plan of {len(self.plan)} batches", position)
 
     def samples_before(self, position: int) -> int:
         """Returns how many samples of the order were looked at for the first batches: whole windows."""
-        if not position:
-            return 0
         window, before = self.plan.window_of(position)
         # The samples of all windows with a batch before the position, without evaluating any.
         return min((window + (position > before)) * (self.plans.window or 0), self.num_draws)
@@ -189,19 +172,18 @@ class BatchUnit(Unit):
         inner: of what they are made: samples, or windows of tokens.
         words: the description of the recipe, made once: a user's recipe may change its attributes as it cuts.
         abreast: what a state has fixed; None before.
-        saved_window: an epoch, with the window that a state names in it and the batches before that.
+        saved_windows: the window that a state names in its epoch, and the batches before that.
         plans: those of the run, by its constants: made at first use, and again in a worker.
     """
 
     name = "batches"
-    is_woven = False
     epochs_cached = 2  # the next one may be begun ahead of its time, while batches of this one are looked up
 
     recipe: BatchRecipe = field()  # no default, though samples have None there
     inner: Unit
     words: str
     abreast: int | None = None
-    saved_window: tuple[int, tuple[int, int]] = (-1, (0, 0))
+    saved_windows: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     plans: Latest[Plans] = field(default_factory=Latest)
 
     @classmethod
@@ -256,10 +238,10 @@ class BatchUnit(Unit):
         window = saved["window"]
         if (window is None) != (current["window"] is None):
             raise mismatch("window", window, current["window"], _HINT)
-        saved_window = (-1, (0, 0)) if window is None else (state.epoch, (window[0], window[1]))
+        saved_windows = {} if window is None else {state.epoch: (window[0], window[1])}
         # Plans of the same recipe are kept, so that lengths are not counted again.
         plans = self.plans if current["abreast"] == saved["abreast"] else Latest[Plans]()
-        return replace(self, abreast=saved["abreast"], saved_window=saved_window, plans=plans)
+        return replace(self, abreast=saved["abreast"], saved_windows=saved_windows, plans=plans)
 
     def _plans_of(self, run: RunFacts) -> Plans:
         def make() -> Plans:

@@ -83,8 +83,22 @@ class Delivery:
 
     @cached_property
     def stages(self) -> tuple[SameSteps, ...]:
-        """The steps, by stages of one size each."""
-        return stages_of(self.start, self.num_shards * self.batch_size, self.ramp)
+        """The steps, by stages of one size each: a step that has begun ends by its own size.
+
+        Example:
+            >>> Delivery(total=20, start=0, num_shards=2, batch_size=2, ramp=((6, 8),)).stages
+            (SameSteps(begin=0, step=0, size=4), SameSteps(begin=8, step=2, size=8))
+            >>> Delivery(total=40, start=8, num_shards=2, batch_size=2, ramp=((6, 8), (7, 16))).stages
+            (SameSteps(begin=8, step=0, size=16),)
+        """
+        stages = [SameSteps(self.start, 0, self.num_shards * self.batch_size)]
+        for at, size in self.ramp:
+            last = stages[-1]
+            steps = max(0, -(-(at - last.begin) // last.size))
+            if not steps:
+                stages.pop()
+            stages.append(SameSteps(last.begin + steps * last.size, last.step + steps, size))
+        return tuple(stages)
 
     def stage_of(self, step: int) -> SameSteps:
         """Returns the steps of one size among which a step is."""
@@ -207,30 +221,6 @@ class Delivery:
         lane += edges[part]
         in_lane = first + (lane - first) % lanes + row * lanes
         return np.where(ranks < covered, in_lane, self.size + ranks - covered)
-
-
-def stages_of(start: int, size: int, ramp: Ramp) -> tuple[SameSteps, ...]:
-    """Returns the stages from a position on: a step that has begun ends by its own size.
-
-    Args:
-        start: the position.
-        size: the samples of all ranks in a step, where the ramp says nothing else.
-        ramp: what it says.
-
-    Example:
-        >>> stages_of(0, 4, ((6, 8),))
-        (SameSteps(begin=0, step=0, size=4), SameSteps(begin=8, step=2, size=8))
-        >>> stages_of(8, 4, ((6, 8), (7, 16)))
-        (SameSteps(begin=8, step=0, size=16),)
-    """
-    stages = [SameSteps(start, 0, size)]
-    for at, changed in ramp:
-        last = stages[-1]
-        steps = max(0, -(-(at - last.begin) // last.size))
-        if not steps:
-            stages.pop()
-        stages.append(SameSteps(last.begin + steps * last.size, last.step + steps, changed))
-    return tuple(stages)
 
 
 EVALUATED_AT_ONCE = 8192

@@ -189,7 +189,7 @@ class History(Order):
 
         Raises:
             InverseTooLargeError: the dataset has more than 2^30 samples.
-            StateError: the state does not hold all that was read.
+            StateError: the state does not have all epochs that were read.
 
         Example:
             >>> import samplerkit as sk
@@ -203,7 +203,7 @@ class History(Order):
         if size > MAX_MARKED:
             raise InverseTooLargeError("dataset", f"has more than {MAX_MARKED} samples", size)
         if not self.is_complete:
-            raise StateError("state", "does not hold all that was read", self.past.older)
+            raise StateError("state", "does not have all epochs that were read", self.past.older)
         is_read = np.zeros(size, dtype=bool)
         for ids in self.chunks():
             is_read[ids] = True
@@ -222,5 +222,5 @@ def _parts_of(run: Run, past: Past) -> Iterator[tuple[int, int, int]]:
                 total = counted if isinstance(counted, int) else len(counted)
             end = stretch.end_in(total or 0)
             if end < stretch.begin or (total is not None and not differ and end > total):
-                raise StateError("read", "holds a stretch that no run reads", list(stretch))
+                raise StateError("read", "has a range that no run reads", list(stretch))
             yield epoch, stretch.begin, end

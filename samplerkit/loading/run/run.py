@@ -13,16 +13,8 @@ from samplerkit.loading.run.batch_unit import BatchUnit
 from samplerkit.loading.run.delivery import Delivery, Reading, Tail
 from samplerkit.loading.run.token_windows import TokenWindowUnit
 from samplerkit.loading.run.units import EpochUnits, RunFacts, Unit
+from samplerkit.loading.state import identity
 from samplerkit.loading.state.edits import EditHistory
-from samplerkit.loading.state.identity import (
-    describe_chain,
-    describe_dataset,
-    describe_used_values,
-    require_same_ids,
-    resume_cost,
-    section_of_ids,
-    seeds_of,
-)
 from samplerkit.loading.state.past import Past
 from samplerkit.loading.state.state import Place, Section, State
 from samplerkit.loading.world import world_of
@@ -92,7 +84,7 @@ class Run:
         recipe = default_sampler(dataset) if recipe is None else recipe
         if not isinstance(recipe, Sampler):
             # One that deals to ranks, as torch's DistributedSampler, would be dealt twice.
-            hint = "give one such as RandomSampler(), or in IterSampler another one that deals to no ranks"
+            hint = "give one such as RandomSampler(), or IterSampler(yours) if yours is not distributed"
             raise ArgumentTypeError("sampler", "must be a samplerkit sampler", recipe, hint=hint)
         if world is not None and not isinstance(world, World):
             raise ArgumentTypeError("world", "must be a World or None", world)
@@ -121,7 +113,8 @@ class Run:
         return self._readings.get((epoch, start), lambda: self._reading(epoch, start))
 
     def _reading(self, epoch: int, start: int) -> Reading:
-        deal, units = self.recipe.chain.root_deal(self.dataset), self.epoch(epoch)
+        chain, units = self.recipe.chain, self.epoch(epoch)
+        deal = chain.root_deal(self.dataset)
         delivery = Delivery(
             total=units.total,
             start=start,
@@ -129,7 +122,8 @@ class Run:
             batch_size=self.batch_size,
             tail=self.tail,
             rotation=0 if deal is None else max(0, deal.offset),
-            lanes=self.recipe.chain.woven_lanes(self.dataset, self.constants) if self.unit.is_woven else 1,
+            # Batches do not come in the lanes of the order.
+            lanes=1 if units.plan is not None else chain.woven_lanes(self.dataset, self.constants),
             ramp=self.edits.ramp(units, start, self.world.num_shards),
         )
         return Reading(units, delivery, self.world.shard_id)
@@ -149,7 +143,7 @@ class Run:
     @cached_property
     def described(self) -> tuple[str, str]:
         """The dataset and the chain in words."""
-        return self._described_as(self.dataset), describe_chain(self.recipe)
+        return self._described_as(self.dataset), identity.describe_chain(self.recipe)
 
     def state(self, place: Place, past: Past | None = None) -> State:
         """Returns the state of this run at a place, with what was read up to there, if that is known."""
@@ -163,7 +157,7 @@ class Run:
         is_dealt_below = self.recipe.deal is None and self.recipe.chain.deal is not None
         return State(
             algorithm=self.recipe.chain.algorithm,
-            seed=tuple(seeds_of(self.recipe)),
+            seed=tuple(identity.seeds_of(self.recipe)),
             **place._asdict(),
             lanes=self.constants.lanes,
             limit=self.constants.limit,
@@ -179,7 +173,7 @@ class Run:
         """Returns the digest of ids that come from code of the user's; None where there are none."""
         if not any(link.is_foreign for link in self.recipe._tree()):
             return None
-        return self._given_ids.get(epoch, lambda: section_of_ids(self.epoch(epoch).order))
+        return self._given_ids.get(epoch, lambda: identity.section_of_ids(self.epoch(epoch).order))
 
     def restored(self, saved: Any, allow: Collection[str] | None = None) -> tuple[Run, State]:
         """Returns the run that a saved state is of, and the state, in the units of this run.
@@ -194,28 +188,29 @@ class Run:
         """
         state = State.from_dict(saved)
         self.unit.require_resumable(state)
-        dataset, _ = self.described
-        if state.dataset != dataset and state.dataset in map(self._described_as, self.edits.smaller_trees()):
-            state = replace(state, dataset=dataset)
         current = self.state(Place(0, 0))
-        cost_of = partial(resume_cost, saved=state, sampler=self.recipe, dataset=self.dataset)
+        of_smaller_trees = map(self._described_as, self.edits.smaller_trees())
+        if state.dataset != current.dataset and state.dataset in of_smaller_trees:
+            state = replace(state, dataset=current.dataset)
+        cost_of = partial(identity.resume_cost, saved=state, sampler=self.recipe, dataset=self.dataset)
         state.require_equal(current, () if allow is None else allow, None if allow is None else cost_of)
         if {*state.differing(current)} - {"tail"}:
             # This order cannot find the samples that another one has read.
             state = Past.of(state).forgotten().in_state(state)
         state = self.unit.converted(self._facts, state, self.world.num_shards * self.batch_size)
-        run = self.replaced(fixed=RunConstants(state.lanes, state.limit))
+        constants = RunConstants(state.lanes, state.limit)
+        unit = self.unit.restored(self._facts._replace(constants=constants), state)
+        run = self.replaced(fixed=constants, unit=unit)
         if (saved_ids := state.sections.get("ids")) is not None:
-            require_same_ids(saved_ids, run.given_ids(state.epoch))
-        run = run.replaced(unit=run.unit.restored(run._facts, state))
+            identity.require_same_ids(saved_ids, run.given_ids(state.epoch))
         units = run.epoch(state.epoch)
         units.require_position(state)
         run.edits.require_fits(state, units, self.world.num_shards)
         return run, state
 
     def _described_as(self, dataset: Any) -> str:
-        described = describe_dataset(dataset, self.unit.described_layout(dataset))
-        return described + describe_used_values(self.recipe, dataset)
+        described = identity.describe_dataset(dataset, self.unit.described_layout(dataset))
+        return described + identity.describe_used_values(self.recipe, dataset)
 
     def replaced(self, **changed: Any) -> Run:
         """Returns the run with some fields replaced, and its cached values: the world is found only once."""
@@ -271,14 +266,14 @@ def checked_tail(tail: str, batch_size: int | None, batches: Any, *, drop_last: 
     if (batch_size is None) == (batches is None):
         hint = "use batch_size= for batches of one size, or batches= for those of a recipe"
         raise ArgumentValueError(
-            "batch_size", "or batches must be given, and not both", batch_size, hint=hint
+            "batch_size", "must be given, or batches, but not both", batch_size, hint=hint
         )
     if tail == "split" and batches is None:
         hint = 'use "ragged": there each sample comes once'
-        raise ArgumentValueError("tail", "splits batches of a recipe, and none is given", tail, hint=hint)
+        raise ArgumentValueError("tail", "splits batches of a recipe, but none is given", tail, hint=hint)
     if tail == "split" and isinstance(batches, BatchRecipe) and not batches.can_be_split:
         hint = 'use "pad" or "drop"'
-        raise ArgumentValueError("tail", "splits batches, and these must stay whole", tail, hint=hint)
+        raise ArgumentValueError("tail", "splits batches, but these must stay whole", tail, hint=hint)
     return "drop" if drop_last else checked
 
 
@@ -315,12 +310,10 @@ def beginning_of(sampler: Sampler, dataset: Any, batches: BatchRecipe | None = N
     for link, beginning in others:
         # It is unknown which of its samples the samplers above it read.
         if beginning is not None and beginning(LARGEST) != (0, 0):
-            problem, hint = (
-                "continues a run, and is below another one",
-                "leave the outer one out: a loader deals",
-            )
+            problem = "continues a run, but is below another sampler"
+            hint = "leave the outer one out: a loader deals"
             raise CompositionError(type(link).__name__, problem, hint=hint)
     start = (0, 0) if outermost[1] is None else outermost[1](len(Layout.of(dataset)))
     if batches is not None and start[1]:
-        raise NotSupportedError("batches", "are counted, and the sampler begins at a sample", start[1])
+        raise NotSupportedError("batches", "are counted, but the sampler begins at a sample", start[1])
     return start

@@ -52,7 +52,7 @@ class RunCursor(Cursor):
         super().__init__(**choices)
         self.run = run
         self.agreement_seconds: Final = arguments.seconds("agreement_seconds", agreement_seconds)
-        self._agreed = run
+        self._num_agreed = len(run.edits.ledger.edits)
         self.lock = Lock()
         self.edits: tuple[Edit, ...] = ()
         self._requested = 0
@@ -95,32 +95,27 @@ class RunCursor(Cursor):
         past = Past.of(state)  # it may refuse the state too
         self.run = run
         self.load(state.place, past)
-        # An edit must not change what was read, wherever the run went or goes back to. Epochs that were read
-        # beyond the place count as a whole.
-        place = self.place()
-        ends = [part.epoch + part.epochs for part in self.current.past.stretches if part.is_after(place)]
-        read = [(place.epoch, place.position), *((epoch, 0) for epoch in ends)]
-        self._requested = max(self.run.epoch(epoch).run_position(position) for epoch, position in read)
+        # An edit must not change what was read, wherever the run went or goes back to.
+        epoch, position = max([self.place()[:2], *(part.reached for part in past.stretches)])
+        self._requested = self.run.epoch(epoch).run_position(position)
 
     def require_agreement(self, iteration: Iteration) -> None:
         """Compares what the ranks of the job begin to read.
 
         Raises:
             DisagreementError: another rank begins something else, or no rank reads some shard.
-            WorldError: the process group says other numbers than were taken.
+            WorldError: the process group has other numbers than were taken.
         """
         run = self.run
         require_same_world(run.world, partial(world_of, run.recipe, run.given_world))
         place = Place(iteration.epoch, iteration.start, iteration.epoch if iteration.is_spent else None)
 
         def identity() -> dict[str, Any]:
-            state = run.state(place)
-            ids, values = run.given_ids(iteration.epoch), state.to_dict()
-            del values["checksum"]
-            return {**values, "order": state.fingerprint, "batch_size": run.batch_size, "ids": ids}
+            others = {"checksum": None, "batch_size": run.batch_size, "ids": run.given_ids(iteration.epoch)}
+            return {**run.state(place).to_dict(), **others}
 
         agree(run.world, self.agreement_seconds, identity)
-        self._agreed = run
+        self._num_agreed = len(run.edits.ledger.edits)
 
     def steps(self, reading: Reading, columns: Sequence[str] = ()) -> Iterator[tuple[int, StepSamples]]:
         """Iterates over the steps of a reading, each by the edits that were made before it is requested.
@@ -151,9 +146,8 @@ class RunCursor(Cursor):
         At the end of an epoch a state is after the samples that `tail="drop"` left out, which no worker
         requested.
         """
-        places = ((self.current.epoch, self.current.start), self.place()[:2])
-        starts = [self.run.epoch(epoch).run_position(position) for epoch, position in places]
-        return max(self._requested, *starts)
+        epoch, position = max((self.current.epoch, self.current.start), self.place()[:2])
+        return max(self._requested, self.run.epoch(epoch).run_position(position))
 
     def make_edit(self, edit: Edit | None, fields: Mapping[str, Any]) -> int:
         """Edits the run, and returns the position: see `Loader.edit`."""
@@ -169,8 +163,7 @@ class RunCursor(Cursor):
             edit = run.epoch(0).applied(edit)
             edited = ledger.edited(edit)
             edited.undealt_order(run.dataset, constants=run.constants)
-            if edit.global_batch is not None:
-                require_divided(edited, edit.at, run.world.num_shards)
+            require_divided(edited, edit.at, run.world.num_shards)
             if run.world.shard_id == 0 and edited.edits_file is not None:
                 _write(edited.edits, edited.edits_file)
             self._edit(edited)
@@ -183,7 +176,7 @@ class RunCursor(Cursor):
         hint = "wrap it in Ledger(sampler), which also loads the states of the sampler alone"
         if block_sampler_of(run.recipe) is not None:
             hint = "save a state, and start with a ledger below the BlockSampler that has one more edit"
-        raise CompositionError("sampler", "is no ledger, and cannot be edited", run.recipe, hint=hint)
+        raise CompositionError("sampler", "is not a ledger, and cannot be edited", run.recipe, hint=hint)
 
     def _edit(self, ledger: Ledger) -> None:
         self.run = self.run.edited(ledger)
@@ -204,17 +197,14 @@ class RunCursor(Cursor):
         Raises:
             DisagreementError: another rank has other edits, or did not come in time.
         """
-        if not self.edits:
-            return reading.has(step)
-        reading = self.run.reading(reading.epoch, reading.delivery.start)
-        if not reading.has(step):
-            return False
-        agreed = self._agreed.edits.ledger.edits
-        if len(self.edits) > len(agreed):
+        if self.edits:
+            reading = self.run.reading(reading.epoch, reading.delivery.start)
+        has_step, coming = reading.has(step), self.edits[self._num_agreed :]
+        if has_step and coming:
             end = reading.units.run_position(reading.delivery.position_after(step + 1))
-            if end > self.edits[len(agreed)].at:
+            if end > coming[0].at:
                 self._agree_on_edits()
-        return True
+        return has_step
 
     def _agree_on_edits(self) -> None:
         run = self.run
@@ -226,7 +216,7 @@ class RunCursor(Cursor):
             "last": repr(self.edits[-1]),
         }
         agree(run.world, self.agreement_seconds, lambda: identity, alone=False)
-        self._agreed = run
+        self._num_agreed = len(run.edits.ledger.edits)
 
     def __getstate__(self) -> dict[str, Any]:
         """A worker has its own lock, and makes readings again: an order can be large to send."""

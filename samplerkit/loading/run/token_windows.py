@@ -8,13 +8,13 @@ epoch, a run with another length can resume, at the same position in its own win
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, final
 
 from samplerkit.errors import StateError
 from samplerkit.loading.run.units import EpochUnits, RunFacts, Unit
 from samplerkit.loading.state.past import Past
-from samplerkit.loading.state.state import Section, State, int_in, mismatch, optional, require_fields
+from samplerkit.loading.state.state import Section, State, checks_of, int_in, optional, require_fields
 from samplerkit.order.arguments import LARGEST
 from samplerkit.order.layout import Layout
 from samplerkit.samplers.base import Sampler
@@ -27,13 +27,7 @@ from samplerkit.samplers.block import (
 )
 from samplerkit.samplers.chain import RunConstants
 
-_CHECKS = {
-    "windows_per_block": int_in(1, LARGEST),
-    "pool": optional(int_in(1, LARGEST)),
-    "seq_len": optional(int_in(1, LARGEST)),
-    "block_len": optional(int_in(1, LARGEST)),
-    "tokens": optional(int_in(0, LARGEST)),
-}
+_POSITIVE = int_in(1, LARGEST)
 _DIFFERS = "differs from the saved state"
 
 
@@ -50,10 +44,10 @@ class TokenWindowUnit(Unit):
         is_edited: whether a ledger below the `BlockSampler` counts positions of the run in blocks.
     """
 
-    windows_per_block: int
-    pool: int | None
-    seq_len: int | None
-    block_len: int | None
+    windows_per_block: int = field(metadata={"check": _POSITIVE})
+    pool: int | None = field(metadata={"check": optional(_POSITIVE)})
+    seq_len: int | None = field(metadata={"check": optional(_POSITIVE)})
+    block_len: int | None = field(metadata={"check": optional(_POSITIVE)})
     is_edited: bool = False
 
     @classmethod
@@ -86,7 +80,7 @@ class TokenWindowUnit(Unit):
         saved = state.sections.get("tokens")
         if saved is None:
             return
-        require_fields("tokens", saved, _CHECKS)
+        require_fields("tokens", saved, {**checks_of(type(self)), "tokens": optional(int_in(0, LARGEST))})
         is_of_this_length = saved["seq_len"] == self.seq_len or None in (saved["seq_len"], self.seq_len)
         if saved["windows_per_block"] == self.windows_per_block and is_of_this_length:
             return
@@ -100,7 +94,7 @@ class TokenWindowUnit(Unit):
             raise self._error(saved, _DIFFERS, hint)
         if self._differs_in_blocks(saved):
             hint = f"use block_len={saved['block_len']} as it was: seq_len alone may change"
-            raise mismatch("block_len", saved["block_len"], self.block_len, hint)
+            raise StateError("block_len", _DIFFERS, saved["block_len"], self.block_len, hint=hint)
         if state.unit != "samples":
             raise self._error(saved, f"{_DIFFERS}, which counts batches", "make the loader with batch_size=")
 
@@ -113,7 +107,7 @@ class TokenWindowUnit(Unit):
         unlimited = run.recipe.undealt_order(run.dataset, state.epoch, constants=RunConstants(state.lanes))
         pool_size, end = self.pool * before, len(unlimited) * before // self.windows_per_block
         if state.limit is not None and state.limit % pool_size:
-            problem = "is no whole number of pools, so that another seq_len reads other tokens"
+            problem = "is not a whole number of pools, so that another seq_len reads other tokens"
             raise StateError("limit", problem, state.limit, f"a multiple of {pool_size}")
         if state.position % pool_size and state.position != end:
             raise self._pool_error(saved, state.position, pool_size, end, samples_per_step)
@@ -125,20 +119,19 @@ class TokenWindowUnit(Unit):
         self, saved: Section, position: int, pool_size: int, end: int, samples_per_step: int
     ) -> StateError:
         """The error of a state within a pool, which names the next place between two."""
-        # In units that both windows are made of, a step is the same one for both.
-        own, step = self.windows_per_block, samples_per_step * saved["windows_per_block"]
-        missing = None if step % own else steps_to_a_multiple(position * own, pool_size * own, step)
         following, how = min(end, (position // pool_size + 1) * pool_size), ""
-        if missing is not None and position + missing * step // own <= end:
-            following = position + missing * step // own
+        # The saved windows in a step of as many tokens.
+        step, rest = divmod(samples_per_step * saved["windows_per_block"], self.windows_per_block)
+        missing = None if rest else steps_to_a_multiple(position, pool_size, step)
+        if missing is not None and position + missing * step <= end:
+            following = position + missing * step
             how = f"for {missing} more steps of as many tokens, "
-        how += f"to position {following}"
-        size = f"{pool_size} windows"
+        size, place = f"{pool_size} windows", f"position {following}"
         if saved["seq_len"]:
-            how += f", {following * saved['seq_len']} tokens into the epoch"
             size = f"{pool_size * saved['seq_len']} tokens"
+            place += f", {following * saved['seq_len']} tokens into the epoch"
         name = self._name(saved)
-        hint = f"continue with {name}={saved[name]} {how}: there it may change"
+        hint = f"continue with {name}={saved[name]} {how}to {place}: there it may change"
         return self._error(saved, f"{_DIFFERS}, which is within a pool of {size}", hint)
 
     def _differs_in_blocks(self, saved: Section) -> bool:
@@ -165,7 +158,7 @@ class EpochTokenWindows(EpochUnits):
 
     def saved(self, position: int | None) -> dict[str, Section]:
         """Returns the section of a state: JSON values, under 200 bytes; None where batches are counted."""
-        section = {name: getattr(self.unit, name) for name in _CHECKS if name != "tokens"}
+        section = {name: getattr(self.unit, name) for name in checks_of(type(self.unit))}
         length = self.unit.seq_len
         section["tokens"] = None if position is None or length is None else position * length
         return {"tokens": section}
@@ -187,7 +180,7 @@ class EpochTokenWindows(EpochUnits):
         if self.unit.pool is None or saved == current or state.position == len(self.order):
             return
         if state.position % (self.unit.windows_per_block * self.unit.pool):
-            hint = "read on as it was saved to the end of a pool: there a ledger may be put below it"
+            hint = "continue without this change to the end of a pool: there a ledger can be added or removed"
             problem = "was saved within a pool, which is shuffled in another way above a ledger"
             raise StateError("ledger", problem, saved, current, hint=hint)
 

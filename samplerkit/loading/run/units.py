@@ -30,7 +30,9 @@ from samplerkit.samplers.chain import RunConstants
 from samplerkit.samplers.mixing.edit import Edit
 
 Ramp = tuple[tuple[int, int], ...]
-"""Positions of an epoch, ascending, each with the samples of all ranks in steps from there on."""
+"""Positions of an epoch, ascending, each with the samples of all ranks in steps from there on.
+
+Those of earlier epochs are negative."""
 
 
 class RunFacts(NamedTuple):
@@ -121,7 +123,7 @@ class EpochUnits:
         Raises:
             NotSupportedError: they have no parts.
         """
-        raise NotSupportedError("tail", "splits batches, and these are samples", "split")
+        raise NotSupportedError("tail", "splits batches, but this run reads samples", "split")
 
     def tokens(self, samples: StepSamples) -> int:
         """Returns the number of tokens; of samples whose lengths are not known, the number of samples."""
@@ -186,9 +188,6 @@ class Unit:
 
     epochs_cached: ClassVar[int] = 1
     """How many epochs stay in memory: one, since an order may be a large table."""
-
-    is_woven: ClassVar[bool] = True
-    """Whether they come in the lanes of the order."""
 
     recipe: BatchRecipe | None = None
     """The recipe for batches; None where samples are dealt."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
@@ -21,12 +20,7 @@ from samplerkit.samplers.mixing.edit import Edit
 from samplerkit.samplers.mixing.ledger import Ledger
 from samplerkit.samplers.mixing.sources import parts_of
 
-
-def _is_digest(value: Any) -> bool:
-    return isinstance(value, str) and re.fullmatch("[0-9a-f]{16}", value) is not None
-
-
-_DIGEST = FieldCheck(_is_digest, "must be a digest")
+_DIGEST = FieldCheck(lambda value: isinstance(value, str) and len(value) == 16, "must be a digest")
 _CHECKS = {
     "past": int_in(0, (1 << 32) - 1),
     "digest": _DIGEST,
@@ -108,8 +102,6 @@ class EditHistory:
             if len(saved["before"]) != len(_distances(saved["past"])):
                 problem = "must be a digest for each power of two below the edits"
                 raise StateError("before", problem, saved["before"])
-        if saved is None and not self.ledger.edits:
-            return
         position = units.run_position(state.position)
         self._require_past(saved or {"past": 0, "digest": "", "before": []}, position)
         try:
@@ -130,13 +122,10 @@ class EditHistory:
         if agreed == past == current:
             return
         if agreed == past:
-            raise StateError(
-                "ledger",
-                f"was saved at position {position}, before which this run has an edit that its run had not",
-                f"{past} edits",
-                ledger.edits[past],
-                hint="an edit must be at or after the position of the loaded state",
-            )
+            problem = f"was saved at position {position}, before which this run has an edit that its run"
+            problem += " had not"
+            hint = "an edit must be at or after the position of the loaded state"
+            raise StateError("ledger", problem, f"{past} edits", ledger.edits[past], hint=hint)
         end = min((count for count in recorded if count > agreed), default=past)
         name = f"edit {end}" if end == agreed + 1 else f"one of the edits {agreed + 1} to {end}"
         if end <= current:
@@ -164,9 +153,7 @@ class EditHistory:
             return ()
         begin, end = units.run_position(0), units.run_position(0) + len(units.order)
         require_divided(self.ledger, begin + start, ranks)
-        before = [size for at, size in self.ledger.ramp if at <= begin][-1:]
-        inside = [(at - begin, size) for at, size in self.ledger.ramp if begin < at < end]
-        return (*((0, size) for size in before), *inside)
+        return tuple((at - begin, size) for at, size in self.ledger.ramp if at < end)
 
     def smaller_trees(self) -> Iterator[Any]:
         """Yields the trees before its last parts were appended, which edits add to the mixture.
@@ -174,7 +161,7 @@ class EditHistory:
         A state from before such an edit may be of one of them: no id of it has moved.
         """
         new_sources = self.ledger.new_sources
-        parts = Layout.of(self.dataset).parts if new_sources else {}
+        parts = Layout.of(self.dataset).parts
         for count in range(len(parts) - 1, 0, -1):
             if list(parts)[count] not in new_sources:
                 return

@@ -143,14 +143,10 @@ def require_same_ids(saved: Section, current: Section | None) -> None:
     """
     require_fields("ids", saved, {"digest": TEXT})
     if current is not None and saved["digest"] != current["digest"]:
-        raise StateError(
-            "ids",
-            "that the sampler yields in this epoch are others than when the state was saved, so that samples "
-            "would be lost and repeated",
-            saved["digest"],
-            current["digest"],
-            hint="let it depend on its seed and the epoch alone, or give it the ids as a list",
-        )
+        problem = "differ from those that the sampler yielded when the state was saved, so that "
+        problem += "samples would be lost and repeated"
+        hint = "let it depend on its seed and the epoch alone, or give it the ids as a list"
+        raise StateError("ids", problem, saved["digest"], current["digest"], hint=hint)
 
 
 def _tables(order: Order) -> Iterator[bytes]:

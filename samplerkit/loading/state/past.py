@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, final
 
 from samplerkit.errors import StateError
-from samplerkit.loading.state.state import Place, Section, State, int_in, list_of, require_fields
+from samplerkit.loading.state.state import Section, State, checks_of, int_in, list_of, require_fields
 from samplerkit.order.arguments import INT64_MAX
 
 MAX_STRETCHES = 64
@@ -15,10 +15,7 @@ MAX_STRETCHES = 64
 SECTION = "read"
 """The name of the section of a state."""
 
-_CHECKS = {
-    "stretches": list_of(list_of(int_in(-INT64_MAX, INT64_MAX), 4)),
-    "older": int_in(0, INT64_MAX),
-}
+_STRETCH = list_of(int_in(-INT64_MAX, INT64_MAX), 4)
 
 
 class EpochsRead(NamedTuple):
@@ -41,10 +38,11 @@ class EpochsRead(NamedTuple):
         """Returns the position at which it ends in an epoch of so many units."""
         return self.end if self.end >= 0 else total - (total - self.begin) % -self.end
 
-    def is_after(self, place: Place) -> bool:
-        """Returns whether any of it is after a place of the run."""
+    @property
+    def reached(self) -> tuple[int, int]:
+        """The epoch and the position up to which all was read or left out; the next epoch after its end."""
         last = self.epoch + self.epochs - 1
-        return last > place.epoch or (last == place.epoch and not 0 <= self.end <= place.position)
+        return (last, self.end) if self.end >= 0 else (last + 1, 0)
 
     def joined(self, later: EpochsRead) -> EpochsRead | None:
         """Returns both as one stretch; None where they are not one."""
@@ -75,8 +73,8 @@ class Past:
         (EpochsRead(epoch=0, epochs=2, begin=0, end=-1),)
     """
 
-    stretches: tuple[EpochsRead, ...] = ()
-    older: int = 0
+    stretches: tuple[EpochsRead, ...] = field(default=(), metadata={"check": list_of(_STRETCH)})
+    older: int = field(default=0, metadata={"check": int_in(0, INT64_MAX)})
 
     def then(self, stretch: EpochsRead) -> Past:
         """Returns the past after one stretch more."""
@@ -128,12 +126,12 @@ class Past:
         """
         if (saved := state.sections.get(SECTION)) is None:
             return cls((), state.epoch + (state.position > 0))
-        require_fields(SECTION, saved, _CHECKS)
+        require_fields(SECTION, saved, checks_of(cls))
         stretches = tuple(EpochsRead(*part) for part in saved["stretches"])
         for part in stretches:
             are_epochs = 0 <= part.epoch < part.epoch + part.epochs <= INT64_MAX
             if not are_epochs or part.begin < 0 or 0 <= part.end <= part.begin:
-                raise StateError(SECTION, "holds a stretch that no run reads", list(part))
+                raise StateError(SECTION, "has a range that no run reads", list(part))
         return cls(stretches, saved["older"])
 
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, StateError
@@ -101,26 +101,17 @@ def require_fields(name: str, saved: Any, checks: Mapping[str, FieldCheck]) -> N
             raise StateError(field_name, checks[field_name].problem, value)
 
 
+def checks_of(kind: type[Any]) -> dict[str, FieldCheck]:
+    """Returns the checks of the fields of a dataclass that are saved: those with a `check`."""
+    return {each.name: each.metadata["check"] for each in fields(kind) if "check" in each.metadata}
+
+
 def _are_sections(value: Any) -> bool:
     is_mapping = isinstance(value, Mapping) and all(isinstance(name, str) for name in value)
     return is_mapping and all(isinstance(section, Mapping) for section in value.values())
 
 
-_CHECKS = {
-    "algorithm": TEXT,
-    "seed": list_of(FieldCheck(lambda value: type(value) is int, "must be an integer")),
-    "epoch": int_in(0, INT64_MAX),
-    "position": int_in(-INT64_MAX, INT64_MAX),  # it is checked against its order
-    "ended": optional(int_in(-INT64_MAX, INT64_MAX)),
-    "lanes": int_in(1, MAX_LANES),
-    "limit": optional(int_in(0, INT64_MAX)),
-    "tail": TEXT,
-    "dataset": TEXT,
-    "sampler": TEXT,
-    "num_shards": optional(int_in(1, INT64_MAX)),
-    "unit": TEXT,
-    "sections": FieldCheck(_are_sections, "must be sections by name"),
-}
+_SECTIONS = FieldCheck(_are_sections, "must be sections by name")
 
 
 class Place(NamedTuple):
@@ -158,19 +149,19 @@ class State:
         sections: everything else that a run needs, by name. The position depends on each.
     """
 
-    algorithm: str
-    seed: tuple[int, ...]
-    epoch: int
-    position: int
-    ended: int | None
-    lanes: int
-    limit: int | None
-    tail: str
-    dataset: str
-    sampler: str
-    num_shards: int | None
-    unit: str = "samples"
-    sections: Mapping[str, Section] = field(default_factory=dict)
+    algorithm: str = field(metadata={"check": TEXT})
+    seed: tuple[int, ...] = field(metadata={"check": list_of(int_in(-INT64_MAX - 1, 2**64))})
+    epoch: int = field(metadata={"check": int_in(0, INT64_MAX)})
+    position: int = field(metadata={"check": int_in(-INT64_MAX, INT64_MAX)})  # checked against its order
+    ended: int | None = field(metadata={"check": optional(int_in(-INT64_MAX, INT64_MAX))})
+    lanes: int = field(metadata={"check": int_in(1, MAX_LANES)})
+    limit: int | None = field(metadata={"check": optional(int_in(0, INT64_MAX))})
+    tail: str = field(metadata={"check": TEXT})
+    dataset: str = field(metadata={"check": TEXT})
+    sampler: str = field(metadata={"check": TEXT})
+    num_shards: int | None = field(metadata={"check": optional(int_in(1, INT64_MAX))})
+    unit: str = field(default="samples", metadata={"check": TEXT})
+    sections: Mapping[str, Section] = field(default_factory=dict, metadata={"check": _SECTIONS})
 
     @property
     def place(self) -> Place:
@@ -208,19 +199,15 @@ class State:
         values = {name: value for name, value in saved.items() if name not in (_KEYWORD, "checksum")}
         schema = values.pop("schema", None)
         if type(schema) is int and schema > SCHEMA:
-            raise StateError(
-                "schema", "is newer than this version reads", schema, SCHEMA, hint="update samplerkit"
-            )
+            problem = "is newer than this version reads"
+            raise StateError("schema", problem, schema, SCHEMA, hint="update samplerkit")
         if type(schema) is not int or schema != SCHEMA:
             raise StateError("schema", "is not known", schema, SCHEMA)
-        require_fields("state", values, _CHECKS)
-        if not _is_text(saved.get("checksum"), _checksum({"schema": schema, **values})):
-            raise StateError(
-                "checksum",
-                "does not fit: the state is damaged or was edited",
-                saved.get("checksum"),
-                hint="take an older checkpoint",
-            )
+        require_fields("state", values, checks_of(cls))
+        checksum = saved.get("checksum")
+        if not _is_text(checksum, _checksum({"schema": schema, **values})):
+            problem = "does not fit: the state is damaged or was edited"
+            raise StateError("checksum", problem, checksum, hint="take an older checkpoint")
         if values["ended"] is not None and values["position"]:
             raise StateError("ended", "must be None in mid-epoch", values["ended"])
         return cls(**{**values, "seed": tuple(values["seed"])})
@@ -246,7 +233,7 @@ class State:
             raise ArgumentTypeError("allow", "must be a set of field names", allow)
         for name in allow:
             if name not in COMPARED:
-                raise ArgumentValueError("allow", "is no field that is compared", name)
+                raise ArgumentValueError("allow", "is not a field that is compared", name)
         for name in self.differing(current):
             cost = "" if cost_of is None else cost_of(name)
             if name in allow:

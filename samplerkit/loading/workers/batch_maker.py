@@ -1,34 +1,148 @@
-"""How a batch is made of a request, in the loop, in a thread, or in a process, which sends it to the loop."""
+"""How a batch is made of a request: its samples are read, together if the dataset can, and collated.
+
+A dataset gives a batch together, together except for missing samples, or as parts of documents. Two functions
+are chosen for it: one answers a request, the other one a request for one sample of it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, final
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, is_dataclass, replace
+from functools import partial
+from typing import Any, Self, cast, final
 
 import numpy as np
 import torch
 import torch.utils.data
 
+from samplerkit.batches.segments import Segments
 from samplerkit.errors import DatasetError
-from samplerkit.loading.generators import seed_generators
-from samplerkit.loading.sample_fields import SampleCollate
-from samplerkit.loading.workers.protocol import Answer, Request, SkippedSample
-from samplerkit.loading.workers.reader import SampleReader, cut
-from samplerkit.loading.workers.worker_side import Message, pickled, sendable_errors, sending_error
+from samplerkit.loading.generators import seed_generators, seed_worker
+from samplerkit.loading.sample_fields import SampleCollate, cut
+from samplerkit.loading.workers.protocol import Answer, Batches, Request, SkippedSample
+from samplerkit.loading.workers.worker_side import pickled, sending_error
+from samplerkit.order.dataset_protocol import has_segments
+from samplerkit.order.draws import Draws
+from samplerkit.order.typing import Ids
+from samplerkit.storage.batch_readers import (
+    batch_reader,
+    copy_by_thread,
+    has_getitem,
+    only_sample,
+    present_reader,
+    read_args,
+)
+
+Read = Callable[[Request], Answer]
+"""Reads the samples of a request."""
 
 
-class BatchMaker(SampleReader):
-    """Reads the samples of a request and collates them."""
+@dataclass(eq=False)
+class BatchMaker:
+    """Reads the samples of requests and collates them.
+
+    It also sets the epoch of the dataset and the worker's random state.
+
+    Args:
+        dataset: a map-style dataset. If it has `set_epoch`, that is called before the first request of each
+            epoch, in each process that reads; if it has `expect`, that then gets an iterable of the int64
+            arrays of ids that this process will read. If it has `wants_passes` or `wants_epochs`, its
+            `__getitems__` and `read_present` are called with ids and these.
+        seed: of the draws, and of the random state of workers.
+        rank: this process's rank.
+        skips: whether samples that cannot be read are left out.
+        seeds_draws: whether the process-wide generators are seeded before each sample. Then a dataset is read
+            one by one, unless it has `enters_draws`: then it enters the draw of each sample itself.
+        is_packed: whether requests are for parts of samples.
+        collate: makes a batch of a list of samples; a `SampleCollate` receives which these are.
+        pins: whether batches are pinned where they are received.
+        upcoming: returns the ids of the batches that a worker reads from a request on.
+        batches_of: returns what comes in the reading of a request, for `expect`; None where it is not called.
+        reports: whether answers have the figures of the dataset.
+        number: under which they are reported; None for the process id.
+    """
+
+    dataset: Any
+    seed: int
+    rank: int = 0
+    skips: bool = False
+    seeds_draws: bool = False
+    is_packed: bool = False
+    collate: Any = None
+    pins: bool = False
+    upcoming: Callable[[Request, Batches, Any], Iterator[Ids]] = Request.upcoming
+    batches_of: Callable[[Request], Batches] | None = None
+    reports: bool = False
+    number: int | None = None
+
+    def __post_init__(self) -> None:
+        self._enters_draws = bool(getattr(batch_reader(self.dataset), "enters_draws", False))
+        together, self._single = _read_functions(self.dataset, is_packed=self.is_packed)
+        self._together = together if self._enters_draws or not self.seeds_draws else None
+        if not callable(getattr(self.dataset, "expect", None)):
+            self.batches_of = None
+        self._last: Request | None = None
+
+    def for_thread(self, number: int, copies: ExitStack) -> Self:
+        """Returns what one of several threads reads with: this, or the same with a copy of the dataset.
+
+        Args:
+            number: under which the figures of a copy are reported.
+            copies: closes them.
+        """
+        own = copy_by_thread(self.dataset, copies)
+        if own is self.dataset:
+            return self
+        # A dataset that copies parts of itself has the figures of the others, which all threads share.
+        reports = reports_stats(own) and callable(getattr(type(own), "copy_for_thread", None))
+        return replace(self, dataset=own, batches_of=None, reports=reports, number=number)
+
+    def sets_epoch(self, request: Request) -> bool:
+        """Returns whether `begin` calls `set_epoch` of the dataset."""
+        is_new = self._last is None or self._last.epoch != request.epoch
+        return is_new and callable(getattr(self.dataset, "set_epoch", None))
+
+    def begin(self, request: Request) -> None:
+        """Passes the epoch of a request, and the next ids, to the dataset."""
+        last = self._last
+        if last is None or last.epoch != request.epoch:
+            self._begin_epoch(request.epoch)
+        if self.batches_of is not None and not (last is not None and request.follows(last)):
+            batches = self.batches_of(request)
+            self.dataset.expect(UpcomingIds(partial(self.upcoming, request, batches, self.dataset)))
+        self._last = request  # now: what the dataset raised above is asked for again
+
+    def draws(self, request: Request) -> Draws:
+        """Returns the draws of a batch, at their beginning."""
+        begin = seed_generators if self.seeds_draws else None
+        seed, alone = self.seed, self._enters_draws
+        return Draws(seed, request.epoch, request.draws, enters_alone=alone, begin=begin)
+
+    def read(self, request: Request, check: Callable[[Any], None] | None = None) -> Answer:
+        """Reads the samples of a request; bad samples are left out, or an error that names them.
+
+        Args:
+            request: which.
+            check: raises an error for each bad sample; then these are left out in any case.
+        """
+        answer = None
+        if self._together is not None and check is None:
+            answer = self._read_together(self._together, request)
+        answer = answer or self._read_singly(request, check)
+        if self.reports:
+            return replace(answer, reports=((self.number or os.getpid(), self.dataset.stats),))
+        return answer
 
     def __getitem__(self, request: Request) -> Any:
         self.begin(request)
         return self.batch(request)
 
-    def batch(self, request: Request) -> Answer:
+    def batch(self, request: Request) -> Any:
         """Makes the batch of a request after `begin`; several threads may do so at a time."""
         batch = self.collated(request, self.read(request))
-        return batch.pin_memory() if self.options.pins else batch
+        return batch.pin_memory() if self.pins else batch
 
     def collated(self, request: Request, samples: Answer) -> Answer:
         """Collates the samples of a request; an error of the collate function names them.
@@ -38,12 +152,12 @@ class BatchMaker(SampleReader):
         """
         if samples.stand_in is None and 0 < len(samples.skipped) == request.ids.size:
             raise _all_skipped_error(request, samples.skipped)
-        if self.options.seeds_draws:
+        if self.seeds_draws:
             # The collate function draws by the first draw of the batch. Parts of a document share a draw, so
             # these also draw by their starts.
             begin = 0 if request.segments is None else int(request.segments.starts[0])
             seed_generators(self.draws(request).draw(0), f"batch {begin}" if begin else "batch")
-        batch, read, collate = samples.batch, request.read_by(samples), self.options.collate
+        batch, read, collate = samples.batch, request.read_by(samples), self.collate
         try:
             if samples.stand_in is not None and read.segments is not None:
                 batch = cut(batch, read.segments)
@@ -56,21 +170,95 @@ class BatchMaker(SampleReader):
             raise
         return Answer(batch, samples.skipped, samples.reports, samples.stand_in)
 
+    def _read_together(self, read: Read, request: Request) -> Answer | None:
+        """Returns None if a bad sample must be left out: it is found by reading one by one."""
+        try:
+            with self.draws(request):
+                return read(request)
+        except Exception as error:
+            if self.skips:
+                return None
+            request.note_reading(error)
+            raise
 
-def batch_of(samples: Any) -> Any:
-    """Makes a batch, by default as torch does; arrays from a dataset are a batch already.
+    def _read_singly(self, request: Request, check: Callable[[Any], None] | None) -> Answer:
+        samples: list[Any] = []
+        skipped: list[SkippedSample] = []
+        dataset, single, draws = self.dataset, self._single, self.draws(request)
+        with draws:
+            for place, index in enumerate(request.ids.tolist()):
+                try:
+                    draws.entered = place  # a call takes a third of the time of a fast dataset
+                    if draws.begin is not None:
+                        draws.enter(place)
+                    sample = dataset[index] if single is None else _read_one(single, request, place)
+                    if check is not None:
+                        check(sample)
+                    samples.append(sample)
+                except Exception as error:
+                    if check is None and not self.skips:
+                        request.note_reading(error, place)
+                        raise
+                    # A note says for instance in which part of a dataset it was.
+                    text = "; ".join([str(error), *getattr(error, "__notes__", ())])
+                    problem, file = f"{type(error).__name__}: {text}", getattr(error, "absent_from", "")
+                    skipped.append(SkippedSample(index, request.epoch, place, problem, file))
+        return Answer(samples, tuple(skipped))
 
-    Args:
-        samples: a list; or an array with a row a sample, or a mapping of such.
+    def _begin_epoch(self, epoch: int) -> None:
+        worker = torch.utils.data.get_worker_info()
+        if worker is not None:
+            seed_worker(self.seed, epoch, self.rank, worker.id)
+        set_epoch = getattr(self.dataset, "set_epoch", None)
+        if callable(set_epoch):
+            set_epoch(epoch)
 
-    Example:
-        >>> batch_of(np.array([[1, 2], [3, 4]])), batch_of([1, 2])
-        (tensor([[1, 2],
-                [3, 4]]), tensor([1, 2]))
+
+@final
+class SendingMaker(BatchMaker):
+    """Makes batches in a worker process, each an `Answer` that is pickled.
+
+    Samples that cannot be pickled are left out where bad samples are: they are found by reading again.
     """
-    if isinstance(samples, np.ndarray | Mapping):
-        return torch.utils.data.default_convert(samples)  # type: ignore[no-untyped-call]
-    return torch.utils.data.default_collate(samples)
+
+    def batch(self, request: Request) -> Any:
+        """Makes the batch of a request, or reads a part of it."""
+        samples = self.read(request)
+        answer = self._part(request, samples)
+        try:
+            return pickled(answer)
+        except Exception as error:
+            checked = self.read(request, _require_sendable)
+            bad = [skip.id for skip in checked.skipped if skip.place not in samples.places_skipped]
+            if not (bad and self.skips):
+                raise _unsendable_error(request, bad, error) from error
+        return pickled(self._part(request, checked))
+
+    def _part(self, request: Request, samples: Answer) -> Answer:
+        return self.collated(request, samples) if request.is_complete else samples
+
+
+def _require_sendable(sample: Any) -> None:
+    if problem := sending_error(sample):
+        raise TypeError(f"cannot be sent from a worker: {problem}")
+
+
+def _unsendable_error(request: Request, bad: list[int], error: Exception) -> DatasetError:
+    subject = "samples that" if bad else "a value that"
+    failure = DatasetError(
+        "dataset",
+        f"gives {subject} cannot be sent from a worker process ({type(error).__name__}: {error}); sample ids",
+        bad or request.ids.tolist(),
+        hint="return picklable values, or use workers='threads'",
+    )
+    request.note(failure, f"sending {request.some_ids}")
+    return failure
+
+
+def reports_stats(dataset: Any) -> bool:
+    """Returns whether the figures of a dataset can be added up over processes."""
+    stats = getattr(dataset, "stats", None)
+    return is_dataclass(stats) and hasattr(type(stats), "__add__")
 
 
 def _all_skipped_error(request: Request, skipped: Sequence[SkippedSample]) -> DatasetError:
@@ -83,57 +271,102 @@ def _all_skipped_error(request: Request, skipped: Sequence[SkippedSample]) -> Da
     )
 
 
-@final
-class SendingMaker(BatchMaker):
-    """Makes batches in a worker process, each an `Answer` that is pickled.
+def _read_functions(dataset: Any, *, is_packed: bool) -> tuple[Read | None, Read | None]:
+    """Returns the functions that read all samples, if the dataset can, and one; None for `dataset[index]`."""
+    if is_packed and has_segments(dataset):
+        return partial(_read_segments, dataset), partial(_read_segments, dataset)
+    read = _read_present if present_reader(dataset) else _read_batch
+    together = None if batch_reader(dataset) is None else partial(read, dataset)
+    # A `__getitems__` may take more of each sample than the id, or be the only way to read.
+    single = partial(_read_batch, dataset) if read_args(dataset) or not has_getitem(dataset) else None
+    if is_packed:
+        single = partial(_read_and_cut, single or partial(_read_each, dataset))
+        together = together and partial(_read_and_cut, together)
+    return together, single
 
-    Samples that cannot be pickled are left out where bad samples are.
+
+def _read_one(read: Read, request: Request, place: int) -> Any:
+    return only_sample(read(request.at(slice(place, place + 1))).batch)
+
+
+def _read_batch(dataset: Any, request: Request) -> Answer:
+    samples = dataset.__getitems__(request.ids, *request.columns)
+    if not _may_have_size(samples, request.ids.size):
+        raise _wrong_number("__getitems__", "sample", request, samples)
+    return Answer(samples)
+
+
+def _may_have_size(samples: Any, size: int) -> bool:
+    """Returns whether a batch may have so many samples: a list, or columns of that length."""
+    if isinstance(samples, np.ndarray | torch.Tensor):
+        return size in samples.shape
+    if not isinstance(samples, list | tuple) or len(samples) == size:
+        return True
+    columns = [part for part in samples if isinstance(part, list | tuple) or getattr(part, "ndim", None)]
+    return len(columns) == len(samples) > 0 and all(len(part) == size for part in columns)
+
+
+def _wrong_number(place: str, noun: str, request: Request, given: Any) -> DatasetError:
+    return DatasetError(
+        place,
+        f"must give one {noun} for each of {request.ids.size} ids",
+        len(given) if isinstance(given, list | tuple) else getattr(given, "shape", given),
+        hint="give a list of them, in the order of the ids",
+    )
+
+
+def _read_each(dataset: Any, request: Request) -> Answer:
+    return Answer([dataset[index] for index in request.ids.tolist()])
+
+
+def _read_present(dataset: Any, request: Request) -> Answer:
+    """Reads from a dataset that leaves out samples itself.
+
+    `read_present` gives those that are there, as a list with `missing` (of each other one its place, its file
+    and what is wrong) and `stand_in` (the id of the only one, where all are missing; else None).
+    """
+    samples = dataset.read_present(request.ids, *request.columns)
+    skipped = tuple(
+        SkippedSample(int(request.ids[place]), request.epoch, place, text, file)
+        for place, file, text in samples.missing
+    )
+    # A subclass of list may have attributes, which the answer needs.
+    plain = list(samples) if isinstance(samples, list) else samples
+    return Answer(plain, skipped, stand_in=getattr(samples, "stand_in", None))
+
+
+def _read_segments(dataset: Any, request: Request) -> Answer:
+    """Reads parts by `__getsegments__`, which is given int64 (m, 3) of id, start and length.
+
+    Raises:
+        DatasetError: it gave more or fewer.
+    """
+    segments = cast("Segments", request.segments)
+    parts = dataset.__getsegments__(segments.table(request.ids), *request.columns)
+    if not hasattr(parts, "__len__") or len(parts) != request.ids.size:
+        raise _wrong_number("__getsegments__", "part", request, parts)
+    return Answer(list(parts))
+
+
+def _read_and_cut(base: Read, request: Request) -> Answer:
+    """Cuts parts out of whole samples; a substitute is cut when its batch is made."""
+    answer = base(request)
+    if answer.stand_in is not None:
+        return answer
+    return replace(answer, batch=cut(answer.batch, cast("Segments", request.read_by(answer).segments)))
+
+
+@final
+class UpcomingIds:
+    """The ids of each batch that a process will read.
+
+    Args:
+        begin: returns them from the first one on. It is called for each iteration: each part of a dataset of
+            several has its own, for one part may look far ahead of another one.
     """
 
-    def __getitem__(self, request: Request) -> Message:
-        with sendable_errors():
-            self.begin(request)
-            return self._sent(request, self.read(request))
+    def __init__(self, begin: Callable[[], Iterator[Ids]]) -> None:
+        self._begin = begin
 
-    def _sent(self, request: Request, samples: Answer) -> Message:
-        answer = self.collated(request, samples) if request.is_complete else samples
-        try:
-            return pickled(answer)
-        except Exception as error:
-            bad = _unsendable(request, samples)
-            if not (bad and self.options.skips):
-                raise _unsendable_error(request, list(bad.values()), error) from error
-        return self._sent(request, _without(samples, bad))
-
-
-def _unsendable(request: Request, samples: Answer) -> dict[int, SkippedSample]:
-    """Returns the samples that cannot be pickled, by their rows, if samples can be distinguished."""
-    present = np.delete(np.arange(request.ids.size), samples.places_skipped).tolist()
-    if not isinstance(samples.batch, list) or len(samples.batch) != len(present):
-        return {}
-    return {
-        row: SkippedSample(
-            int(request.ids[place]), request.epoch, place, f"cannot be sent from a worker: {error}"
-        )
-        for row, (place, error) in enumerate(zip(present, map(sending_error, samples.batch), strict=True))
-        if error
-    }
-
-
-def _unsendable_error(request: Request, bad: list[SkippedSample], error: Exception) -> DatasetError:
-    subject = "samples that" if bad else "what"
-    failure = DatasetError(
-        "dataset",
-        f"gives {subject} cannot be sent from a worker process ({type(error).__name__}: {error}); sample ids",
-        [sample.id for sample in bad] or request.ids.tolist(),
-        hint="give what can be pickled, or use workers='threads'",
-    )
-    request.note(failure, f"sending {request.some_ids}")
-    return failure
-
-
-def _without(samples: Answer, bad: dict[int, SkippedSample]) -> Answer:
-    """Leaves more samples out of an answer."""
-    skipped = sorted([*samples.skipped, *bad.values()], key=lambda sample: sample.place)
-    remaining = [sample for row, sample in enumerate(samples.batch) if row not in bad]
-    return replace(samples, batch=remaining, skipped=tuple(skipped))
+    def __iter__(self) -> Iterator[Ids]:
+        return self._begin()

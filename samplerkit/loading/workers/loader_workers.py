@@ -18,12 +18,12 @@ from samplerkit.loading.device.streams import current_device
 from samplerkit.loading.generators import preserved_generators
 from samplerkit.loading.run.delivery import Reading
 from samplerkit.loading.run.run_cursor import RunCursor
-from samplerkit.loading.sample_fields import PlannedCollate
-from samplerkit.loading.workers.batch_maker import BatchMaker, SendingMaker, batch_of
+from samplerkit.loading.sample_fields import PlannedCollate, batch_of
+from samplerkit.loading.workers.batch_maker import BatchMaker, SendingMaker, reports_stats
 from samplerkit.loading.workers.file_affinity import AffineProcesses, upcoming_in_files
 from samplerkit.loading.workers.protocol import Batches, Request, WorkerKind, Workers
-from samplerkit.loading.workers.reader import ReaderOptions, reports_stats
-from samplerkit.loading.workers.thread_pool import ThreadPool, ThreadSchedule
+from samplerkit.loading.workers.thread_pool import ThreadPool
+from samplerkit.loading.workers.thread_schedule import ThreadSchedule
 from samplerkit.loading.workers.worker_processes import WorkerProcesses
 from samplerkit.order import arguments
 from samplerkit.storage.batch_readers import read_args
@@ -131,7 +131,7 @@ class LoaderWorkers:
 
     def _reset(self) -> None:
         self.token = object()
-        self._schedule = ThreadSchedule(self.num_workers)  # holds for the next epoch too
+        self._schedule: ThreadSchedule | None = None  # holds for the next epoch too
         self._owner: _ThreadOwner | None = None
         self._open: WorkerIteration | None = None
 
@@ -178,7 +178,7 @@ class LoaderWorkers:
         reused = opened.workers if opened is not None and opened.end() else None
         workers = reused or self._make_workers(reading.epoch)
         requests = requests_of(self.cursor, read_args(self.cursor.run.dataset), run_ahead, reading)
-        batches = workers.open(requests, in_the_loop=make_stage is None)
+        batches = workers.open(requests)
         keeps = bool(self.options.get("persistent_workers"))
         self._open = WorkerIteration(workers, batches, make_stage, keeps, restores_generators=seeds_locally)
         return self._open
@@ -205,6 +205,7 @@ class LoaderWorkers:
         if not self.num_workers:
             return Workers(maker)
         self._owner = _ThreadOwner()
+        self._schedule = self._schedule or ThreadSchedule(self.num_workers)
         return ThreadPool(maker, self.num_workers, options, self._schedule, self._owner, self.token)
 
     def _maker(self, epoch: int) -> Any:
@@ -217,8 +218,9 @@ class LoaderWorkers:
         collate: Any = self.options.get("collate_fn") or (PackCollate() if is_packed else batch_of)
         if plan is not None and isinstance(collate, PlannedCollate):
             collate = collate.measured_by(plan.measure)
-        reports = self.has_processes and reports_stats(dataset)
-        options = ReaderOptions(
+        make = SendingMaker if self.has_processes else BatchMaker
+        return make(
+            dataset,
             seed_of(run.recipe),
             run.world.shard_id,
             skips=self.skips,
@@ -227,9 +229,9 @@ class LoaderWorkers:
             collate=collate,
             pins=self._pins,
             upcoming=upcoming_in_files if self._is_affine else Request.upcoming,
+            batches_of=partial(batches_of, self.cursor),
+            reports=self.has_processes and reports_stats(dataset),
         )
-        make = SendingMaker if self.has_processes else BatchMaker
-        return make(dataset, options, partial(batches_of, self.cursor), reports=reports)
 
 
 def _prefetch(batches: Iterator[Any]) -> DeviceStage:

@@ -59,11 +59,6 @@ class Request:
     edits: tuple[Edit, ...] = ()
     places: Ids | None = None
 
-    def __reduce__(self) -> Any:
-        # Sent for each batch, and pickling an array takes ten times as long as pickling its bytes.
-        others = {**vars(self), "ids": self.ids.tobytes()}
-        return _unpickled, tuple(others.values())
-
     @property
     def is_complete(self) -> bool:
         """Whether these are all samples of the batch, so that the worker that reads them collates them."""
@@ -127,10 +122,6 @@ class Request:
     def where(self) -> str:
         """A text that names the batch."""
         return f"the batch in step {self.step} of epoch {self.epoch}, counted from position {self.start}"
-
-
-def _unpickled(epoch: int, start: int, step: int, ids: bytes, *others: Any) -> Request:
-    return Request(epoch, start, step, np.frombuffer(bytearray(ids), np.int64), *others)
 
 
 @final
@@ -203,13 +194,8 @@ class Workers:
         """The numbers of the workers: the ids of processes, or those under which threads report figures."""
         return []
 
-    def open(self, requests: Iterator[Request], *, in_the_loop: bool) -> Iterator[Answer]:
-        """Begins an iteration; the one before was cancelled.
-
-        Args:
-            requests: of the batches.
-            in_the_loop: whether batches are taken by the loop, and not by the thread of a stage.
-        """
+    def open(self, requests: Iterator[Request]) -> Iterator[Answer]:
+        """Begins an iteration over the batches of requests; the one before was cancelled."""
         return map(self._maker.__getitem__, requests)
 
     def cancel(self) -> None:
@@ -269,7 +255,7 @@ class WorkerPool(Workers):
     def withdraw(self, task: Any) -> None:
         """Records that the batch of a task is no longer needed."""
 
-    def open(self, requests: Iterator[Request], *, in_the_loop: bool) -> Iterator[Answer]:
+    def open(self, requests: Iterator[Request]) -> Iterator[Answer]:
         """Begins an iteration; the one before was cancelled."""
         batches = BatchesInOrder(self, requests)
         self._iteration = weakref.ref(batches)
@@ -298,6 +284,11 @@ class BatchesInOrder(Iterator[Answer]):
         self._failure: Exception | None = None
         self._is_over = False
 
+    @property
+    def num_ready(self) -> int:
+        """How many batches of threads wait for the loop."""
+        return sum(not task.result.empty() for task in self._tasks)
+
     def __next__(self) -> Answer:
         """Returns the next batch.
 
@@ -309,7 +300,9 @@ class BatchesInOrder(Iterator[Answer]):
         self._submit()
         # Behind what was submitted: `cancel` withdraws only what it finds there.
         self._require_open()
-        answer = self._receive()
+        if not self._tasks:
+            raise self._failure or StopIteration
+        answer: Answer = self._pool.receive(self._tasks[0])
         self._require_open()
         del self._tasks[:1]
         self._submit()
@@ -336,12 +329,6 @@ class BatchesInOrder(Iterator[Answer]):
                 self._requests, self._failure = None, error
             else:
                 self._tasks.append(self._pool.submit(request))
-
-    def _receive(self) -> Answer:
-        if not self._tasks:
-            raise self._failure or StopIteration
-        answer: Answer = self._pool.receive(self._tasks[0])
-        return answer
 
 
 def timed_out(maker: str, seconds: float | None) -> WorkerError:

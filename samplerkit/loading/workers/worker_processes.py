@@ -7,7 +7,6 @@ import multiprocessing
 import multiprocessing.connection
 import multiprocessing.context
 import os
-import select
 import signal
 import socket
 import sys
@@ -20,11 +19,12 @@ from typing import Any, NamedTuple
 
 import torch
 from torch._utils import ExceptionWrapper
+from torch.utils.data._utils.worker import WorkerInfo
 
 from samplerkit.errors import WorkerError, note_once
 from samplerkit.loading.background import RUNNING, end_at_exit
 from samplerkit.loading.workers.protocol import Answer, Request, WorkerPool, timed_out
-from samplerkit.loading.workers.worker_side import WorkerStart, receive, run_worker, socket_of, unpickled
+from samplerkit.loading.workers.worker_side import receive, run_worker, socket_of, unpickled
 
 _GRACE_SECONDS = 0.5
 """How long finished batches may still arrive before the other workers are ended too."""
@@ -63,20 +63,19 @@ class WorkerProcesses(WorkerPool):
         self._sent = 0
         self._turn: Iterator[int] = iter(())
         self._end_flag: Any = None
-        self._polls: list[select.poll] = []
 
     @property
     def readers(self) -> list[int]:
         """The process ids of the workers."""
         return [worker.process.pid for worker in self._workers]
 
-    def open(self, requests: Iterator[Request], *, in_the_loop: bool) -> Iterator[Answer]:
+    def open(self, requests: Iterator[Request]) -> Iterator[Answer]:
         """Begins an iteration, and the first one begins the workers."""
         if not self._workers:
             self._start()
         # Not by the step: with `run_ahead`, epochs of few steps keep all workers busy.
         self._turn = cycle(range(self._number))
-        return super().open(requests, in_the_loop=in_the_loop)
+        return super().open(requests)
 
     def _start(self) -> None:
         end_at_exit(self)
@@ -93,14 +92,15 @@ class WorkerProcesses(WorkerPool):
         except BaseException:
             self.close()
             raise
-        sentinels = [worker.process.sentinel for worker in self._workers]
-        self._polls = [_poll_of([worker.pipe.fileno(), *sentinels]) for worker in self._workers]
 
     def _start_one(self, context: Any, number: int, seed: int) -> None:
         pipe, worker_end = context.Pipe()
         init = self._options.get("worker_init_fn")
-        start = WorkerStart(self._maker, init, seed, number, self._number, worker_end, self._end_flag)
-        process = context.Process(target=run_worker, args=(start,), daemon=True)
+        info = WorkerInfo(
+            id=number, num_workers=self._number, seed=seed + number, dataset=self._maker.dataset
+        )
+        args = self._maker, info, init, worker_end, self._end_flag
+        process = context.Process(target=run_worker, args=args, daemon=True)
         self._workers.append(_Worker(process, pipe))
         process.start()
         worker_end.close()  # the pipe ends with the worker, which alone has this end
@@ -127,7 +127,7 @@ class WorkerProcesses(WorkerPool):
         try:
             answers = [self._answer(task, worker) for worker, _ in task.shares]
             batch = self.joined(task.request, task.shares, answers)
-            return batch.pin_memory() if self._maker.options.pins else batch
+            return batch.pin_memory() if self._maker.pins else batch
         except BaseException:
             self.can_be_reused = False  # it is not known what would come next
             raise
@@ -170,10 +170,11 @@ class WorkerProcesses(WorkerPool):
         It may itself wait for another worker that has died, so the wait is then limited.
         """
         pipe = self._workers[worker].pipe
-        ready = dict(self._polls[worker].poll(self.timeout and 1000 * self.timeout))
+        sentinels = [each.process.sentinel for each in self._workers]
+        ready = multiprocessing.connection.wait([pipe, *sentinels], self.timeout)
         if not ready:
             raise timed_out("a worker process", self.timeout)
-        if pipe.fileno() not in ready and not pipe.poll(_GRACE_SECONDS):
+        if pipe not in ready and not pipe.poll(_GRACE_SECONDS):
             raise EOFError
         return receive(pipe)
 
@@ -218,13 +219,6 @@ class WorkerProcesses(WorkerPool):
             self.close()
 
 
-def _poll_of(descriptors: list[int]) -> select.poll:
-    poll = select.poll()
-    for descriptor in descriptors:
-        poll.register(descriptor, select.POLLIN)
-    return poll
-
-
 def _forget_all() -> None:
     for workers in list(RUNNING):
         if isinstance(workers, WorkerProcesses):
@@ -237,7 +231,7 @@ os.register_at_fork(after_in_child=_forget_all)
 def _hint(codes: Collection[int]) -> str:
     """The hint, by the exit codes of those that died."""
     if -signal.SIGKILL in codes:
-        return "look for a lack of memory: the system's log names what was killed"
+        return "check for a lack of memory: the system's log names killed processes"
     if any(code < 0 for code in codes):
         return "look for a crash in the dataset, or in a library that it calls"
-    return "look for what ends the process in the dataset: a KeyboardInterrupt or sys.exit (0), or os._exit"
+    return "find what ends the process in the dataset: a KeyboardInterrupt or sys.exit (0), or os._exit"

@@ -19,8 +19,7 @@ import struct
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from functools import partial
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
 from queue import SimpleQueue
@@ -71,33 +70,24 @@ def end_with_parent() -> None:
     threading.Thread(target=wait, name="samplerkit-parent", daemon=True).start()
 
 
-class WorkerStart(NamedTuple):
-    """The arguments of a worker process.
-
-    Args:
-        maker: makes batches of requests, and pickles them.
-        init: the `worker_init_fn` of the DataLoader.
-        seed: of all workers, from which each derives its own seeds until it begins an epoch.
-        number: of this one.
-        num_workers: how many there are.
-        pipe: brings requests, and takes answers.
-        is_over: a number that processes share: not 0 if the workers should end.
-    """
-
-    maker: Any
-    init: Callable[[int], None] | None
-    seed: int
-    number: int
-    num_workers: int
-    pipe: Connection
-    is_over: Any
-
-
-def run_worker(start: WorkerStart) -> None:
+def run_worker(
+    maker: Any,
+    info: torch_worker.WorkerInfo,
+    init: Callable[[int], None] | None,
+    pipe: Connection,
+    is_over: Any,
+) -> None:
     """Runs a worker process: it answers requests until it should end, or its parent is gone.
 
     The environment is that of a worker of torch's DataLoader: seeds, `get_worker_info`, one thread for
     torch's operations, and errors that say where they were raised.
+
+    Args:
+        maker: makes batches of requests, and pickles them.
+        info: what `get_worker_info` returns; its seed holds until the worker begins an epoch.
+        init: the `worker_init_fn` of the DataLoader.
+        pipe: brings requests, and takes answers.
+        is_over: a number that processes share: not 0 if the workers should end.
     """
     # A forked process must not collect garbage of its parent: the end of a process group of torch waits for
     # threads that a fork does not have. And pages that are not collected stay shared.
@@ -106,46 +96,45 @@ def run_worker(start: WorkerStart) -> None:
     end_with_parent()
     stack_small_tensors()
     messages: SimpleQueue[Message] = SimpleQueue()
-    args = (start.pipe, messages)
-    threading.Thread(target=_send, args=args, name="samplerkit-answers", daemon=True).start()
-    where, failure = f"in worker process {start.number}", None
+    threading.Thread(target=_send, args=(pipe, messages), name="samplerkit-answers", daemon=True).start()
+    where, failure = f"in worker process {info.id}", None
     with suppress(KeyboardInterrupt):  # the loop gets one too
+        torch.set_num_threads(1)
+        seed_worker(info.seed, 0, 0, info.id)
+        torch_worker._worker_info = info
         try:
-            _begin(start)
-        except Exception:
-            failure = ExceptionWrapper(where=where)  # type: ignore[no-untyped-call]
-        for number, request in iter(partial(_next_request, start), None):
+            if init is not None:
+                init(info.id)
+        except Exception as error:
+            failure = _sendable(error, where)
+        for number, request in _requests(pipe, is_over):
             try:
-                answer = failure or start.maker[request]
-            except Exception:
-                answer = ExceptionWrapper(where=where)  # type: ignore[no-untyped-call]
-            message = answer if isinstance(answer, Message) else pickled(answer)
+                message = pickled(failure) if failure else maker[request]
+            except Exception as error:
+                message = pickled(_sendable(error, where))
             message.content.write(_END.pack(len(message.shared), number))
             messages.put(message)
-            del request, answer, message  # nothing is held while it waits for the next one
+            del request, message  # nothing is held while it waits for the next one
 
 
-def _begin(start: WorkerStart) -> None:
-    torch.set_num_threads(1)
-    seed_worker(start.seed, 0, 0, start.number)
-    torch_worker._worker_info = torch_worker.WorkerInfo(
-        id=start.number,
-        num_workers=start.num_workers,
-        seed=torch.initial_seed(),
-        dataset=start.maker.dataset,
-    )
-    if start.init is not None:
-        with sendable_errors():
-            start.init(start.number)
+def _requests(pipe: Connection, is_over: Any) -> Iterator[tuple[int, Request]]:
+    """Waits for the requests and their numbers."""
+    with suppress(EOFError, OSError):  # the loop is gone, perhaps in the middle of a request
+        while True:
+            message = pipe.recv_bytes()
+            if is_over.value:
+                return
+            yield ForkingPickler.loads(message)
 
 
-def _next_request(start: WorkerStart) -> tuple[int, Request] | None:
-    """Waits for the next request and its number; None at the end."""
-    try:
-        numbered: tuple[int, Request] = ForkingPickler.loads(start.pipe.recv_bytes())
-    except (EOFError, OSError):  # the loop is gone, perhaps in the middle of a request
-        return None
-    return None if start.is_over.value else numbered
+def _sendable(error: Exception, where: str) -> Any:
+    """Returns what an exception is sent as: a `DatasetError` where its class cannot be pickled."""
+    if sending_error(type(error)):
+        problem = f"raised {type(error).__qualname__}: {error}"
+        hint = "define the exception class at the top level of a module, so that workers can send it"
+        replaced, error = error, DatasetError("dataset", problem, hint=hint)
+        error.__cause__ = replaced
+    return ExceptionWrapper((type(error), error, error.__traceback__), where)  # type: ignore[no-untyped-call]
 
 
 def _send(pipe: Connection, messages: SimpleQueue[Message]) -> None:
@@ -183,24 +172,16 @@ class Message(NamedTuple):
     shared: list[torch.UntypedStorage]
 
 
-def pickled(value: Any) -> Message:
-    """Pickles a value for another process; raises what its pickling raises."""
-    message = _without_large_storages(value)
-    for storage in message.shared:
-        storage.share_memory_()
-    return message
-
-
 def _bytes_of(storage: torch.UntypedStorage) -> np.ndarray[Any, Any]:
     data: np.ndarray[Any, Any] = torch.empty(0, dtype=torch.uint8).set_(storage).numpy()
     return data
 
 
-def _without_large_storages(value: Any) -> Message:
+def pickled(value: Any) -> Message:
     """Pickles a value without the large storages of its tensors, which are sent after it.
 
-    Views of one storage stay views of one. Nothing is shared if a later part cannot be pickled. Storages that
-    are in shared memory already stay there, as the user may want.
+    Views of one storage stay views of one. Nothing is shared if a later part cannot be pickled: this raises
+    what pickling raises. Storages that are in shared memory already stay there, as the user may want.
     """
     message = Message(io.BytesIO(), [])
 
@@ -217,6 +198,8 @@ def _without_large_storages(value: Any) -> Message:
     reducers: Any = pickler.dispatch_table
     reducers[torch.UntypedStorage] = reduced
     pickler.dump(value)
+    for storage in message.shared:
+        storage.share_memory_()
     return message
 
 
@@ -287,27 +270,10 @@ def unpickled(message: memoryview, storages: list[torch.UntypedStorage]) -> Any:
         _received.storages = []
 
 
-@contextmanager
-def sendable_errors() -> Iterator[None]:
-    """Replaces an exception whose class cannot be pickled, such as one that is defined in a function.
-
-    Raises:
-        DatasetError: in place of it.
-    """
-    try:
-        yield
-    except Exception as error:
-        if not sending_error(type(error)):
-            raise
-        problem = f"raised {type(error).__qualname__}: {error}"
-        hint = "define the exception class at the top level of a module, so that workers can send it"
-        raise DatasetError("dataset", problem, hint=hint) from error
-
-
 def sending_error(value: Any) -> str:
     """Returns the error of pickling a value for another process; an empty string for none."""
     try:
-        _without_large_storages(value)
+        pickled(value)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return ""
@@ -319,15 +285,13 @@ def stack_small_tensors() -> None:
         default_collate_fn_map[torch.Tensor] = _stacked
 
 
-def _stacked(
-    batch: Sequence[torch.Tensor], *, collate_fn_map: dict[Any, Callable[..., Any]] | None = None
-) -> torch.Tensor:
+def _stacked(batch: Sequence[torch.Tensor], **options: Any) -> torch.Tensor:
     """Stacks small tensors as torch does without workers, and all others as it does in workers."""
-    first = batch[0]
-    is_small = len(batch) * first.numel() * first.element_size() <= SMALL
-    if is_small and type(first) is torch.Tensor and first.layout == torch.strided and not first.is_nested:
-        stacked = torch.stack(tuple(batch))
-        if stacked.dtype == first.dtype and not stacked.requires_grad:
-            return stacked
-    in_shared_memory: torch.Tensor = collate_tensor_fn(batch, collate_fn_map=collate_fn_map)
-    return in_shared_memory
+    worker, first = torch_worker._worker_info, batch[0]
+    if len(batch) * first.numel() * first.element_size() <= SMALL:
+        torch_worker._worker_info = None
+    try:
+        stacked: torch.Tensor = collate_tensor_fn(batch, **options)
+        return stacked
+    finally:
+        torch_worker._worker_info = worker

@@ -19,8 +19,8 @@ from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentVal
 from samplerkit.order import arguments
 from samplerkit.order.caching import cached_property
 from samplerkit.order.typing import Ids
-from samplerkit.samplers.base import Sampler, from_plain, plain
-from samplerkit.samplers.mixing.sources import require_source
+from samplerkit.samplers.base import Sampler, from_plain, plain, shown
+from samplerkit.samplers.mixing.sources import checked_sources, named_weights
 
 _DIGEST_BYTES = 8
 
@@ -64,24 +64,19 @@ class Edit:
     global_batch: int | None = None
 
     def __post_init__(self) -> None:
-        checked: dict[str, Any] = {"at": arguments.at_least("at", self.at, 0)}
-        if checked["at"] > arguments.LARGEST:
-            raise ArgumentRangeError("at", "must be at most 2^62", self.at)
-        for name, check in _CHECKS.items():
-            given = getattr(self, name)
-            if given is not None:
-                checked[name] = check(given)
-        if len(checked) == 1:
+        given = {"at": self.at, **self._given()}
+        for name, value in given.items():
+            object.__setattr__(self, name, _CHECKS[name](name, value))
+        if len(given) == 1:
             hint = "use for instance skip=8192"
-            raise ArgumentValueError("edit", "has a position and no change", self.at, hint=hint)
-        if checked["at"] + checked.get("skip", 0) > arguments.LARGEST:
-            raise ArgumentRangeError("skip", "leads beyond the last position, 2^62", self.skip)
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
+            raise ArgumentValueError("edit", "has a position but no change", self.at, hint=hint)
+        if self.at + (self.skip or 0) > arguments.LARGEST:
+            place = "at" if self.at > arguments.LARGEST else "skip"
+            raise ArgumentRangeError(place, "leads beyond the last position, 2^62", given[place])
         for name in self.new_sources:
-            if name not in checked.get("weights", {}):
+            if name not in (self.weights or {}):
                 hint = "use weights= too, of all sources"
-                raise ArgumentValueError("source", "comes without a share", name, hint=hint)
+                raise ArgumentValueError("source", "is given without a share", name, hint=hint)
 
     @property
     def new_sources(self) -> dict[str, Sampler | None]:
@@ -96,9 +91,8 @@ class Edit:
         return {name: plain(value, name) for name, value in self._given().items()}
 
     def _given(self) -> dict[str, Any]:
-        given = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        pairs = ((name, value) for name, value in given.items() if value is not None)
-        return {name: dict(value) if isinstance(value, Mapping) else value for name, value in pairs}
+        given = {name: getattr(self, name) for name in _CHECKS if getattr(self, name) is not None}
+        return {name: dict(value) if isinstance(value, Mapping) else value for name, value in given.items()}
 
     @cached_property
     def digest(self) -> str:
@@ -112,11 +106,7 @@ class Edit:
         return hash(self.digest)
 
     def __repr__(self) -> str:
-        fields = self._given()
-        if isinstance(self.without, np.ndarray):
-            ids = self.without
-            fields["without"] = f"<{ids.size} ids>" if ids.size > 6 else ids.tolist()
-        return f"Edit({', '.join(f'{name}={value}' for name, value in fields.items())})"
+        return f"Edit({', '.join(f'{name}={shown(value)}' for name, value in self._given().items())})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(Edit, **self._given()), ()
@@ -207,36 +197,30 @@ def _digest(*texts: str) -> str:
     return state.hexdigest()
 
 
-def _shares(weights: Any) -> Mapping[str, float]:
+def _shares(place: str, weights: Any) -> Mapping[str, float]:
     if not isinstance(weights, Mapping) or not all(isinstance(name, str) for name in weights):
-        raise ArgumentTypeError("weights", "must be shares by the names of sources", weights)
-    checked = arguments.weights("weights", list(weights.values())).tolist()
-    return MappingProxyType(dict(zip(weights, checked, strict=True)))
+        raise ArgumentTypeError(place, "must be shares by the names of sources", weights)
+    return MappingProxyType(named_weights(place, weights))
 
 
-def _ids(without: Any) -> Ids:
-    ids = np.unique(arguments.indices("without", without))
-    ids.flags.writeable = False
-    return ids
+def _ids(place: str, without: Any) -> Ids:
+    return arguments.read_only(np.unique(arguments.indices(place, without)))
 
 
-def _source(given: Any) -> str | Mapping[str, Sampler | None]:
+def _source(place: str, given: Any) -> str | Mapping[str, Sampler | None]:
     if not isinstance(given, Mapping):
-        return arguments.word("source", given)
-    if not given:
-        raise ArgumentValueError("source", "must not be empty", given)
-    for name, sampler in given.items():
-        place = f"source.{arguments.word('source', name)}"
-        require_source(place, sampler)
-        plain(sampler, place)
-    (first, sampler), *more = given.items()
-    return first if sampler is None and not more else MappingProxyType(dict(given))
+        return arguments.word(place, given)
+    samplers = checked_sources(place, given)
+    plain(samplers, place)
+    (first, sampler), *more = samplers.items()
+    return first if sampler is None and not more else MappingProxyType(samplers)
 
 
-_CHECKS: Mapping[str, Callable[[Any], Any]] = {
+_CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
+    "at": partial(arguments.at_least, least=0),
     "weights": _shares,
-    "skip": partial(arguments.positive, "skip"),
+    "skip": arguments.positive,
     "without": _ids,
     "source": _source,
-    "global_batch": partial(arguments.positive, "global_batch"),
+    "global_batch": arguments.positive,
 }

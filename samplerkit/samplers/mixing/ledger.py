@@ -14,19 +14,15 @@ from samplerkit.errors import ArgumentValueError, CompositionError, NotSupported
 from samplerkit.order.caching import Latest, cached_property
 from samplerkit.order.layout import Layout
 from samplerkit.order.mixing.removed_positions import RemovedPositions
-from samplerkit.order.mixing.stream_algebra import Mix, WithoutRows
+from samplerkit.order.mixing.stream_algebra import Change, Mix, RunStream, WithoutRows, edited
 from samplerkit.order.mixing.streams import DrawnPositions, Part, Passes
 from samplerkit.order.order import Order
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.chain import Context, RunConstants
 from samplerkit.samplers.mixing.edit import Edit, chained, checked_edits, edit_from_fields, read_edits
-from samplerkit.samplers.mixing.edited_stream import Change, RunStream, edited
 from samplerkit.samplers.mixing.mixture import Blend, MixtureSampler
-from samplerkit.samplers.mixing.sources import EpochOrders, require_shares, require_undealt
-from samplerkit.samplers.repeat import RepeatSampler
-from samplerkit.samplers.shuffled import RandomSampler
-from samplerkit.samplers.subset import SequentialSampler, SubsetRandomSampler
+from samplerkit.samplers.mixing.sources import EpochOrders, require_known, require_shares, require_undealt
 
 _DEALER_HINT = "use RandomSampler with the same arguments, which reads the same order"
 """What becomes of a distributed sampler, since nothing is put above a ledger."""
@@ -127,7 +123,7 @@ class Ledger(Sampler):
         """Returns the samples of the run with edits, epoch after epoch, and the length of an epoch."""
         child = self.get_child()
         if child is None:
-            raise CompositionError("Ledger", "has no sampler to read by", hint="give it one")
+            raise CompositionError("Ledger", "has no child", hint="give it one")
         require_undealt("Ledger", self, "it", _DEALER_HINT)
         orders = EpochOrders(child, context.dataset, RunConstants(context.lanes))
         length = len(orders(0))
@@ -166,7 +162,7 @@ def _changes(edits: Sequence[Edit], sampler: Sampler, source: Passes | Blend, si
     Raises:
         NotSupportedError: the sampler mixes no parts with names, or reads other samples in each pass.
         ArgumentValueError: an edit names no source of the sampler, or lacks one; it adds a source that is
-            there, or is no part of the dataset; or it removes an id that does not exist.
+            there, or is not a part of the dataset; or it removes an id that does not exist.
     """
     sources = dict(getattr(sampler, "sources", None) or {})
     for edit in edits:
@@ -193,9 +189,7 @@ def _shares(place: str, edit: Edit, sources: Mapping[str, Any], source: Passes |
     for name in edit.new_sources:
         if name in sources:
             raise ArgumentValueError(place, "adds a source that exists", name)
-        if name not in source.sources:
-            hint = f"parts: {', '.join(source.sources)}"
-            raise ArgumentValueError(place, "adds a source that is no part of the dataset", name, hint=hint)
+    require_known(place, edit.new_sources, source.sources, "adds a source that is not a part of the dataset")
     given = edit.weights or {}
     require_shares(f"{place}: weights", given, {**sources, **edit.new_sources})
     return source.shares_of_draws([given.get(name, 0.0) for name in source.sources], f"{place}: weights")
@@ -210,31 +204,14 @@ def _require_fixed_set(place: str, source: Passes | Blend, ids: Ids) -> None:
                 problem = "removes ids from a nested mixture with caps on its passes"
                 raise NotSupportedError(f"{place}, source {name}", problem, inner.mixture.max_passes)
             _require_fixed_set(f"{place}, source {name}", inner, own_ids)
-    elif isinstance(source.orders, EpochOrders):
+    elif isinstance(source.orders, EpochOrders) and not source.orders.is_of_fixed_set:
         sampler = source.orders.sampler
         problem = "removes ids, but this source reads other samples in each pass"
-        hint = "ids can leave what reads all of a fixed set in each pass"
+        hint = "ids can be removed from sources that read all of a fixed set in each pass"
         if isinstance(sampler, MixtureSampler) and sampler.get_child() is None:
             problem = "removes ids, but the passes of this mixture begin again in each epoch"
             hint = "use passes='run_on'"
-        elif _reads_fixed_set(sampler, source.orders.dataset):
-            return
         raise NotSupportedError(place, problem, sampler, hint=hint)
-
-
-def _reads_fixed_set(sampler: Sampler, dataset: Any) -> bool:
-    """Returns whether each epoch of a chain has the same samples, equally often."""
-    inner_size, is_listed = len(Layout.of(dataset)), True
-    for link in sampler._links()[::-1]:
-        size = len(link.undealt_order(dataset))
-        may_read_all = isinstance(link, RandomSampler | RepeatSampler | SequentialSampler)
-        reads_all = may_read_all and size == inner_size * getattr(link, "repeats", 1)
-        if getattr(link, "replacement", False):
-            return False
-        if not reads_all and not (is_listed and (link.is_fixed or isinstance(link, SubsetRandomSampler))):
-            return False
-        inner_size, is_listed = size, is_listed and link.is_fixed
-    return True
 
 
 @final

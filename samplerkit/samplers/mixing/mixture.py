@@ -24,7 +24,7 @@ from samplerkit.order.layout import Layout
 from samplerkit.order.mixing.source_counts import SourceCounts
 from samplerkit.order.mixing.source_draws import SourceDraws
 from samplerkit.order.mixing.source_ends import OnceEach, first_length
-from samplerkit.order.mixing.stream_algebra import Mix
+from samplerkit.order.mixing.stream_algebra import Mix, RunStream, edited
 from samplerkit.order.mixing.streams import Passes
 from samplerkit.order.mixing.weights import thresholds
 from samplerkit.order.order import PASS_BITS, Order
@@ -32,7 +32,6 @@ from samplerkit.order.sequences import Range
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.chain import Context, RunConstants, check_algorithm
-from samplerkit.samplers.mixing.edited_stream import RunStream, edited
 from samplerkit.samplers.mixing.sources import (
     EpochOrders,
     PartLengths,
@@ -42,7 +41,7 @@ from samplerkit.samplers.mixing.sources import (
     checked_weights,
     mixed_parts,
     parts_of,
-    require_counted_passes,
+    require_known,
     require_source,
 )
 from samplerkit.samplers.subset import SequentialSampler
@@ -131,7 +130,7 @@ class MixtureSampler(Sampler):
         algorithm: str = ALGORITHM,
     ) -> None:
         super().__init__(num_samples)
-        self.sources: Final = checked_sources(sources)
+        self.sources: Final = checked_sources("sources", sources) if isinstance(sources, Mapping) else None
         listed = sources if self.sources is None else None
         if listed is not None and weights is not None:
             raise ArgumentValueError("weights", "are given twice", weights, hint="give them once")
@@ -145,15 +144,15 @@ class MixtureSampler(Sampler):
         self.algorithm: Final = algorithm
         check_algorithm(self)
         if self.algorithm != ALGORITHM:
-            raise NotSupportedError("algorithm", "knows no mixtures", algorithm, hint=f"use {ALGORITHM}")
+            raise NotSupportedError(
+                "algorithm", "does not support mixtures", algorithm, hint=f"use {ALGORITHM}"
+            )
         if self.stop == "once" and self.weights is not None:
             hint = "leave weights out: the sizes are the weights"
             problem = "reads each sample once, whatever the weights are"
             raise ArgumentValueError("stop", problem, "once", hint=hint)
         self._lengths: Final = Latest[PartLengths]()
-        self.max_passes: Final = checked_caps(max_passes, self.sources, self.weights)
-        if self.max_passes:
-            require_counted_passes(self.passes, self.stop, self.num_samples)
+        self.max_passes: Final = checked_caps(max_passes, self)
 
     def branches(self) -> dict[str, Sampler]:
         """Returns the samplers of the sources, by name and sorted."""
@@ -172,14 +171,16 @@ class MixtureSampler(Sampler):
     def looks_at(self, dataset: Any) -> dict[str, Any]:
         """Returns the data that samplers of sources use in their parts, and the tokens of the parts."""
         data: dict[str, Any] = {}
+        parts = parts_of(dataset)
         if self.by == "tokens":
             blend = Blend(self, Layout.of(dataset), Context(0, dataset=dataset))
             data["tokens"] = np.array([*blend.lengths.totals.values()])
         return data | {
             f"{name}/{key}": value
             for name, branch in self.branches().items()
+            if name in parts  # of another dataset, whose description differs
             for link in branch._links()
-            for key, value in link.looks_at(parts_of(dataset)[name]).items()
+            for key, value in link.looks_at(parts[name]).items()
         }
 
     def draw(self, layout: Layout, context: Context) -> Order:
@@ -223,7 +224,7 @@ class Blend:
         self._epoch = context.epoch if self.restarts else 0
         self._key = Key(mixture.seed, self._epoch, context.depth, "dice")
         if mixture.by == "tokens" and context.child is not None:
-            problem = "says tokens, and the mixture reads what another sampler yields"
+            problem = "is in tokens, but the mixture reads the ids of another sampler"
             raise CompositionError("by", problem, context.child, hint="give that sampler to its sources")
         self._parts = parts = mixed_parts(mixture.sources, self.layout, context.dataset)
         samplers = {**(mixture.sources or {}), **self.added}
@@ -272,22 +273,17 @@ class Blend:
         Raises:
             DatasetError: a source that is empty has a share.
         """
-        for (name, source), weight in zip(self.sources.items(), weights, strict=True):
-            if weight and not source.length:
+        shares, of_tokens = list[float](), self.mixture.by == "tokens"
+        for name, weight in zip(self.sources, weights, strict=True):
+            if weight and not self.sources[name].length:
                 raise DatasetError(place, "give a share to an empty source", name)
-        if self.mixture.by == "samples":
-            return list(weights)
-        return [share / length if share else 0 for share, length in self._with_lengths(weights)]
+            shares.append(weight / self._mean_length_of(name) if weight and of_tokens else weight)
+        return shares
 
-    def _with_lengths(self, weights: Sequence[float]) -> Iterator[tuple[float, float]]:
-        """Yields weights, each with the mean number of tokens of a draw of the source; 0 for the weight 0."""
-        for (name, source), weight in zip(self.sources.items(), weights, strict=True):
-            if not weight:
-                yield weight, 0
-            elif isinstance(source, Blend):
-                yield weight, source.mean_length
-            else:
-                yield weight, self.lengths.mean_of_draws(name, source)
+    def _mean_length_of(self, name: str) -> float:
+        """Returns the mean number of tokens of a draw of a source."""
+        source = self.sources[name]
+        return source.mean_length if isinstance(source, Blend) else self.lengths.mean_of_draws(name, source)
 
     @property
     def lengths(self) -> PartLengths:
@@ -299,7 +295,8 @@ class Blend:
     @cached_property
     def mean_length(self) -> float:
         """The mean number of tokens of a draw, by the weights at the beginning."""
-        tokens = sum(weight * length for weight, length in self._with_lengths(self.weights))
+        pairs = zip(self.sources, self.weights, strict=True)
+        tokens = sum(weight * self._mean_length_of(name) for name, weight in pairs if weight)
         return tokens / sum(self.weights)
 
     @cached_property
@@ -330,10 +327,7 @@ class Blend:
     def caps(self) -> dict[int, int]:
         """The caps on passes by the numbers of sources."""
         given, names = self.mixture.max_passes or {}, list(self.sources)
-        for name in given:
-            if name not in names:
-                hint = f"sources: {', '.join(names)}"
-                raise DatasetError("max_passes", "names no source of the mixture", name, hint=hint)
+        require_known("max_passes", given, names, "names no source of the mixture", DatasetError)
         return {names.index(name): passes for name, passes in given.items()}
 
     @cached_property

@@ -22,8 +22,9 @@ from samplerkit.order.sequences import Permuted
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler, plain
 from samplerkit.samplers.chain import RunConstants
+from samplerkit.samplers.repeat import RepeatSampler
 from samplerkit.samplers.shuffled import RandomSampler
-from samplerkit.samplers.subset import SequentialSampler
+from samplerkit.samplers.subset import SequentialSampler, SubsetRandomSampler
 
 _CHUNK = 1 << 20
 _MAX_SOURCES = 1024
@@ -50,10 +51,7 @@ def mixed_parts(sources: Mapping[str, Any] | None, layout: Layout, dataset: Any)
     if not parts:
         hint = "give a TreeDataset, or Layout.tree({name: ...})"
         raise DatasetError("dataset", "has no parts with names", layout, hint=hint)
-    for name in sources:
-        if name not in parts:
-            hint = f"parts: {', '.join(parts)}"
-            raise DatasetError("sources", "name no part of the dataset", name, hint=hint)
+    require_known("sources", sources, parts, "name no part of the dataset", DatasetError)
     return parts
 
 
@@ -84,6 +82,18 @@ class EpochOrders:
     def woven(self) -> int:
         """Into how many lanes each order is woven."""
         return self.sampler.chain.woven_lanes(self.dataset, self.constants)
+
+    @property
+    def is_of_fixed_set(self) -> bool:
+        """Whether each pass has the same samples, equally often."""
+        inner_size, is_listed = len(Layout.of(self.dataset)), True
+        for link in self.sampler._links()[::-1]:
+            size = len(link.undealt_order(self.dataset))
+            is_of_list = is_listed and (link.is_fixed or isinstance(link, SubsetRandomSampler))
+            if not is_of_list and not reads_all(link, inner_size, size):
+                return False
+            inner_size, is_listed = size, is_listed and link.is_fixed
+        return True
 
     @property
     def _identity(self) -> tuple[object, ...]:
@@ -175,7 +185,8 @@ class PartLengths:
         lengths = self._lengths[name]
         if lengths is None:
             return None
-        if _is_complete(getattr(passes.orders, "sampler", None)):
+        sampler = getattr(passes.orders, "sampler", None)
+        if sampler is None or (sampler._child is None and reads_all(sampler, lengths.size, passes.length)):
             return self.totals[name] / max(1, lengths.size)
         return self._means.get((name, passes.orders), partial(_mean, lengths, passes))
 
@@ -187,10 +198,8 @@ class PartLengths:
         """
         mean = self.mean(name, passes)
         if mean is None:
-            hint = (
-                "give the dataset an attribute lengths, or divide each weight by the mean tokens of a sample"
-            )
-            problem = "are shares of tokens, and a source has no lengths"
+            hint = "give the dataset lengths, or divide each weight by the mean tokens of a sample"
+            problem = "are shares of tokens, but a source has no lengths"
             raise DatasetError("weights", problem, name, hint=hint)
         if not mean:
             raise DatasetError("weights", "give a share of the tokens to a source without any", name)
@@ -202,13 +211,11 @@ def _mean(lengths: Ids, passes: Passes) -> float:
     return total / max(1, passes.length)
 
 
-def _is_complete(sampler: Sampler | None) -> bool:
-    """Returns whether a source is read whole in each pass, each sample once."""
-    if sampler is None:
-        return True
-    reads_all = isinstance(sampler, RandomSampler | SequentialSampler) and sampler.get_child() is None
-    cuts = ("num_samples", "start_index", "replacement")
-    return reads_all and not any(getattr(sampler, name, None) for name in cuts)
+def reads_all(link: Sampler, size: int, length: int) -> bool:
+    """Returns whether a sampler reads all of `size` samples equally often, in an order of some length."""
+    if not isinstance(link, RandomSampler | RepeatSampler | SequentialSampler):
+        return False
+    return length == size * getattr(link, "repeats", 1) and not getattr(link, "replacement", False)
 
 
 def _checked_lengths(name: str, given: Any, size: int) -> Ids:
@@ -231,7 +238,7 @@ def require_undealt(
         CompositionError: a distributed sampler is in the chain.
     """
     if sampler.chain.deal is not None:
-        problem = f"holds a distributed sampler, and {reader} reads what all ranks read together"
+        problem = f"holds a distributed sampler, but {reader} reads for all ranks together"
         raise CompositionError(place, problem, sampler, hint=f"{hint}: a loader deals to the ranks")
 
 
@@ -255,30 +262,37 @@ def require_source(place: str, sampler: Any) -> None:
         raise CompositionError(place, problem, sampler.chain.algorithm)
 
 
+def require_known(place: str, given: Any, known: Any, problem: str, error: Any = ArgumentValueError) -> None:
+    """Refuses names that are not among the known ones."""
+    for name in given:
+        if name not in known:
+            raise error(place, problem, name, hint=f"known: {', '.join(known)}")
+
+
 def require_shares(place: str, shares: Collection[str], sources: Collection[str]) -> None:
     """Refuses weights that are not those of the sources.
 
     Raises:
         ArgumentValueError: they name no source, or lack one.
     """
-    for name in shares:
-        if name not in sources:
-            hint = f"sources: {', '.join(sources)}"
-            raise ArgumentValueError(place, "name no source of the mixture", name, hint=hint)
+    require_known(place, shares, sources, "name no source of the mixture")
     for name in sources:
         if name not in shares:
             raise ArgumentValueError(place, "lack a source", name, hint="use 0 to leave it out")
 
 
-def checked_sources(given: Any) -> dict[str, Sampler | None] | None:
-    """Takes sources by name; None where there are none, or a list of weights."""
-    if not isinstance(given, Mapping):
-        return None
+def checked_sources(place: str, given: Mapping[str, Any]) -> dict[str, Sampler | None]:
+    """Takes sources by name, at least one."""
     if not given:
-        raise ArgumentValueError("sources", "must not be empty", given)
+        raise ArgumentValueError(place, "must not be empty", given)
     for name, sampler in given.items():
-        require_source(f"sources.{arguments.text('sources', name)}", sampler)
+        require_source(f"{place}.{arguments.text(place, name)}", sampler)
     return dict(given)
+
+
+def named_weights(place: str, given: Mapping[str, Any]) -> dict[str, float]:
+    """Takes weights by name."""
+    return dict(zip(given, arguments.weights(place, list(given.values())).tolist(), strict=True))
 
 
 def checked_weights(sources: Any, given: Any) -> Any:
@@ -287,59 +301,50 @@ def checked_weights(sources: Any, given: Any) -> Any:
         return None
     if sources is None and isinstance(given, Mapping):
         hint = "name the sources too, as in sources={name: None}"
-        raise ArgumentTypeError("weights", "have names, and no source has one", given, hint=hint)
+        raise ArgumentTypeError("weights", "have names, but the sources have none", given, hint=hint)
     if sources is None:
         return arguments.weights("weights", given)
     if not isinstance(given, Mapping):
         raise ArgumentTypeError("weights", "must be a mapping of names, as sources are", given)
     require_shares("weights", given, sources)
-    return dict(zip(given, arguments.weights("weights", list(given.values())).tolist(), strict=True))
+    return named_weights("weights", given)
 
 
-def checked_caps(given: Any, sources: Any, weights: Any) -> dict[str, int] | None:
+def checked_caps(given: Any, mixture: Any) -> dict[str, int] | None:
     """Takes the most passes over sources, by name; over files by number, as names too.
 
     Args:
         given: None for none.
-        sources: checked; None where files are mixed.
-        weights: checked.
+        mixture: whose other arguments are checked.
 
     Raises:
         ArgumentTypeError: no mapping of names, or of numbers of files, to integers.
-        ArgumentValueError: a name of no source.
+        ArgumentValueError: a name of no source; or no run counts passes, or an epoch's length would depend on
+            them.
         ArgumentRangeError: below 1.
         CompositionError: a source is a mixture.
     """
-    if given is None:
-        return None
-    if not isinstance(given, Mapping):
+    if not isinstance(given, Mapping | None):
         raise ArgumentTypeError("max_passes", "must be numbers of passes by the names of sources", given)
-    caps, allowed = {}, sources
-    if sources is None and weights is not None:
-        allowed = dict.fromkeys(map(str, range(len(weights))))
-    for name, passes in given.items():
-        key = name if isinstance(name, str) else str(arguments.integer("max_passes", name))
-        if allowed is not None and key not in allowed:
-            files = f"files have the numbers 0 to {len(allowed) - 1}"
-            hint = f"sources: {', '.join(allowed)}" if sources else files
-            raise ArgumentValueError("max_passes", "names no source of the mixture", name, hint=hint)
-        caps[key] = arguments.positive(f"max_passes.{key}", passes)
-        branch = None if allowed is None else allowed[key]
-        if branch is not None and any(hasattr(link, "max_passes") for link in branch._links()):
-            problem = "is of a mixture, whose sources have the passes"
-            raise CompositionError(f"max_passes.{key}", problem, hint="cap its sources")
-    return caps or None
-
-
-def require_counted_passes(passes: str, stop: str, num_samples: int | None) -> None:
-    """Refuses caps on passes if no run counts passes, or an epoch's length would depend on them.
-
-    Raises:
-        ArgumentValueError: one of these is the case.
-    """
-    if passes == "restart":
+    if not given:
+        return None
+    names = {
+        name: name if isinstance(name, str) else str(arguments.integer("max_passes", name)) for name in given
+    }
+    caps = {
+        names[name]: arguments.positive(f"max_passes.{names[name]}", passes) for name, passes in given.items()
+    }
+    if mixture.sources or mixture.weights is not None:
+        known = mixture.sources or [*map(str, range(len(mixture.weights)))]
+        require_known("max_passes", caps, known, "names no source of the mixture")
+    for name, branch in mixture.branches().items():
+        if name in caps and any(hasattr(link, "max_passes") for link in branch._links()):
+            problem = "is for a mixture, whose own sources count passes"
+            raise CompositionError(f"max_passes.{name}", problem, hint="cap its sources")
+    if mixture.passes == "restart":
         hint = "use passes='run_on'"
         raise ArgumentValueError("max_passes", "has no meaning where epochs restart", hint=hint)
-    if stop == "once" or (stop == "all" and not num_samples):
-        problem = "does not go with caps on passes"
-        raise ArgumentValueError("stop", problem, stop, hint="use num_samples, and stop='first'")
+    if mixture.stop == "once" or (mixture.stop == "all" and not mixture.num_samples):
+        problem = "cannot be combined with caps on passes"
+        raise ArgumentValueError("stop", problem, mixture.stop, hint="use num_samples, and stop='first'")
+    return caps

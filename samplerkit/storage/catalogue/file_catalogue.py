@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,9 +13,10 @@ import numpy as np
 
 from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.order.caching import cached_property
+from samplerkit.order.intervals import edges_of
 from samplerkit.order.typing import Ids
 from samplerkit.storage.arrays import Array
-from samplerkit.storage.opening import plain_file
+from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.remote.access import RemoteAccess, Version
 from samplerkit.storage.urls import is_remote, shown
 
@@ -197,38 +199,33 @@ class FileCatalogue:
     @cached_property
     def starts(self) -> Ids:
         """The first chunk of each file, and at the end the number of chunks: shape (files + 1,)."""
-        return _starts(self.chunks)
+        return edges_of(self.chunks)
 
     @property
     def lengths(self) -> Ids:
         """The number of samples of each file, shape (files,)."""
-        return np.diff(_starts(self.samples)[self.starts])
+        return np.diff(edges_of(self.samples)[self.starts])
 
     def path(self, number: int) -> str:
         """Returns the path or URL of a file."""
         return f"{self.folder}/{self.names[number]}"
 
-    def require(self, number: int, storage: RemoteAccess | None) -> None:
-        """Ensures that a file is read in the version of the catalogue.
-
-        The size and time of a local file are checked; the version of a remote one is passed to its storage.
+    def stored(self, number: int, storage: RemoteAccess | None) -> Stored:
+        """Returns a file in the version of the catalogue, without looking it up.
 
         Args:
             number: the number of the file.
-            storage: the storage that fetches the file; None if it is not fetched.
+            storage: the storage that fetches the file, which receives the version; None if it is not fetched.
 
         Raises:
-            DatasetError: a local file is missing or was changed.
+            DatasetError: the storage knows another version of a remote file.
         """
         path, size = self.path(number), int(self.sizes[number])
-        if is_remote(path):
-            if storage is not None:
-                storage.set_version(path, Version(size, self.versions[number]))
-            return
-        status = plain_file(path)
-        if (status.st_size, str(status.st_mtime_ns)) != (size, self.versions[number]):
-            problem = f"is not the file of the catalogue, which had {size} bytes: it was changed since"
-            raise DatasetError(path, problem, f"{status.st_size} bytes", hint=REMAKE)
+        if not is_remote(path):
+            return Stored(path, size, int(self.versions[number]))
+        if storage is not None:
+            storage.set_version(path, Version(size, self.versions[number]))
+        return Stored(path, size, 0, storage)
 
 
 def joined(parts: Sequence[FileCatalogue]) -> FileCatalogue:
@@ -253,7 +250,8 @@ def joined(parts: Sequence[FileCatalogue]) -> FileCatalogue:
     paths = [path for part in parts for path in _paths(part)]
     order = np.array(sorted(range(len(paths)), key=paths.__getitem__), dtype=np.int64)
     in_order = [paths[number] for number in order.tolist()]
-    folder = _folder(in_order)
+    # The common prefix of sorted paths is that of the first and the last; `commonpath` does not support URLs.
+    folder = os.path.commonprefix([in_order[0], in_order[-1]]).rpartition(b"/")[0]  # noqa: RUF071
     for one, other in pairwise(in_order):
         if one == other:
             raise ArgumentValueError("files", "must not name a file twice", decoded(one))
@@ -262,9 +260,9 @@ def joined(parts: Sequence[FileCatalogue]) -> FileCatalogue:
     chunks, samples = (
         np.concatenate([getattr(part, name) for part in parts]) for name in ("chunks", "samples")
     )
-    starts, sorted_chunks = _starts(chunks), chunks[order]
+    starts, sorted_chunks = edges_of(chunks), chunks[order]
     # The chunks of each file in the new order.
-    places = np.arange(samples.size) + np.repeat(starts[order] - _starts(sorted_chunks)[:-1], sorted_chunks)
+    places = np.arange(samples.size) + np.repeat(starts[order] - edges_of(sorted_chunks)[:-1], sorted_chunks)
     footers = np.concatenate([part.footers for part in parts])
     return FileCatalogue(
         parts[0].kind,
@@ -283,15 +281,3 @@ def joined(parts: Sequence[FileCatalogue]) -> FileCatalogue:
 def _paths(part: FileCatalogue) -> Iterable[bytes]:
     prefix = encoded(part.folder) + b"/"
     return (prefix + name for name in part.names.as_bytes())
-
-
-def _folder(paths: Sequence[bytes]) -> bytes:
-    # The common prefix of sorted paths is that of the first and the last; `commonpath` does not support URLs.
-    first, last = paths[0], paths[-1]
-    pairs = zip(first, last, strict=False)
-    same = next((at for at, (one, other) in enumerate(pairs) if one != other), min(len(first), len(last)))
-    return first[:same].rpartition(b"/")[0]
-
-
-def _starts(counts: Ids) -> Ids:
-    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from samplerkit.errors import ArgumentValueError, DatasetError
@@ -18,13 +19,11 @@ from samplerkit.storage.files.file_reader import FileReader
 from samplerkit.storage.files.packages import guarded
 from samplerkit.storage.files.paths import file_paths, one_path
 from samplerkit.storage.files.readers import file_reader
-from samplerkit.storage.files.stored import Stored
+from samplerkit.storage.files.stored import INDEX_SUFFIX, Stored
 from samplerkit.storage.formats.parquet.file import Footers, ParquetFile
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.tar.index.archive import INDEX_SUFFIX
-from samplerkit.storage.tar.index.finding import Cache
-from samplerkit.storage.tar.read.shards import Shards, TarOptions
+from samplerkit.storage.tar.index.finding import Cache, find_or_make, make_index
 from samplerkit.storage.threads import Progress, all_in_threads, silence
 from samplerkit.storage.urls import is_remote, shown
 
@@ -91,12 +90,11 @@ def look(path: str, reader: Any = None, *, storage: RemoteStorage | None = None)
 
 
 def _shard(path: str, storage: RemoteStorage) -> FileCatalogue:
-    stored = Stored.of(path, storage)
-    options = TarOptions("raise", None, False, Cache.of(None, storage.options), "shards", 1, 0)
-    shards = Shards((path,), (shown(path),), storage, options)
-    index = shards.lookup_index(0)
-    if index is None:
-        index, _ = shards.open_shard(0, refuses_stale=False)  # the copy may be evicted when this returns
+    stored, cache = Stored.of(path, storage), Cache.of(None, storage.options)
+    make = partial(make_index, stored, cache, checksums=False)
+    index = find_or_make(stored, cache, make, checksums=False)
+    for flaw in index.skipped.places:
+        raise flaw.error()
     return FileCatalogue.of_file("tar", path, stored.size, stored.version, [index.num_samples])
 
 
@@ -110,8 +108,7 @@ def _parquet(path: str, storage: RemoteStorage) -> FileCatalogue:
 def _counted(path: str, reader: FileReader, storage: RemoteStorage) -> FileCatalogue:
     stored = Stored.of(path, storage)
     number = reader.count(path)
-    if not is_remote(path):
-        stored.require_same()
+    stored.require_same()
     return FileCatalogue.of_file("files", path, stored.size, stored.version, [number])
 
 

@@ -28,7 +28,7 @@ from samplerkit.storage.files.content import (
 )
 from samplerkit.storage.files.paths import distinct_names, file_paths
 from samplerkit.storage.ids import by_file, checked_ids, checked_index
-from samplerkit.storage.per_process import OpenPerProcess, storage_for, with_requests
+from samplerkit.storage.per_process import OpenPerProcess, storage_for
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.threads import Progress, progress_of, silence, this_worker
@@ -84,12 +84,11 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
         columns: Any = None,
         decode: Any = None,
     ) -> None:
-        super().__init__()
+        super().__init__(storage)
         self._columns: Final = names_of(columns)
         self._decode: Final = checked_decode(decode)
         self._given_limits: Final = limits
         self._gather: Final = gather
-        self._storage: Final = storage
         self._chunks: Chunks | None = None
         self._has_warned = False
 
@@ -132,8 +131,7 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
         The counts of a `Loader`'s workers are added as their batches are handed out. Those of a plain
         DataLoader's workers are not known.
         """
-        process = self._processes.current()
-        return process.with_workers(with_requests(process.stats, self._storage))
+        return self._stats
 
     def __len__(self) -> int:
         return len(self.layout)
@@ -179,10 +177,6 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
         """
         self._cache().expect(upcoming, self.layout.file_of)
 
-    def close(self) -> None:
-        """Ends the threads and frees the chunks in memory. The dataset can be used again."""
-        self._processes.current().close(self._storage)
-
     @property
     def _limits(self) -> CacheLimits:
         """The limits of this process: chunks in memory, prefetched chunks and threads."""
@@ -190,7 +184,7 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
 
     @property
     def _shown_size(self) -> str:
-        return "not looked at" if self._chunks is None else f"{len(self._chunks.layout)} samples"
+        return "not opened" if self._chunks is None else f"{len(self._chunks.layout)} samples"
 
     def _parts(self, ids: Ids) -> Generator[ContentPart, None, None]:
         """Iterates over the chunks that hold some of the ids."""

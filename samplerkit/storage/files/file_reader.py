@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar, final
 
-from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, DatasetError, SamplerkitError, note_once
+from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, DatasetError, SamplerkitError
 from samplerkit.order import arguments
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.content import FileContent
+from samplerkit.storage.files.packages import guarded
 from samplerkit.storage.lengths import COUNTING_THREADS
 from samplerkit.storage.remote.access import translate_errors
 from samplerkit.storage.remote.storage import RemoteStorage
@@ -81,7 +82,7 @@ class FileReader:
             return _guarded(path, "read", lambda: FileContent.of(self.function(path), path))
         given = _guarded(path, "read", lambda: self.function(path, get_data=True))
         if not isinstance(given, tuple) or len(given) != 2:
-            raise DatasetError(path, "the reader must give (data, length) with get_data=True", given)
+            raise DatasetError(path, "the reader must return (data, length) with get_data=True", given)
         content = _guarded(path, "read", lambda: FileContent.of(given[0], path))
         if content.length != _length(given[1], path):
             problem = f"has {content.length} samples, but its reader reports another length"
@@ -159,17 +160,7 @@ def _length(value: Any, path: str) -> int:
 
 def _guarded(path: str, verb: str, call: Callable[[], Result]) -> Result:
     """Calls a reader; any exception is turned into an error that names the file."""
-    try:
-        return _retry_races(call)
-    except MemoryError as error:
-        note_once(error, f"while {path} was {verb}")
-        raise
-    except Exception as error:
-        if isinstance(error, SamplerkitError) and path in error.place:
-            raise
-        is_missing = isinstance(error, FileNotFoundError)
-        hint = "put it there again, or leave it out of the dataset" if is_missing else ""
-        raise DatasetError(path, f"cannot be {verb} ({type(error).__name__}: {error})", hint=hint) from error
+    return guarded(path, verb, partial(_retry_races, call), hint="")
 
 
 def _retry_races(call: Callable[[], Result]) -> Result:

@@ -6,19 +6,20 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from itertools import chain
 from typing import Any, BinaryIO, Final, Literal, final, get_args
 
 import numpy as np
+from pydantic_core import from_json
 
 from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.order import arguments
 from samplerkit.order.draws import in_draws
 from samplerkit.storage.files.content import entries_of
-from samplerkit.storage.files.packages import extra, import_package
+from samplerkit.storage.files.packages import extra
 from samplerkit.storage.inflate import GZIP, GzipError, TooLargeError, inflated, zstd_packing
 from samplerkit.storage.opening import REWRITE, open_regular
 from samplerkit.storage.threads import all_in_threads
@@ -37,8 +38,6 @@ _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _PIECE: Final = 1 << 20
 _PART: Final = 64 << 20
 _LEAVE_OUT: Final = 'correct the line, or leave it out with bad_samples="skip"'
-_LONG_NUMBER: Final = 19
-"""The fewest digits of an integer that may exceed 64 bits; orjson makes a float of such an integer."""
 
 Array = np.ndarray[Any, Any]
 LineEnds = tuple[Array, Array]
@@ -168,36 +167,27 @@ class LinesRead:
     Args:
         lines: their bytes, with the line ends.
         place_of: returns the name of a line in error messages.
-        exact: the lines with integers so long that orjson might make floats of them.
     """
 
     lines: Sequence[bytes]
     place_of: Callable[[int], str]
-    exact: Collection[int]
 
-    @classmethod
-    def of(
-        cls, lines: Sequence[bytes], place_of: Callable[[int], str], sums: Array | None = None
-    ) -> LinesRead:
-        """Checks lines that were read.
+    def require_sums(self, sums: Array) -> None:
+        """Checks that the lines are those that were found; none of them is empty.
 
         Args:
-            lines: the lines, none of them empty.
-            place_of: returns the name of a line in error messages.
-            sums: the sums of their bytes, modulo 256, when the lines were found; None if they are not known.
+            sums: the sums of their bytes, modulo 256, when the lines were found.
 
         Raises:
             DatasetError: the bytes of a line have another sum.
         """
-        data = np.frombuffer(b"".join(lines), np.uint8)
-        sizes = np.fromiter(map(len, lines), np.int64, len(lines))
-        begins = np.cumsum(sizes) - sizes
-        if sums is not None and begins.size:
-            wrong = np.flatnonzero(np.add.reduceat(data, begins, dtype=np.uint8) != sums)
-            if wrong.size:
-                raise DatasetError(place_of(int(wrong[0])), "was changed since it was indexed", hint=REWRITE)
-        long = np.searchsorted(begins, long_numbers(data), side="right") - 1
-        return cls(lines, place_of, frozenset(long.tolist()))
+        if not self.lines:
+            return
+        sizes = np.fromiter(map(len, self.lines), np.int64, len(self.lines))
+        data = np.frombuffer(b"".join(self.lines), np.uint8)
+        wrong = np.flatnonzero(np.add.reduceat(data, np.cumsum(sizes) - sizes, dtype=np.uint8) != sums)
+        if wrong.size:
+            raise DatasetError(self.place_of(int(wrong[0])), "was changed since it was indexed", hint=REWRITE)
 
 
 @final
@@ -227,7 +217,7 @@ class LineDecoder:
         kind: LineKind = "json" if is_function else decode
         arguments.choice("decode", kind, get_args(LineKind))
         if columns is not None and kind != "json":
-            raise ArgumentValueError("columns", f"are of JSON, and not of decode={kind!r}", list(columns))
+            raise ArgumentValueError("columns", f"are for JSON, not for decode={kind!r}", list(columns))
         return cls(kind, columns, decode if is_function else None)
 
     def samples(self, read: LinesRead) -> list[Any]:
@@ -236,12 +226,10 @@ class LineDecoder:
         Raises:
             DatasetError: as in `at`.
         """
-        places, fast = range(len(read.lines)), _orjson()
-        if fast is not None and self.kind == "json" and self.decode is None:
+        places = range(len(read.lines))
+        if self.kind == "json" and self.decode is None:
             try:  # without a draw, since no function of the user's runs
-                values = [*map(fast.loads, read.lines)]
-                for number in read.exact:
-                    values[number] = _value_of(read.lines[number], is_exact=True)
+                values = [*map(from_json, read.lines)]
                 return values if self.columns is None else [*map(self._select, values)]
             except (ValueError, TypeError):
                 pass  # decoding one at a time finds the line, and whether Python's own parser reads it
@@ -255,17 +243,17 @@ class LineDecoder:
                 fails.
         """
         try:
-            return self._sample(read.lines[number], is_exact=number in read.exact)
+            return self._sample(read.lines[number])
         except json.JSONDecodeError as error:
-            problem = f"is no JSON ({error.msg}, column {error.colno})"
+            problem = f"is not JSON ({error.msg}, column {error.colno})"
             raise DatasetError(read.place_of(number), problem, hint=_LEAVE_OUT) from error
         except Exception as error:
             problem = f"cannot be read ({type(error).__name__}: {error})"
             raise DatasetError(read.place_of(number), problem, hint=_LEAVE_OUT) from error
 
-    def _sample(self, line: bytes, *, is_exact: bool) -> Any:
+    def _sample(self, line: bytes) -> Any:
         if self.kind == "json":
-            value = self._select(_value_of(line, is_exact=is_exact))
+            value = self._select(_value_of(line))
         else:
             # In concatenated files, other lines than the first may also begin with a byte order mark.
             content = line.rstrip(b"\r\n").removeprefix(_BYTE_ORDER_MARK)
@@ -276,48 +264,11 @@ class LineDecoder:
         return value if self.columns is None else entries_of(value, self.columns)
 
 
-def long_numbers(data: Array) -> Array:
-    """Finds integers that may exceed 64 bits: orjson makes floats of these.
-
-    Args:
-        data: bytes of lines, shape (n,), uint8.
-
-    Returns:
-        The offsets at which runs of 19 digits begin.
-
-    Example:
-        >>> long_numbers(np.frombuffer(b"[1234567890123456789, 123456789012345678]", np.uint8)).tolist()
-        [1]
-    """
-    # Such a run has at least four digits among every fourth byte.
-    some = _is_digit(data[::4])
-    if not (some[:-3] & some[1:-2] & some[2:-1] & some[3:]).any():
-        return np.zeros(0, np.int64)
-    is_run = _is_digit(data)
-    for more in (1, 2, 4, 8, _LONG_NUMBER - 16):
-        is_run = is_run[:-more] & is_run[more:]
-    return np.flatnonzero(is_run)
-
-
-def _is_digit(data: Array) -> Array:
-    return data - np.uint8(48) < 10
-
-
-@cache
-def _orjson() -> Any:
-    try:
-        return import_package("orjson")
-    except ImportError:
-        return None
-
-
-def _value_of(line: bytes, *, is_exact: bool) -> Any:
-    fast = None if is_exact else _orjson()
-    if fast is not None:
-        try:  # not `suppress`, which takes as long as decoding a short line
-            return fast.loads(line)
-        except ValueError:
-            pass  # Python's own parser may read what orjson refuses, such as NaN and lone surrogates
+def _value_of(line: bytes) -> Any:
+    try:  # not `suppress`, which takes as long as decoding a short line
+        return from_json(line)
+    except ValueError:
+        pass  # Python's own parser may read what this one refuses, such as lone surrogates
     return json.loads(line.decode("utf-8-sig"))
 
 

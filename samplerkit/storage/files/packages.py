@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 from samplerkit.errors import DatasetError, SamplerkitError, note_once
-from samplerkit.storage.opening import REWRITE
+from samplerkit.storage.opening import MISSING, REWRITE
 from samplerkit.storage.threads import importing
 
 Result = TypeVar("Result")
@@ -71,4 +71,5 @@ def guarded(place: str, verb: str, call: Callable[[], Result], hint: str = REWRI
     except Exception as error:
         message = " ".join(str(error).split())[:200]
         problem = f"cannot be {verb} ({type(error).__name__}: {message})"
+        hint = MISSING if isinstance(error, FileNotFoundError) else hint
         raise DatasetError(place, problem, hint=hint) from error

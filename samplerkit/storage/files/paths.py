@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable
 from glob import has_magic
 from typing import Any
@@ -102,8 +103,7 @@ def distinct_names(paths: tuple[str, ...]) -> tuple[str, ...]:
     """
     names = short_names(paths)
     if len(set(names)) < len(names):
-        seen: set[str] = set()
-        twice = next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        twice = Counter(names).most_common(1)[0][0]
         hint = "URLs differ by their paths, not by their queries" if any(map(is_remote, paths)) else ""
         raise ArgumentValueError("files", "must not name a file twice", twice, hint=hint)
     return names

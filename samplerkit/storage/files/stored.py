@@ -21,7 +21,10 @@ from samplerkit.storage.opening import (
 )
 from samplerkit.storage.remote.access import UNKNOWN_SIZE, RemoteAccess, Span
 from samplerkit.storage.threads import all_in_threads
-from samplerkit.storage.urls import is_remote, shown
+from samplerkit.storage.urls import identity, is_remote, shown
+
+INDEX_SUFFIX: Final = ".skidx"
+"""The suffix of an index next to a file, appended to the file's name."""
 
 ByteSpan = tuple[int, int]
 """A part of a file: offset and length, in bytes."""
@@ -50,21 +53,33 @@ class Stored:
     def of(cls, path: str, storage: RemoteAccess | None = None) -> Stored:
         """Looks up the size and modification time of a file, with `storage` if it is remote.
 
+        A remote file whose size the server does not report is fetched into the cache, since only so is its
+        size known.
+
         Raises:
-            DatasetError: the file does not exist, cannot be read, or its size is not known.
+            AbsentError: the file is missing, may not be read, or is not a regular file.
+            DatasetError: the file cannot be read, or is remote and there is no storage.
         """
         if not is_remote(path):
             status = plain_file(path)
             return cls(path, status.st_size, status.st_mtime_ns)
-        size = UNKNOWN_SIZE if storage is None else storage.version(path).size
-        if size == UNKNOWN_SIZE:
+        if storage is None:
             raise DatasetError(shown(path), "has no known size", hint="fetch it first")
+        size = storage.version(path).size
+        if size == UNKNOWN_SIZE:
+            with storage.fetch(path) as local:
+                size = local.size
         return cls(path, size, 0, storage)
 
     @property
     def name(self) -> str:
         """The name in error messages."""
         return self.path if self.storage is None else shown(self.path)
+
+    @property
+    def identity(self) -> str:
+        """A string that identifies the file on this machine, for keys: its real path, or its URL."""
+        return os.path.realpath(self.path) if self.storage is None else identity(self.path)
 
     @property
     def version(self) -> str:
@@ -108,16 +123,17 @@ class Stored:
         size = self.size
         for offset, length in spans:
             if not 0 <= offset <= offset + length <= size:
-                problem = f"has {size} bytes, and says that a part of it is at {offset}"
+                problem = f"ends at byte {size}, but refers to a part at byte {offset}"
                 raise DatasetError(self.name, problem, f"{length} bytes", hint=REWRITE)
 
     def require_same(self) -> None:
-        """Checks that a local file is unchanged, before another package reads it.
+        """Checks that a local file is unchanged, before another package reads it; remote ones never change.
 
         Raises:
             DatasetError: the file was changed or removed.
         """
-        self._require(plain_file(self.path))
+        if not is_remote(self.path):
+            self._require(plain_file(self.path))
 
     def open(self) -> Handle:
         """Opens the file, or the local copy of a remote file, which is fetched if there is none.
@@ -165,8 +181,12 @@ class Stored:
         # The local copy of a remote file is never changed.
         is_same_time = self.storage is not None or status.st_mtime_ns == self.changed_ns
         if status.st_size != self.size or not is_same_time:
-            problem = f"is not the file that it was: it had {self.size} bytes, and was changed since"
+            problem = f"{_PROBLEM}: it had {self.size} bytes"
             raise DatasetError(self.name, problem, f"{status.st_size} bytes", hint=CHANGED)
+
+    def changed(self) -> DatasetError:
+        """Returns the error for a file that was changed since it was first examined."""
+        return DatasetError(self.name, _PROBLEM, hint=CHANGED)
 
 
 def stored_files(paths: Sequence[str], storage: RemoteAccess | None) -> tuple[Stored, ...]:
@@ -191,7 +211,8 @@ def stored_files(paths: Sequence[str], storage: RemoteAccess | None) -> tuple[St
 VERSION_THREADS = 16
 """The number of versions that are requested in parallel."""
 
-CHANGED = "make the dataset again if that was meant, and do not change its files while it is in use"
+_PROBLEM = "was changed while it was in use"
+CHANGED = "make the dataset, or its catalogue, again if that was meant, and leave files alone that are in use"
 
 
 BytesRequest = tuple[int, int, Any]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any, Final, Literal, Self, final
+from typing import Any, Final, Literal, final
 
 from samplerkit.errors import DatasetError
 from samplerkit.order import arguments
@@ -21,6 +22,8 @@ from samplerkit.storage.formats.arrow_rows import Batches, gather_of
 from samplerkit.storage.formats.base import FormatOfFiles
 
 MissingChunks = Literal["raise", "fill"]
+
+OpenArrays = Callable[[Sequence[str] | None], AbstractContextManager[Mapping[str, Any]]]
 
 
 @final
@@ -54,7 +57,7 @@ class Hdf5Dataset(FormatOfFiles):
 
     Example:
         >>> Hdf5Dataset("train.h5", ["x", "y"], batches="tensors")
-        Hdf5Dataset(1 files, not looked at)
+        Hdf5Dataset(1 files, not opened)
     """
 
     def __init__(
@@ -76,13 +79,26 @@ class Hdf5Dataset(FormatOfFiles):
 
     def _inspect(self, number: int) -> ChunkFile:
         path = self.files[number]
-        h5py, stored = extra("h5py", "hdf5"), Stored.of(path)
-        with h5py.File(path, "r") as file:
+        open_arrays = partial(_open_hdf5, Stored.of(path))
+        return RowRanges.of(path, self._arrays, self._chunk_rows, open_arrays, _hdf5_rows)
+
+
+@contextmanager
+def _open_hdf5(stored: Stored, names: Sequence[str] | None) -> Iterator[Mapping[str, Any]]:
+    """Opens arrays of a file, by default those at the top level that are not links."""
+    stored.require_same()
+    h5py = extra("h5py", "hdf5")
+    with h5py.File(stored.path, "r") as file:
+        if names is None:
             links = {name: file.get(name, getlink=True) for name in file}
             own = (name for name, link in links.items() if isinstance(link, h5py.HardLink))
-            names = self._arrays or [name for name in own if isinstance(file[name], h5py.Dataset)]
-            arrays = [(name, _hdf5_array(h5py, path, file, name)) for name in names]
-            return Hdf5Rows.of(path, arrays, self._chunk_rows, stored)
+            names = [name for name in own if isinstance(file[name], h5py.Dataset)]
+        yield {name: _hdf5_array(h5py, stored.path, file, name) for name in names}
+
+
+def _hdf5_rows(_name: str, array: Any, span: slice) -> Any:
+    is_text = extra("h5py", "hdf5").check_string_dtype(array.dtype) is not None
+    return (array.asstr() if is_text else array)[span]
 
 
 def _hdf5_array(h5py: Any, path: str, file: Any, name: str) -> Any:
@@ -102,9 +118,9 @@ def _hdf5_array(h5py: Any, path: str, file: Any, name: str) -> Any:
     if other is not None:
         raise DatasetError(path, f"array {name!r} is in another file", other, hint="name that file")
     if not isinstance(array, h5py.Dataset):
-        raise DatasetError(path, f"holds no array {name!r}, but at its top", sorted(file))
+        raise DatasetError(path, f"must have an array {name!r}", sorted(file))
     if array.external or array.is_virtual:
-        raise DatasetError(path, f"array {name!r} is made of other files", hint="copy it into one")
+        raise DatasetError(path, f"array {name!r} is stored in other files", hint="copy it into one")
     kind = array.dtype
     if kind.hasobject and h5py.check_string_dtype(kind) is None and h5py.check_vlen_dtype(kind) is None:
         raise DatasetError(path, f"array {name!r} holds references, which are not followed", str(kind))
@@ -138,7 +154,7 @@ class ZarrDataset(FormatOfFiles):
 
     Example:
         >>> ZarrDataset("train.zarr", ["x", "y"])
-        ZarrDataset('train.zarr', not looked at)
+        ZarrDataset('train.zarr', not opened)
     """
 
     def __init__(
@@ -166,14 +182,38 @@ class ZarrDataset(FormatOfFiles):
         return f"ZarrDataset({self.folder!r}, {self._shown_size})"
 
     def _inspect(self, number: int) -> ChunkFile:
-        group = _zarr_group(self.folder)
-        names = self._arrays or tuple(sorted(group.array_keys()))
-        arrays = [(name, _zarr_array(self.folder, group, name)) for name in names]
-        return ZarrRows.of(self.folder, arrays, self._chunk_rows, self._fills)
+        rows = partial(_zarr_rows, self.folder, self._fills)
+        return RowRanges.of(
+            self.folder, self._arrays, self._chunk_rows, partial(_open_zarr, self.folder), rows
+        )
 
 
 def _folder(folder: Any) -> tuple[str]:
     return (one_path("folder", folder, "fetch it"),)
+
+
+@contextmanager
+def _open_zarr(folder: str, names: Sequence[str] | None) -> Iterator[Mapping[str, Any]]:
+    """Opens arrays of a group, by default all."""
+    group = extra("zarr", "zarr").open(folder, mode="r")
+    if not hasattr(group, "array_keys"):
+        raise DatasetError(
+            folder, "is an array, not a group", hint="put it into a group, named as the column"
+        )
+    yield {name: _zarr_array(folder, group, name) for name in names or sorted(group.array_keys())}
+
+
+def _zarr_rows(folder: str, fills: bool, name: str, array: Any, span: slice) -> Any:
+    """Reads rows of an array.
+
+    Raises:
+        DatasetError: a chunk is missing, unless missing chunks are read as the fill value.
+    """
+    missing = None if fills else next(_missing(Path(folder, name), array, span), None)
+    if missing is not None:
+        hint = "write it again; if it holds only the fill value, use missing_chunks='fill'"
+        raise DatasetError(_place(folder, span), "lacks a chunk", str(missing), hint=hint)
+    return array[span]
 
 
 def _missing(folder: Path, array: Any, span: slice) -> Iterator[Path]:
@@ -187,13 +227,6 @@ def _missing(folder: Path, array: Any, span: slice) -> Iterator[Path]:
             yield path
 
 
-def _zarr_group(folder: str) -> Any:
-    group = extra("zarr", "zarr").open(folder, mode="r")
-    if not hasattr(group, "array_keys"):
-        raise DatasetError(folder, "is an array alone", hint="put it into a group: its name is a column then")
-    return group
-
-
 def _zarr_array(folder: str, group: Any, name: str) -> Any:
     """Returns an array of a group.
 
@@ -202,13 +235,16 @@ def _zarr_array(folder: str, group: Any, name: str) -> Any:
     """
     array = group.get(name)
     if not hasattr(array, "chunks"):
-        raise DatasetError(folder, f"holds no array {name!r}, but", sorted(group.array_keys()))
+        raise DatasetError(folder, f"must have an array {name!r}", sorted(group.array_keys()))
     encoding = array.metadata.to_dict()
     if "pickle" in repr([encoding.get("codecs"), encoding.get("filters")]).lower():
-        raise DatasetError(folder, f"array {name!r} is pickled: that is never loaded", hint="write it again")
+        raise DatasetError(
+            folder, f"array {name!r} is a pickle, which is never loaded", hint="write it again"
+        )
     return array
 
 
+@final
 @dataclass(frozen=True, eq=False)
 class RowRanges(ChunkFile):
     """The rows of a file or group, in ranges. There is no digest: shapes do not change with the content.
@@ -217,105 +253,67 @@ class RowRanges(ChunkFile):
         path: the path of the file or group.
         shapes: the shape and type of each array, for errors and to detect changes.
         step: the number of rows of a range; the last range may have fewer.
+        open_arrays: opens the arrays of these names, or all; they have `shape`, `dtype` and `chunks`.
+        rows: reads rows of an open array, given its name.
     """
 
     path: str
-    shapes: tuple[tuple[tuple[int, ...], str], ...]
+    shapes: Sequence[tuple[tuple[int, ...], str]]
     step: int
+    open_arrays: OpenArrays
+    rows: Callable[[str, Any, slice], Any]
 
     @classmethod
-    def of(cls, path: str, arrays: Sequence[tuple[str, Any]], step: int | None, *more: Any) -> Self:
-        """Makes ranges of the rows of arrays that have `shape`, `dtype` and `chunks`.
+    def of(
+        cls, path: str, names: Sequence[str] | None, step: int | None, open_arrays: OpenArrays, rows: Any
+    ) -> RowRanges:
+        """Makes ranges of the rows of arrays.
 
         Args:
             path: the path of the file or group.
-            arrays: pairs of a name and an array.
+            names: the names of the arrays; None for all.
             step: the rows of a range; None for the rows of the largest chunk, or 1024 without chunks.
-            more: further fields of the subclass.
+            open_arrays: opens the arrays.
+            rows: reads rows.
 
         Raises:
             DatasetError: there is no array, one is a single value, or they have different lengths.
         """
-        rows = FileContent.of(dict(arrays), path).length
-        step = step or max(_rows_at_once(array) for _, array in arrays) or 1024
-        names, shapes = zip(*((name, (tuple(a.shape), str(a.dtype))) for name, a in arrays), strict=True)
-        sizes = [min(step, rows - start) for start in range(0, rows, step)]
-        return cls(path, shapes, step, *more, columns=names, sizes=sizes)
+        with open_arrays(names) as arrays:
+            count = FileContent.of(arrays, path).length
+            step = step or max(map(_rows_at_once, arrays.values())) or 1024
+            shapes = [*map(_shape, arrays.values())]
+            sizes = [min(step, count - start) for start in range(0, count, step)]
+            return cls(path, shapes, step, open_arrays, rows, columns=tuple(arrays), sizes=sizes)
 
     def place(self, chunk: int) -> str:
         """Returns the name of a range in error messages."""
-        return f"{self.path}, rows {self._span(chunk).start} to {self._span(chunk).stop}"
+        return _place(self.path, self._span(chunk))
 
     def read(self, chunk: int) -> FileContent:
         """Reads a range.
 
         Raises:
-            DatasetError: the range cannot be read, or an array has changed.
+            DatasetError: the file was changed, or an array has another shape or type.
         """
         columns = {}
-        for (name, array), before in zip(self._arrays(), self.shapes, strict=True):
-            if (now := (tuple(array.shape), str(array.dtype))) != before:
-                raise DatasetError(self.path, f"array {name!r} is not as it was, {before}", now)
-            columns[name] = self._rows(chunk, name, array)
+        with self.open_arrays(self.columns) as arrays:
+            for before, (name, array) in zip(self.shapes, arrays.items(), strict=True):
+                if (now := _shape(array)) != before:
+                    raise DatasetError(self.path, f"array {name!r} has changed from {before}", now)
+                columns[name] = self.rows(name, array, self._span(chunk))
         return FileContent.of(columns, self.place(chunk))
-
-    @abstractmethod
-    def _arrays(self) -> Iterator[tuple[str, Any]]:
-        """Iterates over names and arrays; each array is open until the next one."""
-
-    @abstractmethod
-    def _rows(self, chunk: int, name: str, array: Any) -> Any:
-        """Reads the rows of a range in an array."""
 
     def _span(self, chunk: int) -> slice:
         return slice(chunk * self.step, chunk * self.step + self.sizes[chunk])
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Hdf5Rows(RowRanges):
-    """The rows of an HDF5 file.
-
-    Args:
-        stored: the file as it was when it was first examined.
-    """
-
-    stored: Stored
-
-    def _arrays(self) -> Iterator[tuple[str, Any]]:
-        self.stored.require_same()
-        h5py = extra("h5py", "hdf5")
-        with h5py.File(self.path, "r") as opened:
-            for name in self.columns:
-                yield name, _hdf5_array(h5py, self.path, opened, name)
-
-    def _rows(self, chunk: int, name: str, array: Any) -> Any:
-        is_text = extra("h5py", "hdf5").check_string_dtype(array.dtype) is not None
-        return (array.asstr() if is_text else array)[self._span(chunk)]
+def _place(path: str, span: slice) -> str:
+    return f"{path}, rows {span.start} to {span.stop}"
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class ZarrRows(RowRanges):
-    """The rows of a zarr group.
-
-    Args:
-        fills: whether missing chunks are read as the fill value instead of raising an error.
-    """
-
-    fills: bool
-
-    def _arrays(self) -> Iterator[tuple[str, Any]]:
-        group = _zarr_group(self.path)
-        return ((name, _zarr_array(self.path, group, name)) for name in self.columns)
-
-    def _rows(self, chunk: int, name: str, array: Any) -> Any:
-        span = self._span(chunk)
-        missing = None if self.fills else next(_missing(Path(self.path, name), array, span), None)
-        if missing is not None:
-            hint = "write it again; if it holds nothing but the fill value: missing_chunks='fill'"
-            raise DatasetError(self.place(chunk), "has no such chunk", str(missing), hint=hint)
-        return array[span]
+def _shape(array: Any) -> tuple[tuple[int, ...], str]:
+    return tuple(array.shape), str(array.dtype)
 
 
 def _rows_at_once(array: Any) -> int:

@@ -141,13 +141,11 @@ class ArrowFile(ChunkFile):
 
     Args:
         stored: the file.
-        selected: the columns to return.
         batches: the messages with record batches.
         others: the other messages: the schema, and dictionaries.
     """
 
     stored: Stored
-    selected: Sequence[str]
     batches: tuple[_Message, ...]
     others: tuple[_Message, ...]
 
@@ -163,18 +161,18 @@ class ArrowFile(ChunkFile):
         messages = list(_messages(stored))
         kinds = [message.kind for message in messages]
         if kinds[:1] != [_SCHEMA] or not {*kinds[1:]} <= {_DICTIONARY, _BATCH}:
-            raise ValueError("it holds other messages than one schema and its batches")
+            raise ValueError("it must hold one schema, then dictionaries and record batches")
         batches = tuple(message for message in messages if message.kind == _BATCH)
         others = tuple(message for message in messages if message.kind != _BATCH)
         pa = extra("pyarrow", "parquet")
         schema = pa.ipc.read_schema(pa.BufferReader(_read(stored, messages[:1])))
-        columns = tuple((field.name, str(field.type)) for field in schema)
-        names = [name for name, _ in columns]
-        require_columns(stored.name, names, selected or names)
+        names = selected or schema.names
+        require_columns(stored.name, schema.names, names)
+        columns = tuple((name, str(schema.field(name).type)) for name in names)
         # A digest of the headers of all messages, not of their content.
         digest = np.array([message.check for message in (messages[0], *batches)], "<u4").tobytes()
-        fields: dict[str, Any] = {"sizes": [batch.rows for batch in batches], "digest": digest}
-        return cls(stored, selected or names, batches, others, columns=columns, **fields)
+        sizes = [batch.rows for batch in batches]
+        return cls(stored, batches, others, sizes=sizes, columns=columns, digest=digest)
 
     def place(self, chunk: int) -> str:
         """Returns the name of a record batch in error messages."""
@@ -194,14 +192,14 @@ class ArrowFile(ChunkFile):
             record_batch = stream.read_next_batch()
         # Nothing else protects against offsets beyond the batch.
         record_batch.validate(full=True)
-        return ArrowContent(self.place(chunk), record_batch.select(list(self.selected)))
+        return ArrowContent(self.place(chunk), record_batch.select([name for name, _ in self.columns]))
 
 
 def _read(stored: Stored, messages: Sequence[_Message]) -> bytes:
     parts = stored.read([message.span for message in messages])
     for message, part in zip(messages, parts, strict=True):
         if zlib.crc32(part[: message.header]) != message.check:
-            raise ValueError(f"it has another message at {message.span[0]} than before")
+            raise ValueError(f"its message at byte {message.span[0]} was changed")
     return b"".join(parts)
 
 
@@ -220,25 +218,25 @@ def _messages(stored: Stored) -> Iterator[_Message]:
         (head,) = stored.read([(at, 8)])
         mark, length = struct.unpack("<II", head)
         if mark != _MARK:
-            raise ValueError(f"no message at {at}, as Arrow writes them since 0.15")
+            raise ValueError(f"no Arrow message at byte {at}, of a version since 0.15")
         if length == 0:
             break
         if length > _LARGEST_HEADER:  # a damaged length must not fill the memory
-            raise ValueError(f"a header at {at} of {length} bytes")
+            raise ValueError(f"a header of {length} bytes at byte {at} is too long")
         (header,) = stored.read([(at, 8 + length)])
         message = pa.ipc.read_message(pa.PythonFile(_Header(header, size - at), mode="r"))
         body = message.body.size if message.body else 0
         # With a schema of no columns, so that the body is not read.
         rows = pa.ipc.read_record_batch(message, pa.schema([])).num_rows if message.type == _BATCH else 0
         if rows < 0:
-            raise ValueError(f"a record batch at {at} of {rows} rows")
+            raise ValueError(f"a record batch at byte {at} has {rows} rows")
         yield _Message(message.type, (at, len(header) + body), len(header), zlib.crc32(header), rows)
         at += len(header) + body
     (end,) = stored.read([(size - 6, 6)])
     if is_file and end != _MAGIC[:6]:
-        raise ValueError("it ends without the mark of its end")
+        raise ValueError("it has no end marker")
     if not is_file and at + 8 != size:
-        raise ValueError(f"more data after its end, at {at + 8}")
+        raise ValueError(f"it has data after its end, at byte {at + 8}")
 
 
 @final
@@ -257,7 +255,7 @@ class _Header(io.RawIOBase):
         """Reads from the current position."""
         self._remaining -= length
         if self._remaining < 0:
-            raise ValueError("a message that is longer than the file")
+            raise ValueError("a message is longer than the file")
         data = self._header.read(length)
         return data + bytes(length - len(data))
 
@@ -346,8 +344,8 @@ class HuggingFaceDataset:
             return self.dataset[rows.tolist()]
         samples = self.dataset.__getitems__(rows.tolist()) if rows.size else []
         if len(samples) != rows.size:
-            problem = f"makes {len(samples)} samples of {rows.size} rows"
-            hint = "let its transform give a row for each row, or take batches='columns'"
+            problem = f"returns {len(samples)} samples for {rows.size} rows"
+            hint = "let its transform return one row for each row, or use batches='columns'"
             raise DatasetError("dataset", problem, hint=hint)
         return samples
 

@@ -28,6 +28,7 @@ from samplerkit.storage.files.content import (
 from samplerkit.storage.files.packages import guarded
 from samplerkit.storage.files.paths import one_path
 from samplerkit.storage.files.stored import Stored
+from samplerkit.storage.formats.values import between, ends_in
 from samplerkit.storage.lengths import COUNTING_THREADS
 from samplerkit.storage.opening import REWRITE
 from samplerkit.storage.per_process import storage_for
@@ -91,7 +92,7 @@ class FormatOfFiles(DatasetOfFiles):
         for place, file in zip(self.files, files, strict=True):
             if file.columns != columns:
                 problem = f"has other columns than {self._names[0]}, {list(columns)}"
-                hint = "name those that all files have"
+                hint = "select columns that all files have"
                 raise DatasetError(shown(place), problem, list(file.columns), hint=hint)
         starts = np.cumsum([0, *(len(file.sizes) for file in files)])
         sizes = np.fromiter(chain.from_iterable(file.sizes for file in files), np.int64, int(starts[-1]))
@@ -113,7 +114,7 @@ class FormatOfFiles(DatasetOfFiles):
         chunks = ChunkPositions(get, file, numbers - starts[file])
         pairs = zip(file.tolist(), chunks.chunk.tolist(), strict=True)
         layout = Layout(sizes[numbers], [f"{self._names[at]}:{chunk}" for at, chunk in pairs])
-        return Chunks(layout, chunks.read, digest_of(digests) if digests else None, chunks)
+        return Chunks(layout, chunks.read, digest_of(digests).hex() if digests else None, chunks)
 
 
 class FolderDataset(ChunkedDataset):
@@ -164,7 +165,7 @@ class FolderDataset(ChunkedDataset):
             shards, rows = self._parse_index(data, index.name)
             layout = Layout([shard.samples for shard in shards], [shard.name for shard in shards])
             files = [self._stored(shard) for shard in shards]
-            return Chunks(layout, partial(_read_shard, files, rows), digest_of(data))
+            return Chunks(layout, partial(_read_shard, files, rows), digest_of(data).hex())
 
         return guarded(index.name, "read", parse)
 
@@ -180,8 +181,8 @@ class FolderDataset(ChunkedDataset):
             return Stored(path, UNKNOWN_SIZE, 0, self._storage)
         stored = Stored.of(path)
         if sizes and stored.size not in sizes:
-            problem = f"has {stored.size} bytes, and {INDEX} says"
-            raise DatasetError(stored.name, problem, sizes[0], hint=REWRITE)
+            problem = f"must have {sizes[0]} bytes, as {INDEX} lists"
+            raise DatasetError(stored.name, problem, stored.size, hint=REWRITE)
         return stored
 
     def __repr__(self) -> str:
@@ -198,6 +199,7 @@ class FolderShard:
         samples: the number of samples.
         file: the path of the file to read, below the folder.
         sizes: the sizes in bytes that the file may have; empty if the index has none.
+        plain_sizes: the sizes in bytes that the decompressed file may have.
 
     Raises:
         ValueError: the file is outside of the folder, or a number is not valid.
@@ -207,14 +209,36 @@ class FolderShard:
     samples: int
     file: str
     sizes: tuple[int, ...]
+    plain_sizes: tuple[int, ...]
 
     def __post_init__(self) -> None:
         path = PurePosixPath(self.file)
         if path.is_absolute() or ".." in path.parts or not path.parts:
             raise ValueError(f"a shard outside of the folder, {self.file!r}")
-        if any(type(number) is not int or number < 0 for number in (self.samples, *self.sizes)):
-            size = next(iter(self.sizes), "unknown")
+        if any(
+            type(number) is not int or number < 0 for number in (self.samples, *self.sizes, *self.plain_sizes)
+        ):
+            size = (*self.sizes, *self.plain_sizes)[0]
             raise ValueError(f"{self.file!r} of {size!r} bytes and {self.samples!r} samples")
+
+    def split(self, plain: bytes) -> tuple[bytes, list[bytes], bytes]:
+        """Splits the decompressed file, which begins with the offsets of its samples.
+
+        Returns:
+            The part before the samples, the bytes of each sample, and the part after them.
+
+        Raises:
+            ValueError: the file does not match the index, or a sample ends before it begins.
+        """
+        if len(plain) not in self.plain_sizes:
+            raise ValueError(f"it has {len(plain)} bytes, but {INDEX} lists {self.plain_sizes[0]}")
+        samples, head = int.from_bytes(plain[:4], "little"), 4 * (self.samples + 2)
+        if samples != self.samples:
+            raise ValueError(f"it has {samples} samples, but {INDEX} lists {self.samples}")
+        ends = ends_in(plain, 4, samples)
+        if ends[0] < head or ends[-1] > len(plain):
+            raise ValueError("its sample offsets are wrong")
+        return plain[head : ends[0]], between(plain, ends), plain[ends[-1] :]
 
 
 Rows = tuple[Sequence[Any], int, Callable[[Any], Any]]
@@ -245,6 +269,6 @@ def content_of(place: str, rows: Sequence[Any], size: int, make: Callable[[Any],
     return FileContent(place, LazySamples(rows, make, size), len(rows), size)
 
 
-def digest_of(data: bytes) -> str:
+def digest_of(data: bytes) -> bytes:
     """Returns a digest of data, for a fingerprint."""
-    return hashlib.blake2b(data, digest_size=16).hexdigest()
+    return hashlib.blake2b(data, digest_size=16).digest()

@@ -10,22 +10,19 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Generic, Protocol, TypeVar, final
+from typing import Any, Generic, Protocol, TypeVar, final
 
 import numpy as np
 
 from samplerkit.errors import ArgumentValueError, DatasetError
-from samplerkit.storage.arrays import Column, UnreadableFileError, on_disk, read_arrays, write_arrays
+from samplerkit.storage.arrays import UnreadableFileError, on_disk, read_arrays, write_arrays
 from samplerkit.storage.atomic import user_cache_folder
 from samplerkit.storage.files.chunked import DatasetOfFiles
 from samplerkit.storage.files.packages import guarded
-from samplerkit.storage.files.stored import Stored
+from samplerkit.storage.files.stored import INDEX_SUFFIX, Stored
 from samplerkit.storage.lengths import COUNTING_THREADS
 from samplerkit.storage.threads import all_in_threads
-from samplerkit.storage.urls import add_suffix, identity
-
-INDEX_SUFFIX: Final = ".skidx"
-"""The suffix of an index next to a file, appended to the file's name."""
+from samplerkit.storage.urls import add_suffix
 
 
 class IndexContent(Protocol):
@@ -90,14 +87,14 @@ class IndexKind(Generic[Indexed]):
         Raises:
             OSError: the index cannot be written.
         """
-        columns = {name: Column.of(a) for name, a in vars(indexed).items() if isinstance(a, np.ndarray)}
-        values = {name: value for name, value in vars(indexed).items() if name not in columns}
+        arrays = {name: a for name, a in vars(indexed).items() if isinstance(a, np.ndarray)}
+        values = {name: value for name, value in vars(indexed).items() if name not in arrays}
         meta = {"kind": self.name, "size": stored.size, "version": version, "values": values}
-        write_arrays(path, meta, columns)
+        write_arrays(path, meta, arrays)
 
     def _cache_path(self, stored: Stored) -> Path:
-        name = os.path.realpath(stored.path) if stored.storage is None else identity(stored.path)
-        digest = hashlib.blake2b(os.fsencode(name), digest_size=10, person=self.name.encode()).hexdigest()
+        name = os.fsencode(stored.identity)
+        digest = hashlib.blake2b(name, digest_size=10, person=self.name.encode()).hexdigest()
         return user_cache_folder() / self.name / f"{digest}{INDEX_SUFFIX}"
 
     def _read_sidecar(self, stored: Stored) -> Indexed | None:
@@ -129,7 +126,7 @@ class IndexKind(Generic[Indexed]):
             indexed = self.holds(**arrays, **meta["values"])
             if is_own and version in {None, meta.get("version")} and indexed.fits(stored.size):
                 return indexed
-        raise UnreadableFileError(f"of another state of the file, which has {stored.size} bytes")
+        raise UnreadableFileError(f"it belongs to another version of the file, which has {stored.size} bytes")
 
 
 class IndexedFiles(DatasetOfFiles):
@@ -157,8 +154,8 @@ class IndexedFiles(DatasetOfFiles):
             raise ArgumentValueError("folder", problem, folder, hint=hint)
         ends = self.files if folder is None else [name.rpartition("/")[2] for name in self._names]
         if len(set(ends)) < len(ends):
-            hint = "save those of each folder by themselves"
-            raise ArgumentValueError("folder", "would hold two indexes of one name", folder, hint=hint)
+            hint = "save the indexes of each folder separately"
+            raise ArgumentValueError("folder", "would have indexes of the same name", folder, hint=hint)
 
         def save(number: int) -> int:
             stored = Stored.of(self.files[number], self._storage)

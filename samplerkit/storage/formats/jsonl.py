@@ -116,8 +116,9 @@ class JsonlDataset(IndexedFiles):
         indexed, is_packed, data = self._index.files
         files = self.layout.file_of(checked)
         rows = checked - self.layout.starts[files]
-        lines, sums = [b""] * checked.size, np.empty(checked.size, np.uint8)
-        remote: list[tuple[int, Span]] = []
+        lines, sums = np.empty(checked.size, object), np.empty(checked.size, np.uint8)
+        remote_places: list[Ids] = []
+        remote_spans: list[Span] = []
         for file in sorted({*files.tolist()}):
             index, stored, places = indexed[file].lines, indexed[file].stored, np.flatnonzero(files == file)
             own_rows = rows[places]
@@ -127,24 +128,23 @@ class JsonlDataset(IndexedFiles):
             begins = index.starts[own_rows]
             spans = [*zip(begins.tolist(), (index.starts[own_rows + 1] - begins).tolist(), strict=True)]
             if stored.storage is None:
-                for at, line in zip(places.tolist(), data.read(file, spans), strict=True):
-                    lines[at] = line
+                lines[places] = data.read(file, spans)
             else:
-                remote_spans = (Span(stored.path, *span) for span in spans)
-                remote += zip(places.tolist(), remote_spans, strict=True)
-        if remote and self._storage is not None:
-            for (at, _), line in zip(remote, self._storage.read([span for _, span in remote]), strict=True):
-                lines[at] = line
+                remote_places.append(places)
+                remote_spans += [Span(stored.path, *span) for span in spans]
+        if self._storage is not None and remote_spans:
+            lines[np.concatenate(remote_places)] = self._storage.read(remote_spans)
         packed = np.flatnonzero(is_packed[files])
         if packed.size:
-            for at, line in zip(packed.tolist(), super().__getitems__(checked[packed]), strict=True):
-                lines[at] = line
+            lines[packed] = super().__getitems__(checked[packed])
 
         def place(at: int) -> str:
             file: IndexedFile = indexed[int(files[at])]
             return file.place(int(rows[at]))
 
-        return self._decoder.samples(LinesRead.of(lines, place, sums))
+        read = LinesRead(lines.tolist(), place)
+        read.require_sums(sums)
+        return self._decoder.samples(read)
 
     def expect(self, upcoming: Iterable[Ids]) -> None:
         """Receives the ids that this process will read, to decompress files in advance.
@@ -178,7 +178,7 @@ class JsonlDataset(IndexedFiles):
         is_packed = np.array([bool(file.lines.packing) for file in files])
         data = ByteFiles([file.stored for file in files], self._storage)
         layout = Layout([len(file.lines) for file in files], self._names)
-        digest = digest_of(b"".join(file.lines.check() for file in files))
+        digest = digest_of(b"".join(file.lines.check() for file in files)).hex()
         return Chunks(layout, partial(_unpacked, files, self._max_unpacked), digest, (files, is_packed, data))
 
 
@@ -214,7 +214,7 @@ class IndexedFile:
         with stored.local_path() as path:
             data = b"".join(unpacked(path, max_bytes))
         if len(data) != starts[-1]:
-            problem = f"does not unpack to the {starts[-1]} bytes that it did before"
+            problem = f"no longer decompresses to {starts[-1]} bytes"
             raise DatasetError(stored.name, problem, len(data), hint=REWRITE)
         rows = range(starts.size - 1)
         return content_of(stored.name, rows, len(data), lambda row: data[starts[row] : starts[row + 1]])

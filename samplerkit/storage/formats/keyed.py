@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -38,6 +38,10 @@ class OpenStore(ABC):
         """Closes the store; it has no threads to wait for."""
 
     @abstractmethod
+    def keys(self) -> Any:
+        """Finds the keys of all samples, in order: an object with a length that can be sent to workers."""
+
+    @abstractmethod
     def read(self, keys: Any, ids: Ids) -> list[Any]:
         """Reads the values of ids, in their order; called with the lock of the dataset held."""
 
@@ -45,7 +49,7 @@ class OpenStore(ABC):
 class KeyedDataset(OpenPerProcess[OpenStore]):
     """A map-style dataset over a key-value store: its layout has no files, so GLOBAL is its order.
 
-    A subclass implements how keys are found, once, and how values are read.
+    A subclass opens the store, which finds its keys, once, and reads values.
 
     Args:
         path: the path of the store.
@@ -66,10 +70,6 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
         return self.path
 
     @abstractmethod
-    def _keys(self, stored: Stored) -> Any:
-        """Finds the keys of all samples, in order: an object with a length that can be sent to workers."""
-
-    @abstractmethod
     def _open(self, stored: Stored) -> OpenStore:
         """Opens the store in this process."""
 
@@ -80,8 +80,12 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
             with self._processes.current().lock:
                 if self._cached_index is None:
                     stored = Stored.of(self._file())
-                    self._cached_index = stored, guarded(stored.name, "read", lambda: self._keys(stored))
+                    self._cached_index = stored, guarded(stored.name, "read", partial(self._find, stored))
         return self._cached_index
+
+    def _find(self, stored: Stored) -> Any:
+        with closing(self._open(stored)) as store:
+            return store.keys()
 
     @property
     def keys(self) -> Any:
@@ -132,7 +136,7 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
         self._processes.current().close()
 
     def __repr__(self) -> str:
-        samples = "not looked at" if self._cached_index is None else f"{len(self)} samples"
+        samples = "not opened" if self._cached_index is None else f"{len(self)} samples"
         return f"{type(self).__name__}({self.path!r}, {samples})"
 
 
@@ -169,7 +173,7 @@ class LmdbDataset(KeyedDataset):
 
     Example:
         >>> LmdbDataset("train.lmdb", leave_out=["__len__"])
-        LmdbDataset('train.lmdb', not looked at)
+        LmdbDataset('train.lmdb', not opened)
     """
 
     def __init__(
@@ -188,17 +192,8 @@ class LmdbDataset(KeyedDataset):
     def _file(self) -> str:
         return os.fspath(Path(self.path, "data.mdb")) if Path(self.path).is_dir() else self.path
 
-    def _keys(self, stored: Stored) -> _Keys:
-        store = _Store(stored, self._database)
-        keys = store.all_keys(self._left_out)
-        missing = self._left_out.difference(keys)
-        if missing:
-            raise DatasetError(self.path, "holds no key to leave out", min(missing))
-        keys = [key for key in keys if key not in self._left_out]
-        return _Keys(store.txn_id, b"".join(keys), np.cumsum([0, *map(len, keys)], dtype=np.int64))
-
     def _open(self, stored: Stored) -> OpenStore:
-        return _Store(stored, self._database)
+        return _Store(stored, self._database, self._left_out)
 
 
 @final
@@ -222,14 +217,11 @@ class _Keys:
 
 @final
 class _Store(OpenStore):
-    """A database that is open in one process.
+    """A database that is open in one process."""
 
-    Attributes:
-        txn_id: the number of the newest transaction when the database was opened.
-    """
-
-    def __init__(self, stored: Stored, name: str | None) -> None:
-        self._stored, self._name, self.txn_id = stored, name, _require_complete(stored)
+    def __init__(self, stored: Stored, name: str | None, left_out: frozenset[bytes]) -> None:
+        self._stored, self._name, self._left_out = stored, name, left_out
+        self._txn_id = _require_complete(stored)
         self._environment = _environment(stored)
         # Before the read transaction, which does not know databases that are opened later.
         base = self._environment.open_db(None if name is None else self._database_key(name), create=False)
@@ -242,24 +234,28 @@ class _Store(OpenStore):
         """Ends the transaction; the file is closed when no other dataset of this process reads it."""
         self._transaction = self._environment = None
 
-    def all_keys(self, left_out: Collection[bytes]) -> list[bytes]:
+    def keys(self) -> _Keys:
         """Reads all keys.
 
         Raises:
             ValueError: the database reports another number of keys.
-            DatasetError: a key is the name of a database.
+            DatasetError: a key is the name of a database, or a key to leave out does not exist.
         """
         keys = list(self._transaction.cursor().iternext(values=False))
         entries = self._transaction.stat()["entries"]
         if self._name is None:
-            database = min(set(_databases(self._environment)).difference(left_out), default=None)
+            database = min(set(_databases(self._environment)).difference(self._left_out), default=None)
             if database is not None:
-                hint = "name one, or leave its name out"
+                hint = "name one, or list it in leave_out"
                 text = database.decode(errors="replace")
                 raise DatasetError(self._stored.name, "holds databases by name", text, hint=hint)
         if len(keys) != entries:
-            raise ValueError(f"{len(keys)} keys, and says {entries}")
-        return keys
+            raise ValueError(f"it has {len(keys)} keys, but counts {entries}")
+        missing = self._left_out.difference(keys)
+        if missing:
+            raise DatasetError(self._stored.name, "has no such key to leave out", min(missing))
+        keys = [key for key in keys if key not in self._left_out]
+        return _Keys(self._txn_id, b"".join(keys), np.cumsum([0, *map(len, keys)], dtype=np.int64))
 
     def read(self, keys: _Keys, ids: Ids) -> list[Any]:
         """Reads keys and values."""
@@ -271,13 +267,13 @@ class _Store(OpenStore):
         if self._environment.info()["last_txnid"] != keys.txn_id:
             raise DatasetError(self._stored.name, "was changed while it was read", hint=CHANGED)
         if None in values:
-            raise ValueError(f"no key {chosen[values.index(None)]!r} any more")
+            raise ValueError(f"key {chosen[values.index(None)]!r} is missing")
         return [{"key": key, "value": value} for key, value in zip(chosen, values, strict=True)]
 
     def _database_key(self, name: str) -> bytes:
         names = [key.decode(errors="replace") for key in _databases(self._environment)]
         if name not in names:
-            raise DatasetError(self._stored.name, f"holds no database {name!r}, but only", names)
+            raise DatasetError(self._stored.name, f"must have a database {name!r}", names)
         return name.encode()
 
 
@@ -295,8 +291,8 @@ def _environment(stored: Stored) -> Any:
             except lmdb.Error as error:
                 if "already open" not in str(error):
                     raise
-                hint = "close it, or read it in another process: lmdb opens a file once a process"
-                raise DatasetError(stored.name, "is open in this process", hint=hint) from error
+                hint = "close it, or read it in another process: lmdb opens a file once per process"
+                raise DatasetError(stored.name, "is already open in this process", hint=hint) from error
             _ENVIRONMENTS[file] = environment
         return environment
 
@@ -325,7 +321,7 @@ def _require_complete(stored: Stored) -> int:
     (first,) = stored.read([(0, _META_BYTES)])
     page_bytes = int.from_bytes(first[_PAGE_SIZE], "little")
     if page_bytes not in {1 << power for power in range(9, 17)}:
-        raise ValueError(f"pages of {page_bytes} bytes")
+        raise ValueError(f"its page size is {page_bytes} bytes")
     metas = [first, *stored.read([(page_bytes, _META_BYTES)])]
     txn_id, last = max(
         (int.from_bytes(meta[_TXN_ID], "little"), int.from_bytes(meta[_LAST_PAGE], "little"))
@@ -334,6 +330,6 @@ def _require_complete(stored: Stored) -> int:
     needed = (last + 1) * page_bytes
     if needed > stored.size:
         raise DatasetError(
-            stored.name, f"was cut: it says {needed} bytes, and has", stored.size, hint=REWRITE
+            stored.name, f"was truncated: it should have {needed} bytes", stored.size, hint=REWRITE
         )
     return txn_id

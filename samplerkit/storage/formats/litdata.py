@@ -4,23 +4,14 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, final
 
 from samplerkit.storage.files.packages import extra
-from samplerkit.storage.formats.base import FolderDataset, FolderShard, ParsedIndex, Rows
-from samplerkit.storage.formats.values import (
-    Decoder,
-    between,
-    cutter,
-    ends_in,
-    sample_ends,
-    sample_maker,
-    unpacked,
-    value_decoder,
-)
+from samplerkit.storage.formats.base import INDEX, FolderDataset, FolderShard, ParsedIndex, Rows
+from samplerkit.storage.formats.values import between, cutter, ends_in, sample_maker, unpacked, value_decoder
 
 _HEAD_OF_FRAMES: Final = struct.Struct("<8sHHIII")
 _FRAME: Final = struct.Struct("<IIQII")
@@ -57,20 +48,17 @@ class LitDataset(FolderDataset):
 
     Example:
         >>> LitDataset("/data/optimized/train", ["image", "label"])
-        LitDataset('/data/optimized/train', not looked at)
+        LitDataset('/data/optimized/train', not opened)
     """
 
     def _parse_index(self, index: bytes, place: str) -> ParsedIndex:
         parsed, columns = LitIndex.of(index), self._columns
         if parsed.chunks:
             parsed.maker(columns)  # raises if a column does not exist
-        # For chunks that are compressed as a whole, the index has the uncompressed size.
-        is_packed = parsed.packing == "chunk"
-        files = [replace(chunk, sizes=()) for chunk in parsed.chunks] if is_packed else parsed.chunks
-        return files, partial(parsed.rows, columns)
+        return parsed.chunks, partial(parsed.rows, columns)
 
 
-def _chunk(parsed: Mapping[str, Any]) -> FolderShard:
+def _chunk(parsed: Mapping[str, Any], packing: str) -> FolderShard:
     """Reads the index entry of a chunk.
 
     Raises:
@@ -79,7 +67,9 @@ def _chunk(parsed: Mapping[str, Any]) -> FolderShard:
     """
     name, size, samples = parsed["filename"], parsed["chunk_bytes"], parsed["chunk_size"]
     # In early versions the size does not include the header of a chunk.
-    return FolderShard(name, samples, name, (size, size + 4 * (samples + 2)))
+    sizes = (size, size + 4 * (samples + 2))
+    # Of a chunk that is compressed as a whole, the index has the decompressed size.
+    return FolderShard(name, samples, name, () if packing == "chunk" else sizes, sizes)
 
 
 @final
@@ -110,24 +100,25 @@ class LitIndex:
             LookupError: a value is missing.
         """
         parsed = json.loads(data)
-        config, chunks = parsed["config"], tuple(map(_chunk, parsed["chunks"]))
-        if not chunks:  # the config is empty then
+        config = parsed["config"]
+        if not parsed["chunks"]:  # the config is empty then
             return cls((), (), None, "", is_tokens=False)
         if config.get("encryption"):
             raise ValueError("its chunks are encrypted")
         loader = config.get("item_loader") or "PyTreeLoader"
         if loader not in {"PyTreeLoader", "TokensLoader"}:
-            raise ValueError(f"written for {loader}, which is not read")
+            raise ValueError(f"it was written for {loader}, which is not supported")
         compression = config.get("compression") or ""
         if compression.partition(":")[0] not in {"", "zstd"}:
-            raise ValueError(f"compression {compression!r}, which is not known")
+            raise ValueError(f"compression {compression!r} is not supported")
         packing = (config.get("compression_level") or "chunk") if compression else ""
         if packing not in {"", "chunk", "batch", "sample"}:
-            raise ValueError(f"compression of a {packing!r}, which is not known")
+            raise ValueError(f"compression of each {packing!r} is not supported")
+        chunks = tuple(_chunk(entry, packing) for entry in parsed["chunks"])
         formats, is_tokens = tuple(config["data_format"]), loader == "TokensLoader"
         return cls(chunks, formats, json.loads(config["data_spec"]), packing, is_tokens)
 
-    def maker(self, columns: Sequence[str] | None) -> Decoder:
+    def maker(self, columns: Sequence[str] | None) -> Callable[[bytes], Any]:
         """Returns the function that makes a sample from its bytes.
 
         Raises:
@@ -151,18 +142,16 @@ class LitIndex:
             ValueError: the chunk does not match the index.
         """
         chunk = self.chunks[number]
-        raw = unpacked("zstd", data, max(chunk.sizes), is_exact=False) if self.packing == "chunk" else data
-        if len(raw) not in chunk.sizes:
-            raise ValueError(f"it has {len(raw)} bytes, and index.json says {chunk.sizes[0]}")
         if self.packing == "batch":
-            samples = _unpack_frames(raw, chunk.samples)
+            samples = _unpack_frames(data, chunk.samples)
         else:
-            ends = sample_ends(raw, chunk.samples)
-            if ends[0] != 4 * (chunk.samples + 2):
-                raise ValueError("its samples are not where it says")
-            if ends[-1] != len(raw):
-                return _rows(raw, ends[-1], chunk.samples, columns), len(raw), dict
-            samples = between(raw, ends)
+            is_packed, most = self.packing == "chunk", max(chunk.plain_sizes)
+            plain = unpacked("zstd", data, most, is_exact=False) if is_packed else data
+            header, samples, rest = chunk.split(plain)
+            if header:
+                raise ValueError("its sample offsets are wrong")
+            if rest:
+                return _rows(rest, chunk.samples, columns), len(plain), dict
             if self.packing == "sample":
                 samples = [unpacked("zstd", sample, _MAX_BYTES, is_exact=False) for sample in samples]
         return samples, sum(map(len, samples)), self.maker(columns)
@@ -172,33 +161,30 @@ def _unpack_frames(raw: bytes, samples: int) -> list[bytes]:
     """Decompresses batches of samples, each of which is a frame of its own."""
     mark, version, flags, count, _, frames = _HEAD_OF_FRAMES.unpack_from(raw)
     if (mark, version, flags, count) != (_MARK_OF_FRAMES, 1, 0, samples):
-        raise ValueError(f"it does not begin with frames of {samples} samples, as index.json says")
+        raise ValueError(f"it does not begin with frames of {samples} samples, as {INDEX} lists")
     ends, at = ends_in(raw, _HEAD_OF_FRAMES.size, count), _HEAD_OF_FRAMES.size + 4 * (count + 1)
     parsed = [_FRAME.unpack_from(raw, at + number * _FRAME.size) for number in range(frames)]
-    place, first = at + frames * _FRAME.size, 0
-    values: list[bytes] = []
+    place, first, plain = at + frames * _FRAME.size, 0, bytearray()
     for begins, items, offset, packed, size in parsed:
-        last = first + items
-        if (begins, offset) != (first, place) or last > count or size != ends[last] - ends[first]:
-            raise ValueError("its frames are not where it says")
-        plain = unpacked("zstd", raw[offset : offset + packed], size)
-        values += between(plain, [end - ends[first] for end in ends[first : last + 1]])
-        first, place = last, place + packed
-    if (first, place, ends[0]) != (count, len(raw), 0):
-        raise ValueError("its frames do not hold all samples")
-    return values
+        if (begins, offset, ends[first]) != (first, place, len(plain)):
+            raise ValueError("its frame offsets or sizes are wrong")
+        plain += unpacked("zstd", raw[offset : offset + packed], size)
+        first, place = first + items, place + packed
+    if (first, place, ends[-1]) != (count, len(raw), len(plain)):
+        raise ValueError("its frame offsets or sizes are wrong")
+    return between(bytes(plain), ends)
 
 
-def _rows(raw: bytes, start: int, samples: int, columns: Sequence[str] | None) -> list[dict[str, Any]]:
+def _rows(data: bytes, samples: int, columns: Sequence[str] | None) -> list[dict[str, Any]]:
     """Reads columns of the table of rows that follows the samples, or replaces them."""
-    length = int.from_bytes(raw[-12:-8], "little")
-    if raw[-8:] != _MARK_OF_ROWS or start + length + 12 != len(raw):
-        raise ValueError("its samples do not end where it does")
-    ipc, data = extra("pyarrow.ipc", "litdata"), raw[start:-12]
-    reader = ipc.open_file(data) if data.startswith(b"ARROW1") else ipc.open_stream(data)
+    if data[-8:] != _MARK_OF_ROWS or int.from_bytes(data[-12:-8], "little") + 12 != len(data):
+        raise ValueError("it has other data after its samples")
+    ipc, table_data = extra("pyarrow.ipc", "litdata"), data[:-12]
+    is_file = table_data.startswith(b"ARROW1")
+    reader = ipc.open_file(table_data) if is_file else ipc.open_stream(table_data)
     table = reader.read_all()
     table.validate(full=True)
     if table.num_rows != samples:
-        raise ValueError(f"a table of {table.num_rows} rows, and index.json says {samples}")
+        raise ValueError(f"its table has {table.num_rows} rows, but {INDEX} lists {samples}")
     rows: list[dict[str, Any]] = table.select(columns or table.column_names).to_pylist()
     return rows

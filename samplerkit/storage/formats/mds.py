@@ -12,11 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, final
 
-from samplerkit.errors import DatasetError
 from samplerkit.storage.files.content import require_columns
-from samplerkit.storage.files.packages import extra
-from samplerkit.storage.formats.base import FolderDataset, FolderShard, ParsedIndex, Rows
-from samplerkit.storage.formats.values import Decoder, between, cutter, decoder, sample_ends, unpacked
+from samplerkit.storage.files.packages import extra, guarded
+from samplerkit.storage.formats.base import INDEX, FolderDataset, FolderShard, ParsedIndex, Rows
+from samplerkit.storage.formats.values import Decoder, cutter, decoder, unpacked
 
 _CODECS: Final = {"zstd": "zstd", "br": "brotli", "snappy": "snappy"}
 """Compressions that pyarrow decompresses, by their names in MDS."""
@@ -54,7 +53,7 @@ class MdsDataset(FolderDataset):
 
     Example:
         >>> MdsDataset("/data/c4/train", ["tokens"])
-        MdsDataset('/data/c4/train', not looked at)
+        MdsDataset('/data/c4/train', not opened)
     """
 
     def _parse_index(self, index: bytes, place: str) -> ParsedIndex:
@@ -109,17 +108,15 @@ def _decoders(
     """
     names = [name for name, _, _ in columns]
     require_columns(place, names, selected or names)
-    decoders = []
-    for name in selected or names:
+    encodings = [encoding for _, encoding, _ in columns]
+    hint = "select other columns, or write it again with another encoding"
+
+    def column(name: str) -> tuple[str, int, Decoder]:
         at = names.index(name)
-        encoding = columns[at][1]
-        try:
-            decoders.append((name, at, decoder(encoding)))
-        except ValueError as error:
-            hint = "name the other columns, or write it again with another encoding"
-            problem = f"column {name!r} cannot be read: {error}"
-            raise DatasetError(place, problem, encoding, hint=hint) from error
-    return decoders
+        decode = partial(decoder, encodings[at])
+        return name, at, guarded(place, f"read, column {name!r}", decode, hint)
+
+    return [*map(column, selected or names)]
 
 
 @final
@@ -128,13 +125,11 @@ class MdsShard(FolderShard):
     """The index entry of a shard; its name is that of the uncompressed shard.
 
     Args:
-        size: the size of the uncompressed shard in bytes.
         compression: the compression of the file to read, without the level; empty if it is not compressed.
         digests: the digests of that file in hex, by algorithm.
         columns: the columns of the samples.
     """
 
-    size: int
     compression: str
     digests: Mapping[str, str]
     columns: MdsColumns
@@ -152,10 +147,10 @@ class MdsShard(FolderShard):
             LookupError: a value is missing.
         """
         if (parsed["version"], parsed["format"]) != (2, "mds"):
-            raise ValueError(f"a shard of format {parsed['format']!r}, version {parsed['version']!r}")
+            raise ValueError(f"format {parsed['format']!r}, version {parsed['version']!r} is not supported")
         compression = str(parsed["compression"] or "").partition(":")[0]
         if compression not in {"", *_CODECS, *_STANDARD}:
-            raise ValueError(f"compression {compression!r}, which is not known")
+            raise ValueError(f"compression {compression!r} is not supported")
         raw = parsed["raw_data"]
         if compression and exists(raw["basename"]):
             compression = ""
@@ -165,7 +160,7 @@ class MdsShard(FolderShard):
             parsed["samples"],
             file["basename"],
             (file["bytes"],),
-            raw["bytes"],
+            (raw["bytes"],),
             compression,
             dict(file["hashes"]),
             _columns(parsed),
@@ -178,15 +173,13 @@ class MdsShard(FolderShard):
             ValueError: the bytes do not match the index.
         """
         _require_digest(data, self.digests)
-        raw = _unpacked(self.compression, data, self.size) if self.compression else data
-        if len(raw) != self.size:
-            raise ValueError(f"it has {len(raw)} bytes, and index.json says {self.size}")
-        ends, head = sample_ends(raw, self.samples), 4 * (self.samples + 2)
-        if ends[0] < head or ends[-1] != len(raw):
-            raise ValueError("its samples are not where it says")
-        if _columns(json.loads(raw[head : ends[0]])) != self.columns:
-            raise ValueError("it has other columns than index.json says")
-        return between(raw, ends)
+        plain = _unpacked(self.compression, data, self.plain_sizes[0]) if self.compression else data
+        header, samples, rest = self.split(plain)
+        if rest:
+            raise ValueError("its sample offsets are wrong")
+        if _columns(json.loads(header)) != self.columns:
+            raise ValueError(f"its columns differ from those in {INDEX}")
+        return samples
 
 
 def _unpacked(compression: str, data: bytes, size: int) -> bytes:
@@ -196,7 +189,7 @@ def _unpacked(compression: str, data: bytes, size: int) -> bytes:
     unpacker = _STANDARD[compression]()
     plain: bytes = unpacker.decompress(data, size + 1)
     if not unpacker.eof or unpacker.unused_data:
-        raise ValueError("it does not end where its compression does")
+        raise ValueError("it is truncated, or has data after its compressed stream")
     return plain
 
 
@@ -207,10 +200,10 @@ def _require_digest(data: bytes, digests: Mapping[str, str]) -> None:
         state = hashlib.new(kind, usedforsecurity=False) if is_known else _xxhash(kind)
         state.update(data)
         if state.hexdigest() != digests[kind]:
-            raise ValueError(f"it does not fit its {kind} in index.json")
+            raise ValueError(f"its {kind} differs from that in {INDEX}")
 
 
 def _xxhash(kind: str) -> Any:
     if not kind.startswith("xxh"):
-        raise ValueError(f"it has a digest that is not known, {kind!r}")
+        raise ValueError(f"digest {kind!r} is not supported")
     return getattr(extra("xxhash", "mds"), kind)()

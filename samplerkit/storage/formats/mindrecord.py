@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
@@ -16,7 +15,7 @@ from samplerkit.storage.files.chunked import ChunkLimits
 from samplerkit.storage.files.content import ChunkFile, FileContent, gathered_samples, require_columns
 from samplerkit.storage.files.packages import extra
 from samplerkit.storage.files.stored import ByteSpan, Stored
-from samplerkit.storage.formats.base import FormatOfFiles, content_of
+from samplerkit.storage.formats.base import FormatOfFiles, content_of, digest_of
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.threads import Progress
 
@@ -58,7 +57,7 @@ class MindRecordDataset(FormatOfFiles):
 
     Example:
         >>> MindRecordDataset(["train.mindrecord0", "train.mindrecord1"], ["image", "label"])
-        MindRecordDataset(2 files, not looked at)
+        MindRecordDataset(2 files, not opened)
     """
 
     def __init__(
@@ -93,7 +92,6 @@ class MindRecordFile(ChunkFile):
         shapes: the shapes of array columns by name; -1 is any size.
         blobs: the columns that are stored in pages of bytes and arrays, in their order.
         groups: for each row group, the parts of the file with numbers and strings, and with bytes and arrays.
-        selected: the columns to return.
     """
 
     stored: Stored
@@ -101,7 +99,6 @@ class MindRecordFile(ChunkFile):
     shapes: Mapping[str, tuple[int, ...]]
     blobs: tuple[str, ...]
     groups: Sequence[tuple[ByteSpan, ByteSpan]]
-    selected: Sequence[str]
 
     @classmethod
     def of(cls, stored: Stored, selected: Sequence[str] | None) -> MindRecordFile:
@@ -115,25 +112,24 @@ class MindRecordFile(ChunkFile):
         (start,) = stored.read([(0, min(8, stored.size))])
         length = int.from_bytes(start, "little")
         if len(start) < 8 or not 2 <= length <= min(stored.size - 8, _MAX_HEADER):
-            raise ValueError("it is no MindRecord file, or was cut")
+            raise ValueError("it is not a MindRecord file, or was truncated")
         (data,) = stored.read([(8, length)])
         header = json.loads(data)
         if (number := len(header["schema"])) != 1:
-            raise ValueError(f"{number} schemas, and only files of one are read")
+            raise ValueError(f"it has {number} schemas, but only one is supported")
         schema, blobs = header["schema"][0]["schema"], tuple(header["schema"][0]["blob_fields"])
         kinds = {name: str(field["type"]) for name, field in schema.items()}
         for name, kind in kinds.items():
             if kind not in {"string", "bytes", *_NUMBERS}:
-                raise ValueError(f"column {name!r} of type {kind!r}, which is not known")
+                raise ValueError(f"column {name!r} has type {kind!r}, which is not supported")
         shapes = {name: tuple(map(int, schema[name]["shape"])) for name in kinds if "shape" in schema[name]}
         in_blob = sorted({name for name, kind in kinds.items() if kind == "bytes"} | shapes.keys())
         if sorted(blobs) != in_blob:
-            raise ValueError(f"bytes and arrays in columns {in_blob}, and says {list(blobs)}")
+            raise ValueError(f"its bytes and arrays are columns {in_blob}, but it lists {list(blobs)}")
         require_columns(stored.name, [*kinds], selected or ())
         sizes, groups = _groups(header, stored.size)
-        digest = hashlib.blake2b(data, digest_size=16).digest()
-        fields: dict[str, Any] = {"sizes": sizes, "columns": tuple(kinds), "digest": digest}
-        return cls(stored, kinds, shapes, blobs, groups, selected or tuple(kinds), **fields)
+        columns, digest = tuple((name, kinds[name]) for name in selected or kinds), digest_of(data)
+        return cls(stored, kinds, shapes, blobs, groups, sizes=sizes, columns=columns, digest=digest)
 
     def place(self, chunk: int) -> str:
         """Returns the name of a row group in error messages."""
@@ -158,8 +154,8 @@ class MindRecordFile(ChunkFile):
 
         def make_sample(row: tuple[bytes, bytes]) -> dict[str, Any]:
             plain, pieces, sample = dict(unpack(row[0])), self._pieces(row[1]), {}
-            for name in self.selected:
-                kind, data = kinds[name], pieces.get(name)
+            for name, kind in self.columns:
+                data = pieces.get(name)
                 if data is None:
                     sample[name] = _scalar(name, kind, plain)
                 elif kind == "bytes":
@@ -188,13 +184,13 @@ def _groups(header: Mapping[str, Any], size: int) -> tuple[list[int], list[tuple
     begins, page_bytes = header["header_size"], header["page_size"]
     pages = sorted(header["page"], key=lambda page: int(page["page_id"]))
     if [page["page_id"] for page in pages] != list(range(len(pages))):
-        raise ValueError("pages without the numbers that they should have")
+        raise ValueError("its pages are not numbered from 0 on")
     raw: dict[int, ByteSpan] = {}
     blobs = []
     for page in pages:
         start, used = begins + page["page_id"] * page_bytes, page["page_size"]
         if not 0 <= used <= page_bytes or start + used > size:
-            raise ValueError(f"page {page['page_id']} is beyond the end, at {size}")
+            raise ValueError(f"page {page['page_id']} ends beyond the file of {size} bytes")
         if page["page_type"] == "BLOB_DATA":
             blobs.append((page["page_type_id"], page["start_row_id"], page["end_row_id"], (start, used)))
             continue
@@ -202,7 +198,7 @@ def _groups(header: Mapping[str, Any], size: int) -> tuple[list[int], list[tuple
         ends = [*(offset for _, offset in groups[1:]), used]
         for (id, offset), end in zip(groups, ends, strict=True):
             if id in raw or not 0 <= offset <= end:
-                raise ValueError(f"row group {id} is where it cannot be")
+                raise ValueError(f"row group {id} has an invalid offset")
             raw[id] = (start + offset, end - offset)
     row, sizes, spans = 0, [], []
     for number, (id, first, last, blob) in enumerate(sorted(blobs)):
@@ -219,26 +215,26 @@ def _groups(header: Mapping[str, Any], size: int) -> tuple[list[int], list[tuple
 def _cut(data: bytes, count: int, order: Literal["big", "little"]) -> list[bytes]:
     """Splits a page into rows, or a row into its bytes and arrays; each part has its length before it."""
     if 8 * count > len(data):  # otherwise a damaged number could take forever
-        raise ValueError(f"{count} parts in {len(data)} bytes")
+        raise ValueError(f"{count} parts do not fit into {len(data)} bytes")
     at, parts = 0, []
     for _ in range(count):
         size = int.from_bytes(data[at : at + 8], order)
         parts.append(data[at + 8 : at + 8 + size])
         at += 8 + size
     if at != len(data):
-        raise ValueError(f"{count} parts that end at {at}, and there are {len(data)} bytes")
+        raise ValueError(f"{count} parts end at byte {at}, not {len(data)}")
     return parts
 
 
 def _scalar(name: str, kind: str, plain: Mapping[str, Any]) -> Any:
     if name not in plain:
-        raise ValueError(f"a row without column {name!r}")
+        raise ValueError(f"a row has no column {name!r}")
     value = plain[name]
     if kind == "string":
         return value if isinstance(value, str) else json.dumps(value)
     number = np.dtype(kind).type(value)
     if kind.startswith("int") and number != value:
-        raise ValueError(f"column {name!r} holds {value!r}, which is no {kind}")
+        raise ValueError(f"column {name!r} holds {value!r}, which is not of type {kind}")
     return number
 
 
@@ -247,13 +243,13 @@ def _widened(data: bytes) -> Any:
     count = int.from_bytes(data[:4], "big")
     at = 4 + math.ceil(count / 4)
     if at > len(data):
-        raise ValueError(f"{count} integers in {len(data)} bytes")
+        raise ValueError(f"{count} integers do not fit into {len(data)} bytes")
     schema = np.frombuffer(data, np.uint8, at - 4, 4)
     kinds = (schema[:, None] >> np.array([6, 4, 2, 0], np.uint8)) & 3
     sizes = (1 << kinds.reshape(-1)[:count]).astype(np.int64)
     starts = at + np.cumsum(sizes) - sizes
     if at + int(sizes.sum()) != len(data):
-        raise ValueError(f"{count} integers that do not end with their {len(data)} bytes")
+        raise ValueError(f"{count} integers do not fill {len(data)} bytes")
     values, source = np.empty(count, np.int64), np.frombuffer(data, np.uint8)
     for size in (1, 2, 4, 8):
         selected = np.flatnonzero(sizes == size)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, final
 
@@ -64,12 +64,6 @@ class SqliteDataset(KeyedDataset):
         self._table = arguments.word("table", table)
         self._columns = names_of(columns)
 
-    def _keys(self, stored: Stored) -> Ids:
-        with _query_errors(self.path), closing(_connect(self.path)) as database:
-            number = _row_number(database, self._table)
-            rows = database.execute(f"select {number} from {_quoted(self._table)} order by {number}")  # noqa: S608  # quoted
-            return np.fromiter((row[0] for row in rows), dtype=np.int64)
-
     def _open(self, stored: Stored) -> OpenStore:
         table = _quoted(self._table)
         # With the table, since SQLite takes a quoted name that it does not know for a string.
@@ -87,7 +81,14 @@ class _Table(OpenStore):
             self._database = _connect(stored.path)
             number = _row_number(self._database, table)
             self._query = f"select {number}, {columns} from {_quoted(table)} where {number} in "  # noqa: S608  # quoted
+            self._key_query = f"select {number} from {_quoted(table)} order by {number}"  # noqa: S608  # quoted
             self._version = self._data_version()
+
+    def keys(self) -> Ids:
+        """Reads the numbers of all rows."""
+        with _query_errors(self._stored.path):
+            rows = self._database.execute(self._key_query)
+            return np.fromiter((row[0] for row in rows), dtype=np.int64)
 
     def read(self, keys: Ids, ids: Ids) -> list[Any]:
         """Reads rows."""
@@ -123,7 +124,7 @@ def _row_number(database: sqlite3.Connection, table: str) -> str:
     columns = database.execute("select lower(name) from pragma_table_xinfo(?)", (table,))
     unused = {"rowid", "oid", "_rowid_"}.difference(name for (name,) in columns)
     if not unused:
-        raise ValueError("columns have all names of the numbers of rows")
+        raise ValueError("its columns use all names of the rowid")
     return max(unused)
 
 
@@ -138,10 +139,10 @@ def _query_errors(path: str) -> Iterator[None]:
             raise DatasetError(path, "is locked by a writer", hint=hint) from error
         # The number of a view's row is None.
         if isinstance(error, TypeError) or str(error) == "no such column: rowid":
-            hint = "copy its rows into a table with numbers"
-            raise DatasetError(path, "holds a table without numbers of rows", hint=hint) from error
+            hint = "copy its rows into a table with rowids"
+            raise DatasetError(path, "has a table without rowids", hint=hint) from error
         if str(error).startswith("no such"):
-            raise DatasetError(path, f"holds {error}", hint="name a table and columns of it") from error
+            raise DatasetError(path, f"has {error}", hint="name a table, and columns that it has") from error
         raise
 
 
@@ -153,7 +154,7 @@ def _connect(path: str) -> sqlite3.Connection:
     has_page_count = pages and header[24:28] == header[92:96]
     is_complete = not has_page_count or size == pages * (65536 if page == 1 else page)
     if not header.startswith(b"SQLite format 3\0") or not is_complete:
-        raise DatasetError(path, "is no whole database of SQLite", f"{size} bytes", hint=REWRITE)
+        raise DatasetError(path, "is not a SQLite database, or was truncated", f"{size} bytes", hint=REWRITE)
     # Used by any thread that holds the lock of the dataset.
     return sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, check_same_thread=False)
 

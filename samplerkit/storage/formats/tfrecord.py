@@ -8,6 +8,7 @@ import struct
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from itertools import pairwise, starmap
 from typing import Any, Final, Literal, final, get_args
 
@@ -22,7 +23,6 @@ from samplerkit.storage.files.packages import extra
 from samplerkit.storage.files.stored import ByteSpan, Stored
 from samplerkit.storage.formats.base import FormatOfFiles, content_of
 from samplerkit.storage.formats.file_index import IndexedFiles, IndexKind
-from samplerkit.storage.formats.tfrecord_example import example_of
 from samplerkit.storage.inflate import inflated
 from samplerkit.storage.opening import open_regular
 from samplerkit.storage.remote.options import RemoteOptions
@@ -70,7 +70,7 @@ class TfRecordDataset(IndexedFiles, FormatOfFiles):
 
     Example:
         >>> TfRecordDataset(["train-0.tfrecord", "train-1.tfrecord"], scalars=["label"])
-        TfRecordDataset(2 files, not looked at)
+        TfRecordDataset(2 files, not opened)
     """
 
     _progress_label = "files indexed:"
@@ -91,7 +91,7 @@ class TfRecordDataset(IndexedFiles, FormatOfFiles):
         progress: Progress | bool | None = None,
         remote: RemoteOptions | Mapping[str, Any] | None = None,
     ) -> None:
-        self._sample: Final = _Sample.of(columns, scalars, records)
+        self._make: Final = _sample_maker(columns, scalars, records)
         self._run_bytes: Final = arguments.at_least("run_bytes", run_bytes, 1)
         limits = ChunkLimits(max_chunks, max_bytes, read_ahead, threads)
         super().__init__(files, limits, gathered_samples, progress, remote, decode=decode)
@@ -99,56 +99,48 @@ class TfRecordDataset(IndexedFiles, FormatOfFiles):
 
     def _inspect(self, number: int) -> ChunkFile:
         stored = Stored.of(self.files[number], self._storage)
-        return RecordFile.of(stored, self._indexes.of(stored), self._run_bytes, self._sample)
+        return RecordFile.of(stored, self._indexes.of(stored), self._run_bytes, self._make)
 
 
-@final
-@dataclass(frozen=True)
-class _Sample:
-    """Makes samples from records."""
-
-    columns: tuple[str, ...] | None
-    scalars: frozenset[str]
-    is_example: bool
-
-    @classmethod
-    def of(cls, columns: Any, scalars: Any, records: Any) -> _Sample:
-        """Checks the user's arguments."""
-        arguments.choice("records", records, get_args(RecordKind))
-        selected = names_of(columns)
-        single = frozenset(names_of(scalars or None, place="scalars") or ())
-        if records == "bytes" and (selected is not None or single):
-            problem = "and scalars are of examples, and not of bytes"
+def _sample_maker(columns: Any, scalars: Any, records: Any) -> Callable[[bytes], Any]:
+    """Checks the user's arguments, and returns the function that makes a sample from a record."""
+    arguments.choice("records", records, get_args(RecordKind))
+    selected = names_of(columns)
+    single = frozenset(names_of(scalars or None, place="scalars") or ())
+    if records == "bytes":
+        if selected is not None or single:
+            problem = "and scalars are for examples, not for bytes"
             raise ArgumentValueError("columns", problem, columns or scalars)
-        missing = single - set(selected) if selected is not None else ()
-        if missing:
-            raise ArgumentValueError("scalars", "names what is not among the columns", sorted(missing))
-        return cls(selected, single, records == "example")
+        return bytes
+    missing = single - set(selected) if selected is not None else ()
+    if missing:
+        raise ArgumentValueError("scalars", "must be among the columns", sorted(missing))
+    return partial(_sample_of, selected, single)
 
-    def make(self, record: bytes) -> Any:
-        """Makes a sample from a record.
 
-        Raises:
-            ValueError: the record is not an Example, lacks a feature, or has not one value of a scalar.
-        """
-        if not self.is_example:
-            return record
-        features = example_of(record)
-        sample = features if self.columns is None else entries_of(features, self.columns)
-        for name in self.scalars & sample.keys():
-            values: Any = () if sample[name] is None else sample[name]
-            if len(values) != 1:
-                raise ValueError(f"feature {name!r} has {len(values)} values, and one was to be")
-            sample[name] = values[0]
-        return sample
+def _sample_of(columns: Sequence[str] | None, scalars: frozenset[str], record: bytes) -> dict[str, Any]:
+    """Makes a sample from an Example.
+
+    Raises:
+        ValueError: the record is not an Example, lacks a feature, or has not one value of a scalar.
+    """
+    features = example_of(record)
+    sample = features if columns is None else entries_of(features, columns)
+    for name in scalars & sample.keys():
+        values: Any = () if sample[name] is None else sample[name]
+        if len(values) != 1:
+            raise ValueError(f"feature {name!r} has {len(values)} values, but a scalar has one")
+        sample[name] = values[0]
+    return sample
 
 
 OVERHEAD: Final = 16
 """The bytes of a record besides its data: its length, the CRC of the length, and the CRC of the data."""
 
-_HEAD: Final = struct.Struct("<Q4s")
+_HEAD: Final = struct.Struct("<QI")
 _TAIL: Final = OVERHEAD - _HEAD.size
-_MASK: Final = 0xA282EAD8
+_UNMASK: Final = (1 << 32) - 0xA282EAD8
+_ALL_BITS: Final = (1 << 32) - 1
 _GZIP: Final = b"\x1f\x8b"
 _ZLIB: Final = {b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda"}
 
@@ -183,30 +175,22 @@ class Records:
             ValueError: the data does not consist of records, or the last one is incomplete.
         """
         lengths: list[int] = []
-        heads: list[bytes] = []
         crcs: list[bytes] = []
-        at, problem = 0, ""
-        head = read(0, _HEAD.size)
+        at, head, checksum = 0, read(0, _HEAD.size), _crc32c()
         while at < size:
+            number = len(lengths)
             if len(head) < _HEAD.size:
-                problem = f"record {len(lengths)} at {at} is not whole"
-                break
-            heads.append(head)
-            length, _ = _HEAD.unpack(head)
+                raise ValueError(f"record {number} at byte {at} is truncated")
+            length, crc = _HEAD.unpack(head)
+            if checksum(head[:8]) != unmasked(crc):
+                raise ValueError(f"the length of record {number} has a wrong checksum")
             at += OVERHEAD + length
             if at > size:
-                problem = f"record {len(lengths)} ends at {at}, and there are {size} bytes"
-                break
+                raise ValueError(f"record {number} ends at byte {at}, beyond {size} bytes")
             data = read(at - 4, 4 + _HEAD.size)
             lengths.append(length)
             crcs.append(data[:4])
             head = data[4:]
-        expected = np.frombuffer(b"".join(head[8:] for head in heads), "<u4")
-        wrong = np.flatnonzero(masked_crc32c([head[:8] for head in heads]) != expected)
-        if wrong.size:
-            raise ValueError(f"the length of record {wrong[0]} does not fit its checksum")
-        if problem:
-            raise ValueError(problem)
         return cls(np.array(lengths, narrow(max(lengths, default=0))), np.frombuffer(b"".join(crcs), "<u4"))
 
     def __len__(self) -> int:
@@ -240,7 +224,7 @@ class RecordFile(ChunkFile):
         firsts: the number of the first record of each run.
         spans: the offset and length of each run in the uncompressed file, in bytes.
         checks: the `Records.check` of each run.
-        sample: makes samples from records.
+        make: makes a sample from a record.
     """
 
     stored: Stored
@@ -248,10 +232,10 @@ class RecordFile(ChunkFile):
     firsts: Sequence[int]
     spans: Sequence[ByteSpan]
     checks: Sequence[int]
-    sample: _Sample
+    make: Callable[[bytes], Any]
 
     @classmethod
-    def of(cls, stored: Stored, records: Records, run_bytes: int, sample: _Sample) -> RecordFile:
+    def of(cls, stored: Stored, records: Records, run_bytes: int, make: Callable[[bytes], Any]) -> RecordFile:
         """Splits the records of a file into runs of at most `run_bytes` bytes, and at least one record."""
         ends, firsts = np.concatenate([[0], records.ends]), [0]
         while (first := firsts[-1]) < len(records):
@@ -261,7 +245,7 @@ class RecordFile(ChunkFile):
         checks, sizes = [*starmap(records.check, pairwise(firsts))], np.diff(firsts).tolist()
         # The digest changes with the lengths and checksums of all records.
         digest = repr([*zip(spans, sizes, checks, strict=True)]).encode()
-        return cls(stored, records.is_packed, firsts, spans, checks, sample, sizes=sizes, digest=digest)
+        return cls(stored, records.is_packed, firsts, spans, checks, make, sizes=sizes, digest=digest)
 
     def place(self, chunk: int) -> str:
         """Returns the name of a run in error messages."""
@@ -279,26 +263,31 @@ class RecordFile(ChunkFile):
         plain = unpacked(data) if self.is_packed else data
         records = Records.scan(lambda at, size: plain[at : at + size], len(plain))
         if records.lengths.size != rows or records.check(0, rows) != self.checks[chunk]:
-            raise ValueError("they are not those that were there before")
+            raise ValueError("its records were changed")
         ends = [0, *records.ends.tolist()]
         payloads = [plain[start + _HEAD.size : end - _TAIL] for start, end in pairwise(ends)]
-        wrong = np.flatnonzero(masked_crc32c(payloads) != records.crcs)
+        checksums = np.fromiter(map(_crc32c(), payloads), np.uint32, rows)
+        wrong = np.flatnonzero(checksums != unmasked(records.crcs))
         if wrong.size:
-            raise ValueError(f"record {self.firsts[chunk] + int(wrong[0])} does not fit its checksum")
+            raise ValueError(f"record {self.firsts[chunk] + int(wrong[0])} has a wrong checksum")
         size = sum(map(len, payloads))
-        return content_of(self.place(chunk), payloads, size, self.sample.make)
+        return content_of(self.place(chunk), payloads, size, self.make)
 
 
-def masked_crc32c(pieces: Sequence[bytes]) -> Array:
-    """Returns the CRC-32C of each piece, masked as TFRecord stores it, shape (pieces,), uint32.
+def unmasked(crc: Any) -> Any:
+    """Returns the CRC-32C, or an array of them in uint32, that TFRecord stores masked.
 
     Example:
-        >>> [hex(crc) for crc in masked_crc32c([b"123456789", b""]).tolist()]
-        ['0xc78ab0e5', '0xa282ead8']
+        >>> hex(unmasked(0xC78AB0E5)), unmasked(np.array([0xA282EAD8], np.uint32))
+        ('0xe3069283', array([0], dtype=uint32))
     """
-    value = extra("google_crc32c", "tfrecord").value
-    crc = np.fromiter(map(value, pieces), np.uint32, len(pieces))
-    return ((crc >> np.uint32(15)) | (crc << np.uint32(17))) + np.uint32(_MASK)
+    rotated = crc + _UNMASK & _ALL_BITS
+    return rotated << 15 & _ALL_BITS | rotated >> 17
+
+
+def _crc32c() -> Callable[[bytes], int]:
+    checksum: Callable[[bytes], int] = extra("google_crc32c", "tfrecord").value
+    return checksum
 
 
 def unpacked(data: bytes) -> bytes:
@@ -321,7 +310,7 @@ def _scan_file(path: str, size: int) -> Records:
             inner = Records.scan(lambda at, count: data[at : at + count], len(data))
             records = replace(inner, is_packed=True)
         else:
-            raise ValueError("it is compressed by zlib: pack it with gzip, or not at all")
+            raise ValueError("it is compressed by zlib: use gzip, or no compression")
     if not records.lengths.size:
         raise ValueError("it is empty: leave it out")
     return records
@@ -329,8 +318,73 @@ def _scan_file(path: str, size: int) -> Records:
 
 def _is_head(start: bytes) -> bool:
     """Whether a record begins with these bytes: its length may begin like a gzip file."""
-    return len(start) == _HEAD.size and masked_crc32c([start[:8]]).tobytes() == start[8:]
+    return len(start) == _HEAD.size and _crc32c()(start[:8]) == unmasked(_HEAD.unpack(start)[1])
 
 
 INDEXES: Final = IndexKind("tfrecord", Records, _scan_file)
 """The indexes of TFRecord files. They are not trusted: records have their own checksums."""
+
+# On the wire a map is a list of its entries. Of several lists of a feature, the last one counts.
+_EXAMPLE_SCHEMA: Final = """
+name: "samplerkit/example.proto" package: "samplerkit" syntax: "proto3"
+message_type { name: "Example" field { name: "features" number: 1 type: TYPE_MESSAGE type_name: "Features" } }
+message_type { name: "Features"
+  field { name: "entries" number: 1 label: LABEL_REPEATED type: TYPE_MESSAGE type_name: "Entry" } }
+message_type { name: "Entry" field { name: "key" number: 1 type: TYPE_STRING }
+  field { name: "value" number: 2 type: TYPE_MESSAGE type_name: "Feature" } }
+message_type { name: "Feature" oneof_decl { name: "kind" }
+  field { name: "bytes" number: 1 type: TYPE_MESSAGE type_name: "Bytes" oneof_index: 0 }
+  field { name: "floats" number: 2 type: TYPE_MESSAGE type_name: "Floats" oneof_index: 0 }
+  field { name: "integers" number: 3 type: TYPE_MESSAGE type_name: "Integers" oneof_index: 0 } }
+message_type { name: "Bytes" field { name: "values" number: 1 label: LABEL_REPEATED type: TYPE_BYTES } }
+message_type { name: "Floats" field { name: "values" number: 1 label: LABEL_REPEATED type: TYPE_FLOAT } }
+message_type { name: "Integers" field { name: "values" number: 1 label: LABEL_REPEATED type: TYPE_INT64 } }
+"""
+"""The messages, as protobuf writes a `FileDescriptorProto` as text."""
+
+
+def example_of(record: bytes) -> dict[str, Any]:
+    """Reads an Example.
+
+    Returns:
+        A dict of features, sorted by name because protobuf maps have no order: an array of int64 or float32,
+        or a list of bytes; None if a feature holds no list.
+
+    Raises:
+        ValueError: the record has other fields than an Example, or a list has values of another type.
+        google.protobuf.message.DecodeError: it is no message.
+
+    Example:
+        >>> example_of(bytes([10, 13, 10, 11, 10, 1, 120, 18, 6, 26, 4, 10, 2, 7, 9]))
+        {'x': array([7, 9])}
+    """
+    message_type, unknown_fields = _parser()
+    example = message_type.FromString(record)
+    for unknown in unknown_fields(example):
+        # A SequenceExample begins the same way, and would lose its feature lists.
+        raise ValueError(f"field {unknown.field_number} is not a field of an Example")
+    features = {entry.key: entry.value for entry in example.features.entries}
+    return {name: _values_of(features[name], unknown_fields) for name in sorted(features)}
+
+
+def _values_of(feature: Any, unknown_fields: Any) -> Any:
+    kind = feature.WhichOneof("kind")
+    if kind is None:
+        return None
+    message = getattr(feature, kind)
+    if any(unknown.field_number == 1 for unknown in unknown_fields(message)):  # of another wire type
+        raise ValueError(f"a list of {kind} has values of another type")
+    values = message.values
+    return list(values) if kind == "bytes" else np.array(values, np.float32 if kind == "floats" else np.int64)
+
+
+@cache
+def _parser() -> tuple[Any, Any]:
+    """Makes the message type in a pool of its own, since TensorFlow adds its own to the global one."""
+    file = extra("google.protobuf.descriptor_pb2", "tfrecord").FileDescriptorProto()
+    extra("google.protobuf.text_format", "tfrecord").Parse(_EXAMPLE_SCHEMA, file)
+    pool = extra("google.protobuf.descriptor_pool", "tfrecord").DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    descriptor = pool.FindMessageTypeByName("samplerkit.Example")
+    message_type = extra("google.protobuf.message_factory", "tfrecord").GetMessageClass(descriptor)
+    return message_type, extra("google.protobuf.unknown_fields", "tfrecord").UnknownFieldSet

@@ -8,11 +8,12 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from functools import partial
-from itertools import accumulate, pairwise
+from itertools import accumulate, count, pairwise
 from typing import Any, Final
 
 import numpy as np
 
+from samplerkit.storage.files.content import entries_of
 from samplerkit.storage.files.packages import extra
 
 Decoder = Callable[[bytes], Any]
@@ -57,25 +58,13 @@ def cut(data: bytes, sizes: Iterable[int], start: int, end: int) -> list[bytes]:
     """
     ends = [*accumulate(sizes, initial=start)]
     if ends[-1] != end:
-        raise ValueError(f"its values take {ends[-1] - start} bytes, and there are {end - start}")
+        raise ValueError(f"its values take {ends[-1] - start} bytes, not {end - start}")
     return [data[begin:stop] for begin, stop in pairwise(ends)]
 
 
 def between(data: bytes, ends: Iterable[int]) -> list[bytes]:
     """Splits bytes at offsets, and returns the parts between each offset and the next."""
     return [data[begin:stop] for begin, stop in pairwise(ends)]
-
-
-def sample_ends(shard: bytes, samples: int) -> list[int]:
-    """Reads the offsets at which the samples of a shard begin, and the end of the last one.
-
-    Raises:
-        ValueError: the shard has another number of samples, or a sample ends before it begins.
-    """
-    count = int.from_bytes(shard[:4], "little")
-    if count != samples:
-        raise ValueError(f"it has {count} samples, and index.json says {samples}")
-    return ends_in(shard, 4, count)
 
 
 def ends_in(data: bytes, at: int, count: int) -> list[int]:
@@ -86,7 +75,7 @@ def ends_in(data: bytes, at: int, count: int) -> list[int]:
     """
     ends: list[int] = np.frombuffer(data, "<u4", count + 1, at).tolist()
     if ends != sorted(ends):
-        raise ValueError("its samples are not where it says")
+        raise ValueError("its sample offsets are wrong")
     return ends
 
 
@@ -126,21 +115,21 @@ def decoder(encoding: str) -> Decoder:
     """
     name, _, options = encoding.partition(":")
     if name == "pkl":
-        raise ValueError("it is pickled, which is never loaded")
+        raise ValueError(f"encoding {encoding!r} is a pickle, which is never loaded")
     if name == "ndarray":
         return _array_decoder(options)
     if name in _SCALARS and not options:
         return partial(_scalar, np.dtype(name).newbyteorder("<"))
     decode = _MDS.get(encoding)
     if decode is None:
-        raise ValueError(f"encoding {encoding!r} is not known")
+        raise ValueError(f"encoding {encoding!r} is not supported")
     return decode
 
 
 def _array_decoder(options: str) -> Decoder:
     kind, _, sizes = options.partition(":")
     if kind and kind not in _SCALARS:
-        raise ValueError(f"arrays of {kind!r} are not known")
+        raise ValueError(f"arrays of {kind!r} are not supported")
     shape = tuple(map(int, sizes.split(","))) if sizes else None
     return partial(_array, np.dtype(kind).newbyteorder("<") if kind else None, shape)
 
@@ -167,12 +156,12 @@ def _raw_image(data: bytes) -> Any:
     width, height, length = np.frombuffer(data, "<u4", 3).tolist()
     mode = data[12 : 12 + length].decode()
     if width * height > 8 * len(data):  # before Pillow allocates memory for it
-        raise ValueError(f"an image of {width} by {height} in {len(data)} bytes")
-    return _pillow().frombytes(mode, (width, height), data[12 + length :])
+        raise ValueError(f"an image of {width} by {height} does not fit into {len(data)} bytes")
+    return extra("PIL.Image", "mds").frombytes(mode, (width, height), data[12 + length :])
 
 
 def _image(kinds: Sequence[str], data: bytes) -> Any:
-    image = _pillow().open(io.BytesIO(data), formats=kinds)
+    image = extra("PIL.Image", "mds").open(io.BytesIO(data), formats=kinds)
     image.load()  # otherwise damage would be found only later
     return image
 
@@ -182,10 +171,6 @@ def _listed(decode: Decoder, start: int, data: bytes) -> list[Any]:
     number = int.from_bytes(data[start : start + 4], "little")
     sizes = np.frombuffer(data, "<u4", number, start + 4).tolist()
     return [decode(value) for value in cut(data, sizes, start + 4 + 4 * number, len(data))]
-
-
-def _pillow() -> Any:
-    return extra("PIL.Image", "mds")
 
 
 def _number(kind: str, data: bytes) -> Any:
@@ -254,37 +239,41 @@ def sample_maker(spec: Any, decoders: Sequence[Decoder], names: Sequence[str] | 
     """
     version, root = spec
     if version != 1:
-        raise ValueError(f"samples described in version {version!r}, and only 1 is known")
-    leaves = _count_leaves(root)
-    if leaves != len(decoders):
-        raise ValueError(f"samples of {leaves} values, and {len(decoders)} ways to write them")
-    return _maker(root, enumerate(decoders), names)
+        raise ValueError(f"samples are described in version {version!r}, but only 1 is supported")
+    numbers = count()
+    structure = _structure(root, numbers)
+    if (leaves := next(numbers)) != len(decoders):
+        raise ValueError(f"samples have {leaves} values, but {len(decoders)} formats")
+    if names is not None:
+        structure = entries_of(structure if isinstance(structure, dict) else {}, names)
+    return _maker(structure, decoders)
 
 
-def _count_leaves(spec: Any) -> int:
-    if spec["type"] not in {None, "builtins.dict", "builtins.list", "builtins.tuple"}:
-        raise ValueError(f"samples with a {spec['type']}, which is not read")
-    return 1 if spec["type"] is None else sum(map(_count_leaves, spec["children_spec"]))
-
-
-def _maker(spec: Any, decoders: Iterator[tuple[int, Decoder]], names: Sequence[str] | None = None) -> Make:
+def _structure(spec: Any, numbers: Iterator[int]) -> Any:
+    """Returns a sample in which each value is replaced by its number."""
     kind = spec["type"]
-    keys = json.loads(spec["context"]) if kind == "builtins.dict" else []
-    missing = next((name for name in names or () if name not in keys), None)
-    if missing is not None:
-        raise ValueError(f"no column {missing!r}, but {keys}")
     if kind is None:
-        at, decode = next(decoders)
-        return lambda values: decode(values[at])
-    makes = [_maker(child, decoders) for child in spec["children_spec"]]
+        return next(numbers)
+    parts = [_structure(child, numbers) for child in spec["children_spec"]]
     if kind == "builtins.dict":
-        makers = dict(zip(keys, makes, strict=True))
-        if len(makers) < len(keys):
-            raise ValueError("a dict with one name for two values")
-        selected = [(name, makers[name]) for name in (keys if names is None else names)]
-        return lambda values: {name: make(values) for name, make in selected}
-    sequence = tuple if kind == "builtins.tuple" else list
-    return lambda values: sequence([make(values) for make in makes])
+        keys = json.loads(spec["context"])
+        if len(set(keys)) < len(keys):
+            raise ValueError("a dict has two values of the same name")
+        return dict(zip(keys, parts, strict=True))
+    if kind not in {"builtins.list", "builtins.tuple"}:
+        raise ValueError(f"samples have a {kind}, which is not supported")
+    return tuple(parts) if kind == "builtins.tuple" else parts
+
+
+def _maker(structure: Any, decoders: Sequence[Decoder]) -> Make:
+    if isinstance(structure, int):
+        decode = decoders[structure]
+        return lambda values: decode(values[structure])
+    if isinstance(structure, dict):
+        makers = [(name, _maker(part, decoders)) for name, part in structure.items()]
+        return lambda values: {name: make(values) for name, make in makers}
+    kind, makes = type(structure), [_maker(part, decoders) for part in structure]
+    return lambda values: kind([make(values) for make in makes])
 
 
 def value_decoder(name: str) -> Decoder:
@@ -299,35 +288,31 @@ def value_decoder(name: str) -> Decoder:
     """
     kind, _, number = name.partition(":")
     if kind == "pickle":
-        return partial(_refused, "a value that is pickled, which is never loaded")
+        return partial(_refused, "a value is a pickle, which is never loaded")
     if kind == "no_header_numpy":
-        return partial(_flat_array, np.dtype(_NUMPY[int(number)]))
+        return partial(_array, np.dtype(_NUMPY[int(number)]), (-1,))
     if kind == "no_header_tensor":
-        return partial(_tensor, _TORCH[int(number)], None)
+        return partial(_tensor, _TORCH[int(number)], (-1,))
     decode = _LITDATA.get(kind)
-    return partial(_refused, f"a value written by {name!r}, which is not read") if decode is None else decode
+    return partial(_refused, f"values of {name!r} are not supported") if decode is None else decode
 
 
 def _refused(problem: str, _data: bytes) -> Any:
     raise ValueError(problem)
 
 
-def _flat_array(dtype: Any, data: bytes) -> Any:
-    return np.frombuffer(data, dtype).copy()
-
-
 def _shaped_array(data: bytes) -> Any:
     kind, number = struct.unpack_from("<II", data)
     shape = struct.unpack_from(f"<{number}I", data, 8)
-    return _flat_array(np.dtype(_NUMPY[kind]), data[8 + 4 * number :]).reshape(shape)
+    return _array(np.dtype(_NUMPY[kind]), shape, data[8 + 4 * number :])
 
 
-def _tensor(dtype: str, shape: tuple[int, ...] | None, data: bytes) -> Any:
+def _tensor(dtype: str, shape: tuple[int, ...], data: bytes) -> Any:
     torch = extra("torch", "torch")
     kind = getattr(torch, dtype)
     # A writable copy; torch refuses an empty buffer.
     flat = torch.frombuffer(bytearray(data), dtype=kind) if data else torch.empty(0, dtype=kind)
-    return flat if shape is None else flat.reshape(shape)
+    return flat.reshape(shape)
 
 
 def _shaped_tensor(data: bytes) -> Any:
@@ -340,7 +325,7 @@ def _shaped_tensor(data: bytes) -> Any:
 
 def _truth(data: bytes) -> bool:
     if data not in {b"\0", b"\1"}:
-        raise ValueError("neither true nor false")
+        raise ValueError("a bool is neither 0 nor 1")
     return data == b"\1"
 
 

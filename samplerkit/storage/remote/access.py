@@ -44,13 +44,12 @@ class Version:
         is_strong = self.tag != "" and not self.tag.startswith(("W/", MODIFIED))
         return is_strong and self.size != UNKNOWN_SIZE
 
-    def check(self, size: int, tag: str, name: str = "tag") -> None:
+    def check(self, size: int, tag: str) -> None:
         """Compares the version of a response with this one.
 
         Args:
             size: the size of the whole file in the response, -1 if it has none.
             tag: the tag in the response, "" if it has none.
-            name: the name of the tag, for the message.
 
         Raises:
             Refused: the versions differ.
@@ -61,7 +60,7 @@ class Version:
         if not self.tag:
             return
         if not tag:
-            raise Transient(f"an answer without the {name} that was given before")
+            raise Transient("a response without the tag of earlier ones")
         # A weak tag only promises equivalent content; but if it differs, the version differs in any case.
         if tag.removeprefix("W/") != self.tag.removeprefix("W/"):
             raise changed()
@@ -96,6 +95,9 @@ class RemoteAccess(Protocol):
 
     def read(self, spans: Sequence[Span]) -> list[bytes]:
         """Reads parts of files, in the given order."""
+
+    def read_small(self, url: str) -> bytes | None:
+        """Reads a whole small file by one request; returns None if it does not exist."""
 
     def read_shared(self, url: str) -> bytes | None:
         """Reads a whole file that all processes of this machine need; returns None if it does not exist."""

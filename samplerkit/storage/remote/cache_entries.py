@@ -266,7 +266,8 @@ def _state_of(status: os.stat_result) -> str:
 def _boot_id() -> str:
     """Returns an id of the current boot of the machine, or of this process if the system has none."""
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip().replace("-", "")
+        # By another encoding, the first call would import it, in whatever thread: see `importing`.
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip().replace("-", "")
     except OSError:
         return secrets.token_hex(16)
 

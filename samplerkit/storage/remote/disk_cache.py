@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -100,7 +101,7 @@ class DiskCache:
                     continue
                 now = time.monotonic()
                 if is_damaged and now - started > self._options.timeout:
-                    problem = "has a damaged copy in the cache, which somebody uses"
+                    problem = "has a damaged copy in the cache, which a process uses"
                     hint = "end the processes that use it, and start again"
                     raise DatasetError(entry.place, problem, str(entry.file), hint=hint)
                 if now - warned > _WARN_SECONDS:
@@ -118,7 +119,7 @@ class DiskCache:
         """Returns the size limit of the folder, given the entries in it."""
         if (limit := self._options.max_cache_bytes) is not None:
             return limit
-        return (_free_bytes(self.folder) + sum(each.size for each in entries)) // 2
+        return (shutil.disk_usage(self.folder).free + sum(each.size for each in entries)) // 2
 
     def reserve(self, entry: Entry, descriptor: int, size: int) -> None:
         """Makes room for a file and allocates it on disk, so that writing cannot run out of space.
@@ -143,7 +144,7 @@ class DiskCache:
                     return
             if size > bound or time.monotonic() > end:
                 is_given = self._options.max_cache_bytes is not None
-                source = "max_cache_bytes" if is_given else "half of what is free on its disk"
+                source = "max_cache_bytes" if is_given else "half of the free space on its disk"
                 usage = f"it may hold {bound} ({source})"
                 if size <= bound:
                     usage = f"{used} of {bound} ({source}) are in use"
@@ -163,7 +164,7 @@ class DiskCache:
                 if any(evict(each) for each in candidates):
                     continue
                 # The free space of a quota is unknown.
-                free = 0 if error.errno == errno.EDQUOT else _free_bytes(self.folder)
+                free = 0 if error.errno == errno.EDQUOT else shutil.disk_usage(self.folder).free
                 missing = max(1, size - free - 512 * os.fstat(descriptor).st_blocks)
                 reason = f"does not fit on the disk of the cache ({error.strerror})"
                 problem = f"{reason}: {missing} of {size} bytes are missing"
@@ -305,8 +306,3 @@ class PartFile:
 
 def _without_links(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW, 0o666)
-
-
-def _free_bytes(folder: Path) -> int:
-    status = os.statvfs(folder)
-    return status.f_bavail * status.f_frsize

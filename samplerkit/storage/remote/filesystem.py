@@ -88,7 +88,7 @@ class Filesystems(Client):
         data = self._call(fetch_part, length, stop)
         self.counts.add(bytes=len(data))
         if len(data) != length:
-            raise Transient(f"{len(data)} bytes came in place of {length}")
+            raise Transient(f"{len(data)} bytes were received instead of {length}")
         return data
 
     def small(self, url: str, max_bytes: int, stop: Stop) -> tuple[bytes, Version]:
@@ -100,9 +100,7 @@ class Filesystems(Client):
         self.confirm(url, version, stop)
         return data, version
 
-    def rest(
-        self, url: str, version: Version, offset: int, pool: Pool, stop: Stop, *, is_verified: bool
-    ) -> Iterator[bytes]:
+    def rest(self, url: str, version: Version, offset: int, pool: Pool, stop: Stop) -> Iterator[bytes]:
         """Reads a file from an offset to its end, by several parts in parallel.
 
         Args:
@@ -111,7 +109,6 @@ class Filesystems(Client):
             offset: the offset of the first byte.
             pool: the threads that read parts.
             stop: stops the requests.
-            is_verified: not used, since all parts have a known size.
         """
         _check_size(version)
 
@@ -127,7 +124,7 @@ class Filesystems(Client):
         """Classifies an exception of a filesystem; filesystems raise exceptions of many types."""
         if isinstance(error, TimeoutError):
             return Transient(
-                f"no answer in time, which is {self.options.timeout:g} s and as much for each MiB"
+                f"no response in time, which is {self.options.timeout:g} s and as much for each MiB"
             )
         return library_fault(error, "its filesystem")
 
@@ -297,7 +294,7 @@ def write_small(path: str, data: bytes, options: RemoteOptions) -> None:
         b'{}'
     """
     if is_web(path):
-        hint = "use --out FOLDER, and upload what is in it"
+        hint = "use --out FOLDER, and upload its files"
         raise DatasetError(shown(path), "cannot be written by HTTP", hint=hint)
     if is_remote(path):
         client, stop = Filesystems(options, Counts()), Stop()

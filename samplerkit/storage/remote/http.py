@@ -29,7 +29,7 @@ from samplerkit.storage.remote.http_response import Headers, Response
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.retries import Client, Counts, check_small
 from samplerkit.storage.threads import Pool, Stop, importing
-from samplerkit.storage.urls import is_s3, is_web
+from samplerkit.storage.urls import digest_of, is_s3, is_web
 
 _ROUTES = 1 << 14
 """The most URLs whose routes are cached, since a dataset may have millions."""
@@ -87,15 +87,13 @@ class Http(Client):
                 return self._route(url)
         return None
 
-    def rest(
-        self, url: str, version: Version, offset: int, pool: Pool, stop: Stop, *, is_verified: bool
-    ) -> Iterator[memoryview]:
-        """Reads a file from an offset to its end by one request, with a certain end or `is_verified`."""
+    def rest(self, url: str, version: Version, offset: int, _: Pool, stop: Stop) -> Iterator[memoryview]:
+        """Reads a file from an offset to its end by one request; the end is certain, or a digest is given."""
         if offset and offset == version.size:  # the earlier response broke off after the last byte
             return
         with self._request(url, stop, f"{offset}-" if offset else "") as answer:
             end = check_part(url, answer, version, offset, version.size - 1 if offset else None)
-            if end == UNKNOWN_SIZE and not is_verified:
+            if end == UNKNOWN_SIZE and digest_of(self.options.digests, url) is None:
                 check_end(answer.headers, "let the server send Content-Length, or give a digest of the file")
             skip = offset if answer.status == 200 else 0
             for piece in self._body(answer, end):
@@ -120,15 +118,15 @@ class Http(Client):
         if isinstance(error, ssl.SSLCertVerificationError):
             # Its message is about the certificate, without a URL.
             hint = "correct the certificate, or name its authority by REQUESTS_CA_BUNDLE or `verify`"
-            problem = f"its server has a certificate that is not to be trusted ({error.verify_message})"
+            problem = f"the certificate of its server is not trusted ({error.verify_message})"
             return Refused(problem, hint)
         if isinstance(error, ValueError | http.client.InvalidURL):
             hint = "check the URL, the headers, and a proxy that the environment names"
             return Refused("cannot be requested: its URL, a header, a redirect or the proxy is invalid", hint)
         reasons: dict[type[Exception], str] = {
             ssl.SSLError: "TLS failed",
-            TimeoutError: f"the answer stalled, for {self.options.timeout:g} s",
-            http.client.IncompleteRead: "the answer broke off",
+            TimeoutError: f"the response stalled, for {self.options.timeout:g} s",
+            http.client.IncompleteRead: "the response ended early",
             http.client.HTTPException: "the connection broke",
             OSError: f"the connection broke{errno_text(error)}",
         }
@@ -142,10 +140,10 @@ class Http(Client):
             at += len(piece)
             self.counts.add(bytes=len(piece))
             if UNKNOWN_SIZE != end < at:
-                raise Transient(f"more than the {end} bytes that were to come")
+                raise Transient(f"more than the {end} bytes that were expected")
             yield piece
         if end not in {UNKNOWN_SIZE, at}:
-            raise Transient(f"the answer broke off after {at} of {end} bytes")
+            raise Transient(f"the response ended early after {at} of {end} bytes")
 
     def _request(self, url: str, stop: Stop, part: str = "") -> AbstractContextManager[Response]:
         self.counts.add(requests=1)

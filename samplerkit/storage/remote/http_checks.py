@@ -18,7 +18,7 @@ from samplerkit.storage.remote.access import (
 from samplerkit.storage.remote.http_response import Head, Headers, Response
 from samplerkit.storage.urls import is_web
 
-_CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)", re.ASCII)
+_CONTENT_RANGE = re.compile(r"bytes (?:(\d{1,18})-(\d{1,18})|\*)/(\d{1,18}|\*)", re.ASCII)
 
 _MAX_DIGITS = 18
 """The most digits of a file size; Python refuses to parse numbers of thousands of digits."""
@@ -50,13 +50,13 @@ def check_part(url: str, answer: Head | Response, version: Version, first: int, 
     check_answer(url, answer)
     announced = content_length(headers)
     if answer.status == 200:
-        check_version(version, announced, headers)
+        version.check(announced, _tag(headers, version.tag))
         return version.size if announced == UNKNOWN_SIZE else announced
     *received, size = content_range(headers)
-    check_version(version, size, headers)
+    version.check(size, _tag(headers, version.tag))
     if last is None or received != [first, last]:
         expected = "all" if last is None else f"{first} to {last}"
-        raise Transient(f"bytes {received[0]} to {received[1]}, though {expected} were asked for")
+        raise Transient(f"bytes {received[0]} to {received[1]}, though {expected} were requested")
     count = last - first + 1
     if announced not in {UNKNOWN_SIZE, count}:
         raise Transient(f"{announced} bytes announced for a part of {count}")
@@ -85,7 +85,7 @@ def check_answer(url: str, answer: Head | Response) -> None:
     encoding = headers.get("content-encoding", "identity").lower()
     # For S3, this is the encoding with which the object was stored, and not one of the transfer.
     if encoding not in {"", "identity"} and is_web(url):
-        problem = f"is sent with the content encoding {encoding[:20]!r}, though none was asked for"
+        problem = f"is sent with the content encoding {encoding[:20]!r}, though none was requested"
         raise Refused(problem, "store it without Content-Encoding")
 
 
@@ -99,23 +99,15 @@ def version_of(url: str, answer: Response) -> Version:
     check_answer(url, answer)
     headers = answer.headers
     size = content_range(headers)[2] if answer.status == 206 else content_length(headers)
-    tag = headers.get("etag", "")
-    if not tag and "last-modified" in headers:
-        tag = MODIFIED + headers["last-modified"].strip()
-    return Version(size, tag)
+    return Version(size, _tag(headers))
 
 
-def check_version(version: Version, size: int, headers: Headers) -> None:
-    """Compares a response with the known version, by the header from which its tag was taken.
-
-    Raises:
-        Refused: the versions differ.
-        Transient: the response has no version, though an earlier one had.
-    """
-    prefix = MODIFIED if version.tag.startswith(MODIFIED) else ""
-    name = "Last-Modified" if prefix else "ETag"
-    tag = headers.get(name.lower(), "")
-    version.check(size, tag and prefix + tag, name)
+def _tag(headers: Headers, known: str = "") -> str:
+    """Returns the ETag, else the modification time; of the kind of the known tag, if there is one."""
+    tag, modified = headers.get("etag", ""), headers.get("last-modified", "")
+    if known.startswith(MODIFIED) or not (known or tag):
+        return f"{MODIFIED}{modified}" if modified else ""
+    return tag
 
 
 def content_length(headers: Headers) -> int:
@@ -125,8 +117,10 @@ def content_length(headers: Headers) -> int:
         Transient: the length is larger than any file.
     """
     text = headers.get("content-length", "")
+    if len(text) > _MAX_DIGITS:
+        raise Transient(f"a length of {len(text)} digits, which no file has")
     is_chunked = "chunked" in headers.get("transfer-encoding", "").lower()
-    return _number(text) if text.isascii() and text.isdigit() and not is_chunked else UNKNOWN_SIZE
+    return int(text) if text.isascii() and text.isdigit() and not is_chunked else UNKNOWN_SIZE
 
 
 def check_end(headers: Headers, hint: str = "") -> None:
@@ -139,7 +133,7 @@ def content_range(headers: Headers) -> list[int]:
     """Parses `Content-Range`: the first byte, the last one, and the size; -1 for missing values.
 
     Raises:
-        Transient: the header is missing or invalid, or a number is larger than any file.
+        Transient: the header is missing or invalid, or a number has more than 18 digits.
 
     Example:
         >>> content_range({"content-range": "bytes 0-9/100"}), content_range({"content-range": "bytes */9"})
@@ -147,14 +141,8 @@ def content_range(headers: Headers) -> list[int]:
     """
     match = _CONTENT_RANGE.fullmatch(headers.get("content-range", ""))
     if match is None:
-        raise Transient("a part without a right Content-Range")
-    return [UNKNOWN_SIZE if each in {None, "*"} else _number(each) for each in match.groups()]
-
-
-def _number(digits: str) -> int:
-    if len(digits.lstrip("0")) > _MAX_DIGITS:
-        raise Transient(f"a length of {len(digits)} digits, which no file has")
-    return int(digits)
+        raise Transient("a part without a valid Content-Range")
+    return [UNKNOWN_SIZE if each in {None, "*"} else int(each) for each in match.groups()]
 
 
 def _retry_after(headers: Headers) -> float | None:

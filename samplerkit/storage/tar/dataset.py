@@ -292,7 +292,7 @@ class TarDataset(View):
         Includes the workers of a `Loader`, up to the batches that it has returned. Workers of a plain
         DataLoader are not counted.
         """
-        return None if self._source.is_indexed else self._source.stats
+        return None if self._source.is_indexed else self._source._stats
 
     def count_workers(self, worker_stats: Callable[[], FileStats | None]) -> None:
         """Adds a function that returns the counters of a loader's workers; a `Loader` calls it."""
@@ -349,7 +349,7 @@ class TarDataset(View):
         """
         shards = self._source.shards
         if url not in shards.numbers:
-            raise ArgumentValueError("url", "is none of the shards", url)
+            raise ArgumentValueError("url", "is not one of the shards", url)
         return shards.local_path(shards.numbers[url])
 
     def save_lengths(self, path: str | os.PathLike[str]) -> None:
@@ -380,17 +380,15 @@ def source_of(urls: Any, options: TarOptions, progress: Progress, lengths: Any) 
     catalogue = open_catalogue(urls, "tar", remote)
     if catalogue is not None:
         refuse_lengths(lengths)
-        names = public = catalogue.files  # a catalogue has no credentials
-        storage, counts = storage_for(catalogue.is_remote, None, remote), catalogue.lengths.tolist()
-    else:
-        # With lengths and on_error="skip", shards may be missing from the start.
-        names = archive_names(urls, remote, keeps_absent=lengths is not None and options.skips)
-        public = tuple(map(shown, names))
-        if len({*public}) < len({*names}):  # they would have the same name in errors, indexes and samples
-            name, _ = Counter(map(shown, dict.fromkeys(names))).most_common(1)[0]
-            problem, hint = "differ in their queries or credentials only", "name each by its own path"
-            raise ArgumentValueError("urls", problem, name, hint=hint)
-        storage, counts = storage_for(any(map(is_remote, names)), lengths, remote), None
-        if lengths is not None:
-            counts = given_lengths(lengths, names, short_names(names), storage)
-    return Source(Shards(names, public, storage, options, catalogue), counts, progress)
+        storage = storage_for(catalogue.is_remote, None, remote)
+        shards = Shards(catalogue.files, storage, options, catalogue)
+        return Source(shards, catalogue.lengths.tolist(), progress)
+    # With lengths and on_error="skip", shards may be missing from the start.
+    names = archive_names(urls, remote, keeps_absent=lengths is not None and options.skips)
+    distinct = Counter(map(shown, dict.fromkeys(names)))
+    if len(distinct) < distinct.total():  # they would have the same name in errors, indexes and samples
+        problem, hint = "differ in their queries or credentials only", "name each by its own path"
+        raise ArgumentValueError("urls", problem, distinct.most_common(1)[0][0], hint=hint)
+    storage = storage_for(any(map(is_remote, names)), lengths, remote)
+    counts = None if lengths is None else given_lengths(lengths, names, short_names(names), storage)
+    return Source(Shards(names, storage, options), counts, progress)

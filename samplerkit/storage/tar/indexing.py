@@ -9,20 +9,18 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from samplerkit.errors import ArgumentValueError
-from samplerkit.storage.arrays import on_disk
+from samplerkit.storage.arrays import array_bytes, on_disk
+from samplerkit.storage.files.stored import INDEX_SUFFIX, Stored
 from samplerkit.storage.lengths import lengths_in, lengths_text
 from samplerkit.storage.names import short_names
-from samplerkit.storage.remote.access import UNKNOWN_SIZE
 from samplerkit.storage.remote.filesystem import read_small, write_small
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tar.format.flaws import Flaw
-from samplerkit.storage.tar.index.archive import INDEX_SUFFIX, Archive
-from samplerkit.storage.tar.index.finding import Cache, cache_index, find_index, make_index
+from samplerkit.storage.tar.index.finding import Cache, certain_index
 from samplerkit.storage.tar.index.index import Index, read_index
 from samplerkit.storage.tar.read.shards import archive_names
 from samplerkit.storage.threads import Progress, all_in_threads, silence
@@ -151,11 +149,11 @@ def _targets(names: Sequence[str], out: Path | None, *, upload: bool) -> list[st
     remote_names = [name for name in names if is_remote(name)]
     if upload and out is not None:
         hint = "leave one of them out"
-        raise ArgumentValueError("--upload", "does not go with --out", str(out), hint=hint)
+        raise ArgumentValueError("--upload", "cannot be combined with --out", str(out), hint=hint)
     if upload and len(remote_names) < len(names):
         local_name = next(name for name in names if not is_remote(name))
         raise ArgumentValueError(
-            "--upload", "is for remote shards", local_name, hint="index shards on disk by themselves"
+            "--upload", "is for remote shards", local_name, hint="index shards on disk separately"
         )
     if remote_names and not upload and out is None:
         problem = "is needed, since nothing is written next to a remote shard"
@@ -166,9 +164,9 @@ def _targets(names: Sequence[str], out: Path | None, *, upload: bool) -> list[st
     targets = [os.fspath(out / (shown(name).rpartition("/")[2] + INDEX_SUFFIX)) for name in names]
     duplicates = [path for path, count in Counter(targets).items() if count > 1]
     if duplicates:
-        hint = "index each folder of shards by itself"
+        hint = "index each folder of shards separately"
         value = duplicates[0].rpartition("/")[2]
-        raise ArgumentValueError("--out", "would hold two indexes of one name", value, hint=hint)
+        raise ArgumentValueError("--out", "would have indexes of the same name", value, hint=hint)
     return targets
 
 
@@ -192,36 +190,20 @@ def _existing_lengths(path: str, names: set[str], storage: RemoteStorage) -> Map
     existing = lengths_in(data, shown(path))
     if not (names <= existing.keys() or existing.keys() <= names):
         hint = "use --lengths FILE with a file of its own for these shards"
-        raise ArgumentValueError("--lengths", "is there already, and of other shards", shown(path), hint=hint)
+        raise ArgumentValueError("--lengths", "exists already, for other shards", shown(path), hint=hint)
     return existing
 
 
 def _ensure_index(name: str, target: str, storage: RemoteStorage, *, checksums: bool) -> tuple[Index, bool]:
     """Returns the index of a shard, and whether it was built now."""
-    archive = Archive.of_url(name, storage)
-    data = None if archive.size == UNKNOWN_SIZE else read_small(target, storage.read_small)
+    archive = Stored.of(name, storage)
+    data = read_small(target, storage.read_small)
     if data is not None:
         with on_disk(data) as path:
             existing = read_index(path, (archive,))
         # Only an index of the current version of the shard is used.
         if existing is not None and existing.is_certain and existing.serves(checksums):
             return existing, False
-    index = _make(name, archive, storage, checksums=checksums)
-    with TemporaryDirectory(prefix="samplerkit-") as folder:
-        path = Path(folder) / "index"
-        index.write(path)
-        write_small(target, path.read_bytes(), storage.options)
+    index = certain_index(archive, Cache.of(None), checksums=checksums)
+    write_small(target, array_bytes(index.meta, index.arrays), storage.options)
     return index, True
-
-
-def _make(name: str, archive: Archive, storage: RemoteStorage, *, checksums: bool) -> Index:
-    cache = Cache.of(None)
-    if not is_remote(name):
-        return make_index(archive, cache, checksums=checksums)
-    # None is found if the size of the shard is unknown.
-    existing = find_index(archive, cache, checksums=checksums)
-    if existing is not None and existing.is_certain:
-        return existing
-    with storage.fetch(name) as copy:
-        fetched = Archive.of(archive.url, copy.path, archive.tag)
-        return cache_index(make_index(fetched, cache, checksums=checksums), cache)

@@ -17,10 +17,9 @@ from samplerkit.order.caching import cached_property
 from samplerkit.order.draws import in_draws
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
-from samplerkit.storage.ahead.cache_entries import FileStats
 from samplerkit.storage.ids import checked_ids
 from samplerkit.storage.opening import AbsentError, Samples, log_missing
-from samplerkit.storage.per_process import OpenPerProcess, with_requests
+from samplerkit.storage.per_process import OpenPerProcess
 from samplerkit.storage.tar.format.flaws import Skipped
 from samplerkit.storage.tar.index.index import Index
 from samplerkit.storage.tar.index.joining import indexed_contents, joint_contents
@@ -56,7 +55,7 @@ class Source(OpenPerProcess[Reader | ShardReading]):
     """
 
     def __init__(self, shards: Shards, lengths: list[int] | None, progress: Progress) -> None:
-        super().__init__()
+        super().__init__(shards.storage)
         self.shards = shards
         self.progress = progress
         self.logged: set[str] = set()
@@ -89,12 +88,6 @@ class Source(OpenPerProcess[Reader | ShardReading]):
         return (self._processes.current().open_files or self.contents).skipped
 
     @property
-    def stats(self) -> FileStats:
-        """Counters of fetching and waiting."""
-        process = self._processes.current()
-        return process.with_workers(with_requests(process.stats, self.shards.storage))
-
-    @property
     def reading(self) -> Reader | ShardReading:
         """The reader of this process."""
         process = self._processes.current()
@@ -107,13 +100,6 @@ class Source(OpenPerProcess[Reader | ShardReading]):
             options = self.shards.options
             return process.open(self, partial(Reader, contents, options.cache, options.max_handles))
         return process.open(self, partial(ShardReading, self.shards, contents))
-
-    def close(self) -> None:
-        """Ends the threads and closes open shards."""
-        self._processes.current().close()
-        # Last, since a thread that prefetches samples would open it again.
-        if self.shards.storage is not None:
-            self.shards.storage.close()
 
     def __getstate__(self) -> dict[str, Any]:
         # Another process shows no progress on the user's terminal.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
 import tarfile
 from collections.abc import Mapping
@@ -14,11 +13,12 @@ from typing import Any, final
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError
 from samplerkit.order import arguments
 from samplerkit.storage.atomic import AtomicFile, Writing
+from samplerkit.storage.files.paths import one_path
+from samplerkit.storage.files.stored import INDEX_SUFFIX, Stored
 from samplerkit.storage.names import expand_braces
 from samplerkit.storage.tar.codecs import encode
 from samplerkit.storage.tar.format.headers import BLOCK, padded
 from samplerkit.storage.tar.format.samples import is_meta, is_unsafe, split_name
-from samplerkit.storage.tar.index.archive import INDEX_SUFFIX, Archive
 from samplerkit.storage.tar.index.finding import Cache, make_index
 
 DEFAULT_BYTES = 1 << 30
@@ -28,15 +28,14 @@ _LOG = logging.getLogger("samplerkit")
 _NUMBER = re.compile(r"%0?[0-9]*d")
 
 
-def shard_names(shards: Any, first: int) -> tuple[str, ...] | None:
+def shard_names(pattern: str, first: int) -> tuple[str, ...] | None:
     """Returns the paths of shards if their number is fixed; None if the path has a place for a number.
 
     Args:
-        shards: the path of one tar, of numbered ones (`%06d`), or of several (`{000..127}`).
+        pattern: the path of one tar, of numbered ones (`%06d`), or of several (`{000..127}`).
         first: the number of the first one.
 
     Raises:
-        ArgumentTypeError: `shards` is not a path.
         ArgumentValueError: it has several places for a number, wrong braces, or does not end in `.tar`; or
             `first` is not 0 and there is no place for a number.
 
@@ -44,12 +43,9 @@ def shard_names(shards: Any, first: int) -> tuple[str, ...] | None:
         >>> shard_names("train-{0..1}.tar", 0), shard_names("train-%03d.tar", 7)
         (('train-0.tar', 'train-1.tar'), None)
     """
-    if not isinstance(shards, str | os.PathLike) or not isinstance(os.fspath(shards), str):
-        raise ArgumentTypeError("shards", "must be a path", shards)
-    pattern = os.fspath(shards)
     if not pattern.endswith(".tar"):
         problem = "must end in .tar"
-        raise ArgumentValueError("shards", problem, pattern, hint="random access wants plain tar")
+        raise ArgumentValueError("shards", problem, pattern, hint="random access needs an uncompressed tar")
     if "\0" in pattern:
         raise ArgumentValueError("shards", "cannot be a path", pattern)
     if pattern.count("%") == 1 and _NUMBER.search(pattern):
@@ -83,7 +79,7 @@ class TarWriter(Writing):
     Raises:
         ArgumentTypeError: an argument has the wrong type.
         ArgumentValueError: `shards` has several places for a number, or does not end in `.tar`; or it is one
-            tar and a limit is given.
+            tar and a limit is given; or it is a URL.
         ArgumentRangeError: a limit is not positive, or `start_shard` is negative.
 
     Example:
@@ -108,15 +104,15 @@ class TarWriter(Writing):
         start_shard: int = 0,
     ) -> None:
         self._first = arguments.at_least("start_shard", start_shard, 0)
-        self._names = shard_names(shards, self._first)
-        self._pattern = os.fspath(shards)
+        self._pattern = one_path("shards", shards, "write to a local folder, and upload that")
+        self._names = shard_names(self._pattern, self._first)
         self._max_samples = arguments.limit("samples_per_shard", samples_per_shard)
         self._max_bytes = arguments.limit("bytes_per_shard", bytes_per_shard)
         if self._names == (self._pattern,):
             if self._max_samples is not None or self._max_bytes not in {None, DEFAULT_BYTES}:
                 hint = "give the shards a number, as in train-%06d.tar, or leave the limit out"
                 raise ArgumentValueError(
-                    "shards", "is one tar, and no limit goes with it", self._pattern, hint=hint
+                    "shards", "is a single tar, which cannot have a limit", self._pattern, hint=hint
                 )
             self._max_bytes = None
         self._index = arguments.boolean("index", index)
@@ -158,7 +154,7 @@ class TarWriter(Writing):
         if self._shard is None:
             self._shard = self._begin()
         if key in self._shard.keys or key == self._last_key:
-            raise ArgumentValueError("__key__", "is there already", key, hint="keys differ within a shard")
+            raise ArgumentValueError("__key__", "exists already", key, hint="keys differ within a shard")
         with self._writing(self._shard.path):
             self._shard.output.file.writelines(pieces)
         self._shard.size += size
@@ -209,7 +205,7 @@ class TarWriter(Writing):
         with self._writing(path):
             if path.exists() and not self._overwrite:
                 hint = "give another path, or replace it: overwrite=True, or --overwrite"
-                raise ArgumentValueError("shards", "is there already", str(path), hint=hint)
+                raise ArgumentValueError("shards", "exists already", str(path), hint=hint)
             path.parent.mkdir(parents=True, exist_ok=True)
             return _Shard(path, AtomicFile(path))
 
@@ -232,7 +228,7 @@ class TarWriter(Writing):
         if self._index:
             target = Path(path + INDEX_SUFFIX)
             with self._writing(target, "the shard is whole: make its index by `samplerkit index`"):
-                make_index(Archive.of(path), Cache.of(None), checksums=self._checksums).write(target)
+                make_index(Stored.of(path), Cache.of(None), checksums=self._checksums).write(target)
 
     def _check(self) -> None:
         """Raises the error that ended writing, since later shards would follow a gap."""
@@ -275,7 +271,7 @@ def _checked_key(sample: Any) -> str:
     if is_unsafe(name) or "\0" in key or "\n" in key or key.endswith("/"):
         raise ArgumentValueError("__key__", "cannot be the name of a file below a folder", key)
     if split_name(name) != (name[:-2], b"x"):
-        hint = "what follows the first dot would be taken for a part of the extension"
+        hint = "the part after the first dot would belong to the extension"
         raise ArgumentValueError("__key__", "must have no dot in its last part", key, hint=hint)
     if "/" in key and is_meta(name):
         raise ArgumentValueError("__key__", "begins with a folder that readers skip", key)

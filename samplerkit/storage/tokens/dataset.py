@@ -17,7 +17,7 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.batches import BatchesAhead, SampleBatch
 from samplerkit.storage.ahead.cache_entries import FileStats
 from samplerkit.storage.ids import checked_ids, checked_index
-from samplerkit.storage.per_process import OpenPerProcess, storage_for, with_requests
+from samplerkit.storage.per_process import OpenPerProcess, storage_for
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.threads import weak_method
 from samplerkit.storage.tokens.arguments import Documents, SplitPart, WindowSpec, corpora_of
@@ -123,8 +123,7 @@ class TokenDataset(OpenPerProcess[Any]):
         self._corpora: Final = tuple(corpora_of(files, options))
         self.files: Final = tuple(path.data for corpus in self._corpora for path in corpus.files)
         self.is_remote: Final = any(map(is_remote, self.files))
-        self._storage: Final = storage_for(self.is_remote, None, options)
-        super().__init__()
+        super().__init__(storage_for(self.is_remote, None, options))
         self.epoch = 0
 
     @property
@@ -177,9 +176,7 @@ class TokenDataset(OpenPerProcess[Any]):
 
         The counts of a `Loader`'s workers are added as their batches are handed out.
         """
-        if self._storage is None:
-            return None
-        return self._processes.current().with_workers(with_requests(FileStats(), self._storage))
+        return None if self._storage is None else self._stats
 
     @property
     def expect(self) -> Callable[[Iterable[Ids]], None] | None:
@@ -312,7 +309,7 @@ class TokenDataset(OpenPerProcess[Any]):
 
     def close(self) -> None:
         """Closes files and connections. The dataset can be used again."""
-        self._processes.current().close(self._storage)
+        super().close()
         if "_source" in self.__dict__:
             self._source.close()
 

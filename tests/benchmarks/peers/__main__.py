@@ -5,8 +5,6 @@ process with a limit of time and memory, writes docs/performance.json, and from 
 docs/performance.md and README.md, and the pictures. `page` writes these again from the file.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import signal

@@ -1,7 +1,5 @@
 """The cases for every peer: sizes, limits, changes of the number of ranks. Standard library only."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 SHARDS, SHARD, BATCH, SEED = 8, 3, 256, 7

@@ -1,7 +1,5 @@
 """Runs every cell of every peer, and collects the results in one JSON value."""
 
-from __future__ import annotations
-
 import os
 import platform
 import shutil
@@ -135,7 +133,7 @@ def text_of(python: str, command: Sequence[str]) -> str:
 
 
 def machine() -> dict[str, Any]:
-    """Tells where and when this is measured, and what."""
+    """Returns where and when this is measured, and what."""
     git = shutil.which("git")
     commit = git and subprocess.run(
         [git, "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False

@@ -1,7 +1,5 @@
 """Makes the environments of the peers: pip only, each made once, with the reason where one cannot be made."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Grain: a shuffle with random access, and its elastic iterator."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,5 @@
 """Runs a measurement in a process of its own, with a limit of time and of memory for each of its cells."""
 
-from __future__ import annotations
-
 import json
 import os
 import selectors
@@ -96,7 +94,7 @@ def _printed(pipe: IO[bytes], selector: selectors.BaseSelector) -> Iterator[list
 
 
 def _over(pid: int, taken: float, seconds: float, gib: float) -> str | None:
-    """Tells which limit a process is over."""
+    """Returns the limit that a process is over."""
     if taken > seconds:
         return f"over {seconds:g} s"
     return f"over {gib:g} GiB" if status_mib("VmRSS", pid) > gib * 1024 else None

@@ -1,7 +1,5 @@
 """The index of a dataset of MDS files. Standard library only."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -3,20 +3,18 @@
 Each peer's script calls `main` with an object that offers what the peer can do. Standard library only.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import statistics
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from itertools import islice
 from typing import Any
 
 from tests.benchmarks.peers.cases import BATCH, RESIZES, SHARDS
-from tests.benchmarks.peers.counting import lost_and_repeated
 from tests.benchmarks.peers.memory import PeakGrowth
 
 WARM_UP = 10_000
@@ -201,3 +199,20 @@ def main(peer: Peer) -> None:
         emit(cell="versions", versions={name: import_module(name).__version__ for name in peer.packages})
     else:
         {"curve": curve, "rows": end_to_end, "ranks": ranks}[work](peer, *arguments)
+
+
+def lost_and_repeated(size: int, received: Iterable[int]) -> tuple[int, int]:
+    """Counts the samples of an epoch that never came, and the arrivals beyond the first of each.
+
+    Args:
+        size: the number of samples; their ids are 0 to size - 1.
+        received: the ids that the training loops of all ranks received, before and after.
+
+    Raises:
+        ValueError: an id is of no sample.
+    """
+    arrivals = Counter(received)
+    strangers = [id for id in arrivals if not 0 <= id < size]
+    if strangers:
+        raise ValueError(f"ids outside of {size} samples: {strangers[:5]}")
+    return size - len(arrivals), arrivals.total() - len(arrivals)

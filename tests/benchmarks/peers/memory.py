@@ -1,7 +1,5 @@
 """How much memory a piece of work takes at its peak, beyond what the process has before. Linux only."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 RESET_PEAK = "5"

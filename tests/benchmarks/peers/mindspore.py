@@ -1,7 +1,5 @@
 """MindSpore: its distributed sampler over a source of ids, `skip`, and the start at a step."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Rows in memory, for the peers that read arrays of numpy."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

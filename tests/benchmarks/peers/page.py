@@ -1,7 +1,5 @@
 """Writes the generated parts of docs/performance.md: tables from results, each between its two markers."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

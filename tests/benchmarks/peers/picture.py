@@ -1,7 +1,5 @@
 """Draws how the cost of an epoch grows with n."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """samplerkit, as one of the peers."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any

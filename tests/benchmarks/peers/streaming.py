@@ -1,7 +1,5 @@
 """MosaicML streaming: ids from what its iterator calls, epochs and changes of ranks through its loader."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -1,7 +1,5 @@
 """torch: `DistributedSampler` and `DataLoader`, which have no state."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any

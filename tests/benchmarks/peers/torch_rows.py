@@ -1,7 +1,5 @@
 """Rows in memory, for the peers that are read through torch's DataLoader."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """torchdata: `StatefulDataLoader` over its `StatefulDistributedSampler`."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Two names that MosaicML streaming asks for when it is imported."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """webdataset: samples streamed from tar shards, with neither ids nor state."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path

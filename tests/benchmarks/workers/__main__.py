@@ -8,8 +8,6 @@ Memory is that of the loop's process, beyond what it held when the dataset was m
 shares with it counts for both.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import resource
@@ -22,8 +20,7 @@ from typing import Any
 
 from tests.benchmarks.peers.measuring import epoch_of
 from tests.benchmarks.peers.memory import PeakGrowth
-from tests.benchmarks.report import print_header, print_row
-from tests.benchmarks.timing import answer_of, forked
+from tests.benchmarks.timing import answer_of, forked, print_header, print_row
 from tests.benchmarks.workers.data import SIZES, write
 from tests.benchmarks.workers.peers import CASES
 

@@ -1,7 +1,5 @@
 """The data of the benchmark of workers: rows in memory, and files of four formats."""
 
-from __future__ import annotations
-
 import io
 from importlib import import_module
 from pathlib import Path

@@ -3,8 +3,6 @@
 A peer is imported when it is measured, in an environment that has it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
@@ -56,7 +54,7 @@ def of_torch(data: str, folder: Path, workers: int, module: str, name: str) -> B
 
 def batch_of(dataset: Any, ids: list[int]) -> Any:
     """What a thread of a pipeline does for one batch."""
-    collate: Any = import_module("samplerkit.loading.workers.batch_maker").batch_of
+    collate: Any = import_module("samplerkit.loading.sample_fields").batch_of
 
     read = getattr(dataset, "__getitems__", None)
     return collate([dataset[index] for index in ids] if read is None else read(ids))

@@ -1,7 +1,5 @@
 """Counts what the loops of a job received in an epoch. Imports nothing of samplerkit."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Hashable, Iterable
 

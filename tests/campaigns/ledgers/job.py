@@ -1,7 +1,5 @@
 """The ranks of a job in one process, in lock step, compared with a model of them."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections import Counter

@@ -1,7 +1,5 @@
 """What a correct job does, from arithmetic alone. Imports nothing of samplerkit."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple

@@ -3,8 +3,6 @@
 `python -m tests.campaigns.ledgers.script 4711 4712` repeats two cases and prints their actions.
 """
 
-from __future__ import annotations
-
 import sys
 import traceback
 from collections.abc import Callable, Iterable

@@ -5,8 +5,6 @@ nobody sees by reading what they would notice. An example says so itself; whethe
 asked of random mutants.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from pathlib import Path
 

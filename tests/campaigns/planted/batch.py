@@ -3,18 +3,14 @@
 The golden plans would notice most of them too; here it is the laws and promises that must.
 """
 
-from __future__ import annotations
-
 from tests.campaigns.planting import Bug
 
-LAWS = "tests/batches/test_laws.py"
 GOLDEN = "tests/batches/test_golden_plans.py"
 LENGTHS = "tests/batches/test_lengths.py"
 PADDING = "tests/loading/test_pad_collate.py"
 STATES = "tests/loading/test_batch_states.py"
 JOBS = "tests/campaigns/test_random_ledgers.py::test_the_first_of_the_random_jobs_lose_and_repeat_nothing"
 BY_VALUES = "tests/loading/test_batches_by_values.py"
-BINS = "tests/batches/test_best_fit.py"
 PACKS = "tests/batches/test_packs.py"
 
 BUGS = [
@@ -30,7 +26,7 @@ BUGS = [
         "_OpenRuns.take",
         "at = bisect_left(self._spaces, size)",
         "at = bisect_left(self._spaces, size)\nat = len(self._spaces) - 1 if at < len(self._spaces) else at",
-        BINS,
+        PACKS,
     ),
     Bug(
         "the end of a long document begins where the document does",
@@ -51,15 +47,15 @@ BUGS = [
         "Cuts.edges",
         "np.minimum(begin + size, self._ends[bucket])",
         "begin + size",
-        LAWS,
+        PACKS,
     ),
-    Bug("what was dropped is found", "Cuts.batch_of", "places < self._ends[bucket]", "places >= 0", LAWS),
+    Bug("what was dropped is found", "Cuts.batch_of", "places < self._ends[bucket]", "places >= 0", PACKS),
     Bug(
         "the last batches are always lost",
         "Groups.__init__",
         "divmod(count, abreast)",
         "(count // abreast, 0)",
-        LAWS,
+        PACKS,
     ),
     Bug(
         "lengths are padded after they are counted",
@@ -73,7 +69,7 @@ BUGS = [
         "WindowPlan.__post_init__",
         "{self._first: before}",
         "{self._first: 0}",
-        LAWS,
+        PACKS,
     ),
     Bug("a file that was written again is believed", "_stamp", "status.st_ctime_ns", "0", LENGTHS),
     Bug("no batch is checked against its limit", "_require_padded", "measure.cap is None", "True", PADDING),

@@ -1,13 +1,10 @@
 """Bugs in skips, weights, states and what edits are legal."""
 
-from __future__ import annotations
-
 from tests.campaigns.planting import Bug
 
-RAMPS = "tests/loading/test_ramps.py"
 BATCHES = "tests/loading/test_batch_states.py"
 REMOVED = "tests/samplers/test_removed_ids.py"
-CAPS = "tests/samplers/test_pass_caps.py"
+CAPS = "tests/samplers/test_repeats_and_parts.py"
 RUNS = "tests/loading/test_edits.py"
 
 BUGS = [
@@ -63,19 +60,19 @@ BUGS = [
     ),
     Bug(
         "a step that has begun ends by the size behind it",
-        "stages_of",
+        "Delivery.stages",
         "max(0, -(-(at - last.begin) // last.size))",
         "max(0, (at - last.begin) // last.size)",
-        RAMPS,
+        RUNS,
     ),
     Bug(
         "samples are looked for as if all steps had one size",
         "occurrences_of",
         "numbers[stage] + (dealt - begins[stage]) // sizes[stage]",
         "(dealt - delivery.start) // sizes[0]",
-        RAMPS,
+        RUNS,
     ),
-    Bug("ranks that do not divide a step are let in", "require_divided", "size % ranks", "False", RAMPS),
+    Bug("ranks that do not divide a step are let in", "require_divided", "size % ranks", "False", RUNS),
     Bug(
         "a window that has begun may be edited",
         "EpochBatches.samples_before",

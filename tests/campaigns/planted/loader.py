@@ -1,7 +1,5 @@
 """Bugs in the loader and its workers, and those of them that tests over threads alone must notice."""
 
-from __future__ import annotations
-
 from tests.campaigns.planting import Bug
 
 LOADER = "tests/loading/test_loader.py"
@@ -70,13 +68,13 @@ BUGS = [
     Bug(
         "damage is not looked for",
         "State.from_dict",
-        'not _is_text(saved.get("checksum"), _checksum({"schema": schema, **values}))',
+        'not _is_text(checksum, _checksum({"schema": schema, **values}))',
         'not saved.get("checksum")',
         LOADERS,
     ),
     Bug(
         "the epoch does not reach the dataset",
-        "SampleReader._begin_epoch",
+        "BatchMaker._begin_epoch",
         "set_epoch(epoch)",
         "set_epoch(0)",
         LOADERS,

@@ -1,12 +1,10 @@
 """Bugs in orders and samplers."""
 
-from __future__ import annotations
-
 from tests.campaigns.planting import Bug
 
 LAWS = "tests/samplers/test_laws.py"
 DRAWS, MIXED = "tests/order/test_source_draws.py", "tests/samplers/test_mixtures.py"
-SHARES = "tests/samplers/test_rank_shares.py"
+SHARES = "tests/samplers/test_laws.py"
 
 BUGS = [
     Bug(

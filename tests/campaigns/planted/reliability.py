@@ -1,11 +1,9 @@
 """Bugs for rows of docs/reliability.md; other bugs that the page names are in the files beside this one."""
 
-from __future__ import annotations
-
 from tests.campaigns.planted.loader import CURSOR
 from tests.campaigns.planting import Bug
 
-CACHE = "tests/storage/remote/test_cache"
+CACHE = "tests/storage/remote/test_cache.py"
 THREADS = "tests/storage/files/test_threads.py"
 SENDING = "tests/loading/test_sending.py"
 SIGNALS = "tests/loading/test_signals_and_forks.py"
@@ -28,9 +26,9 @@ BUGS = [
     Bug(
         "workers hand out batches as they come",
         "BatchesInOrder.__next__",
-        "answer = self._receive()",
+        "answer: Answer = self._pool.receive(self._tasks[0])",
         # Two and two: each worker hands over its own batches in order, or the loop would wait for ever.
-        "self._tasks.sort(key=lambda task: task.number ^ 1)\nanswer = self._receive()",
+        "self._tasks.sort(key=lambda task: task.number ^ 1)\nanswer = self._pool.receive(self._tasks[0])",
         "tests/loading/test_loader_workers.py::test_a_resume_with_other_workers_continues_in_the_same_order",
     ),
     Bug(
@@ -52,14 +50,14 @@ BUGS = [
         "seeded_generators",
         "seed_with(word)",
         "pass",
-        "tests/loading/test_given_ids.py",
+        "tests/loading/test_draws.py",
     ),
     Bug(
         "ids of an iterable are not compared",
         "require_same_ids",
         'saved["digest"] != current["digest"]',
         "False",
-        "tests/loading/test_given_ids.py",
+        "tests/loading/test_draws.py",
     ),
     Bug(
         "a mixture starts over",
@@ -73,48 +71,48 @@ BUGS = [
         "Delivery._per_rank",
         "(least + (larger > 0), 0)",
         "(least, larger)",
-        "tests/loading/test_uneven_ranks.py",
+        "tests/loading/test_exactly_once.py",
     ),
     Bug(
         "the first pad is taken for a sample",
         "Reading.pads",
         "self.draws(step) >= self.units.num_draws",
         "self.draws(step) > self.units.num_draws",
-        "tests/loading/test_uneven_ranks.py",
+        "tests/loading/test_exactly_once.py",
     ),
     Bug(
         "nobody watches over the workers",
-        "WorkerProcesses._start",
-        "[worker.pipe.fileno(), *sentinels]",
-        "[worker.pipe.fileno()]",
-        "tests/loading/test_dead_workers.py",
+        "WorkerProcesses._message",
+        "[pipe, *sentinels]",
+        "[pipe]",
+        SENDING,
     ),
     Bug(
         "workers that live are named as dead ones",
         "WorkerProcesses._dead_workers",
         "{pid: code for pid, code in codes.items() if code is not None}",
         "codes",
-        "tests/loading/test_dead_workers.py::test_only_the_worker_that_died_first_is_named_with_its_own_reason",
+        "tests/loading/test_sending.py::test_only_the_worker_that_died_first_is_named_with_its_own_reason",
     ),
     Bug(
         "a batch is pickled where no error of it is caught",
-        "SendingMaker._sent",
+        "SendingMaker.batch",
         "return pickled(answer)",
         "return answer",
         f"{SENDING}::test_samples_that_cannot_be_read_or_sent_are_skipped_and_the_steps_stay",
     ),
     Bug(
         "samples are skipped that can be pickled",
-        "_unsendable",
-        "zip(present, map(sending_error, samples.batch), strict=True)",
-        "((place, 'x') for place in present)",
+        "_require_sendable",
+        "(problem := sending_error(sample))",
+        "(problem := 'x')",
         f"{SENDING}::test_samples_that_cannot_be_read_or_sent_are_skipped_and_the_steps_stay",
     ),
     Bug(
         "an exception is sent whose class cannot be pickled",
-        "sendable_errors",
-        "not sending_error(type(error))",
-        "True",
+        "_sendable",
+        "sending_error(type(error))",
+        "False",
         f"{SENDING}::test_a_batch_that_cannot_be_made_or_sent_is_an_error_at_its_place_with_its_samples",
     ),
     Bug(
@@ -129,7 +127,7 @@ BUGS = [
         "WorkerProcesses._answer",
         "number != task.number",
         "not number",
-        "tests/loading/test_copies.py",
+        "tests/loading/test_loader_workers.py",
     ),
     Bug(
         "workers do not look after their parent",
@@ -157,7 +155,7 @@ BUGS = [
         "Loader.iterate_on",
         "iteration.taken = step + 1",
         "iteration.taken = step",
-        "tests/loading/test_endings.py",
+        "tests/loading/test_signals_and_forks.py",
     ),
     Bug(
         "workers that do not hear are waited for at the exit",
@@ -178,7 +176,7 @@ BUGS = [
         "EpochUnits._wrapped",
         "as_array(draws) % max(1, self.num_draws)",
         "(as_array(draws) % max(1, self.num_draws)).astype(np.int32).astype(np.int64)",
-        "tests/loading/test_huge_datasets.py",
+        "tests/loading/test_exactly_once.py",
     ),
     Bug(
         "a download has the name of the whole file",
@@ -206,14 +204,14 @@ BUGS = [
         "unpack",
         "DiskCache(cache.options, Stop())",
         "DiskCache(RemoteOptions(cache=cache.folder), Stop())",
-        "tests/storage/tar/test_unpacked.py",
+        "tests/storage/tar/test_decode.py",
     ),
     Bug(
         "an archive may unpack to anything",
         "inflated",
         "unpacked > limit",
         "limit < 0",
-        "tests/storage/tar/test_unpacked.py",
+        "tests/storage/tar/test_decode.py",
     ),
     Bug(
         "a redirect is read to its end",
@@ -227,26 +225,26 @@ BUGS = [
         "try_lock",
         "fcntl.LOCK_EX if is_exclusive else fcntl.LOCK_SH",
         "fcntl.LOCK_SH",
-        f"{CACHE}_processes.py::test_four_processes_that_race_download_once",
+        f"{CACHE}::test_four_processes_that_race_download_once",
     ),
     Bug(
         "files in use are evicted",
         "evict",
         "try_lock(entry.lock, is_exclusive=True, may_create=False)",
         "try_lock(entry.lock, is_exclusive=False, may_create=False)",
-        f"{CACHE}_processes.py::test_a_file_in_use_is_evicted_by_no_process",
+        f"{CACHE}::test_a_file_in_use_is_evicted_by_no_process",
     ),
     Bug(
         "all versions of a URL share a place",
         "entry_of",
         "f\"{version.size} {version.tag} {digest or ''}\"",
         "f\"{version.size} {digest or ''}\"",
-        f"{CACHE}.py::test_a_new_version_is_another_file_and_the_old_one_is_evicted_first",
+        f"{CACHE}::test_a_new_version_is_another_file_and_the_old_one_is_evicted_first",
     ),
     Bug(
         "a part of another version passes",
         "check_part",
-        "check_version(version, size, headers)",
+        "version.check(size, _tag(headers, version.tag))",
         "pass",
         "tests/storage/remote/test_http.py",
     ),

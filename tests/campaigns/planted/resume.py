@@ -1,7 +1,5 @@
 """Bugs in what is resumed, drawn and agreed upon."""
 
-from __future__ import annotations
-
 from tests.campaigns.planting import Bug
 
 STATES = "tests/loading/test_exactly_once.py"
@@ -39,13 +37,7 @@ BUGS = [
         "0 < taken >= self.run.reading(epoch, start).steps",
         JOBS,
     ),
-    Bug(
-        "ragged ranks get one sample too many",
-        "Delivery.dealt",
-        "slot < larger",
-        "slot <= larger",
-        STATES,
-    ),
+    Bug("ragged ranks get one sample too many", "Delivery.dealt", "slot < larger", "slot <= larger", STATES),
     Bug(
         "the first position of a step is off by one",
         "Delivery.dealt",
@@ -60,13 +52,7 @@ BUGS = [
         "end.epoch",
         CURSOR,
     ),
-    Bug(
-        "a device loader counts what is loaded",
-        "_reached",
-        "start + taken",
-        "taken",
-        CURSOR,
-    ),
+    Bug("a device loader counts what is loaded", "_reached", "start + taken", "taken", CURSOR),
     Bug(
         "draws are counted in their batch",
         "requests_of",
@@ -81,20 +67,8 @@ BUGS = [
         'struct.pack("<QQQ", self.seed, 0, self.position)',
         DRAWS,
     ),
-    Bug(
-        "ranks are never compared",
-        "Agreement._require_agreeing",
-        "not groups",
-        "True",
-        AGREEMENT,
-    ),
-    Bug(
-        "groups that wait are not listed",
-        "Agreement._check_listed",
-        "not lists",
-        "True",
-        AGREEMENT,
-    ),
+    Bug("ranks are never compared", "Agreement._require_agreeing", "not groups", "True", AGREEMENT),
+    Bug("groups that wait are not listed", "Agreement._check_listed", "not lists", "True", AGREEMENT),
     Bug(
         "ranks poll without pauses that grow",
         "Agreement.require",

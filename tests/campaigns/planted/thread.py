@@ -1,11 +1,9 @@
 """Bugs in threads as workers."""
 
-from __future__ import annotations
-
 from tests.campaigns.planting import Bug
 
 THREADS = "tests/loading/test_worker_threads.py"
-COPIES = "tests/loading/test_thread_copies.py"
+COPIES = "tests/loading/test_thread_turns.py"
 LOADER_WORKERS = "tests/loading/test_loader_workers.py"
 
 BUGS = [
@@ -39,8 +37,8 @@ BUGS = [
     ),
     Bug(
         "nobody ends the threads",
-        "ThreadPool.stop",
-        "self._is_stopped = True",
+        "WorkerThreads.stop",
+        "self.is_stopped = True",
         "pass",
         f"{LOADER_WORKERS}::test_closing_and_breaking_end_the_workers",
     ),

@@ -1,7 +1,5 @@
 """Bugs in blocks, lengths that change, and epochs of sources."""
 
-from __future__ import annotations
-
 from tests.campaigns.planting import Bug
 
 LAWS = "tests/samplers/test_blocks.py"
@@ -9,13 +7,7 @@ OTHER_LENGTHS = "tests/loading/test_other_window_lengths.py"
 SOURCES = "tests/loading/test_epochs_of_sources.py"
 
 BUGS = [
-    Bug(
-        "pools count windows, not blocks",
-        "BlockSampler.draw",
-        "self.pool * pieces",
-        "self.pool",
-        LAWS,
-    ),
+    Bug("pools count windows, not blocks", "BlockSampler.draw", "self.pool * pieces", "self.pool", LAWS),
     Bug(
         "a pass is lost where blocks are cut",
         "CutBlocks.read",

@@ -1,12 +1,9 @@
-"""Bugs in layouts, shares of a batch, and what parts are told."""
-
-from __future__ import annotations
+"""Bugs in layouts, in shares of a batch, and in what parts of a tree receive."""
 
 from tests.campaigns.planting import Bug
 
-LAYOUTS = "tests/order/test_tree_layouts.py"
+LAYOUTS = "tests/order/test_layout.py"
 DATASETS = "tests/storage/tree/test_tree_dataset.py"
-SHARES = "tests/storage/tree/test_shares.py"
 
 BUGS = [
     Bug(
@@ -23,5 +20,5 @@ BUGS = [
         "samples[len(samples) - samples.count(None)] = sample",
         DATASETS,
     ),
-    Bug("a part receives the ids of the tree", "Share.try_next", "own - self._begin", "own", SHARES),
+    Bug("a part receives the ids of the tree", "Share.try_next", "own - self._begin", "own", DATASETS),
 ]

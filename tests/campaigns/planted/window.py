@@ -1,12 +1,10 @@
-"""Bugs in where windows of tokens lie, and in what is told of them."""
-
-from __future__ import annotations
+"""Bugs in the places of windows of tokens, and in what is reported of them."""
 
 from tests.campaigns.planting import Bug
 
 WINDOWS = "tests/storage/tokens/test_windows_of_tokens.py"
 DAMAGED = "tests/storage/tokens/test_damaged_tokens.py"
-REMOTE = "tests/storage/tokens/test_remote_tokens.py"
+REMOTE = "tests/storage/tokens/test_reading.py"
 
 BUGS = [
     Bug(

@@ -1,7 +1,5 @@
 """Folders of npz files, a dataset and a reader, as users of PartiallyShuffle have them."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """The drop-in for PartiallyShuffle: its order, items, files and arguments."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Fixtures of all tests of the drop-in for webdataset."""
 
-from __future__ import annotations
-
 import pytest
 
 

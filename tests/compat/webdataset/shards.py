@@ -1,7 +1,5 @@
 """Shards for the tests of the drop-in for webdataset, and functions of their samples."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path

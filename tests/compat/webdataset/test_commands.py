@@ -1,7 +1,5 @@
 """Shards that commands write: run without a shell if allowed, and ended with their reader."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The drop-in for webdataset: its interface, refused arguments, the content of samples, and its loader."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import pickle
@@ -17,14 +15,7 @@ from webdataset import autodecode, filters, tenbin
 import samplerkit as sk
 from samplerkit.compat import webdataset as wds
 from samplerkit.compat.webdataset.tensors import tensors
-from tests.compat.webdataset.shards import (
-    as_list,
-    is_even,
-    number_of,
-    numbers,
-    once_each,
-    write,
-)
+from tests.compat.webdataset.shards import as_list, is_even, number_of, numbers, once_each, write
 from tests.storage.remote.server import served
 
 

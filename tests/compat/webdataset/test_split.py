@@ -1,7 +1,5 @@
 """Which samples the drop-in for webdataset reads: over ranks, workers, windows, passes, and from a server."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest
@@ -12,14 +10,7 @@ from samplerkit.compat import webdataset as wds
 from samplerkit.compat.webdataset import WebDataset
 from samplerkit.compat.webdataset.reading import SamplePipeline, WorkerSlot
 from samplerkit.order.sequences import Range
-from tests.compat.webdataset.shards import (
-    is_even,
-    loader,
-    numbers,
-    once_each,
-    received,
-    write,
-)
+from tests.compat.webdataset.shards import is_even, loader, numbers, once_each, received, write
 
 
 def test_a_worker_opens_few_shards(tmp_path):

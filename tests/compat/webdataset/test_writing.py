@@ -1,7 +1,5 @@
 """webdataset's names and arguments for writing shards."""
 
-from __future__ import annotations
-
 import io
 
 import pytest

@@ -1,7 +1,5 @@
 """What each test of device loaders checks at its end."""
 
-from __future__ import annotations
-
 import gc
 
 import pytest

@@ -1,7 +1,5 @@
 """Every kind of loader that a device loader is put around, over a few numbers; which threads load."""
 
-from __future__ import annotations
-
 import threading
 
 import numpy as np

@@ -10,8 +10,6 @@ in one thread: a call of either side to the driver may run a whole step of the o
 schedule is its seed.
 """
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import random
@@ -259,7 +257,9 @@ class Schedule:
         self.batches, self.holds, self.loop_streams = batches, holds, loop_streams
         self.stage = DeviceStage(self._source(), None, depth=depth, streams=self.streams)
         # The producer takes its steps here, and not in a thread.
-        self.producer, self.stage._producer = self.stage._producer, None
+        self.producer = self.stage._producer
+        self.producer.is_started = True
+        self.stage._batches._submit()
         self.eagerness = self.chance.choice([0.02, 0.2, 0.5])
         self.inside = set()
         self.produces = self.consumes = True
@@ -289,10 +289,9 @@ class Schedule:
         if step in self.inside:
             return False
         if step == self._produce:
-            channel = self.stage._channel
-            has_slot = self.producer._slot is not None or channel.is_closed or channel._slots.qsize() > 0
-            return self.produces and has_slot
-        return self.consumes and len(self.stage._channel) > 0
+            return self.produces and self.producer._tasks.qsize() > 0
+        tasks = self.stage._batches._tasks
+        return self.consumes and bool(tasks) and not tasks[0].result.empty()
 
     def _other_side(self):
         for step in (self._produce, self._consume):
@@ -301,7 +300,8 @@ class Schedule:
 
     def _produce(self):
         self.inside.add(self._produce)
-        self.produces = self.producer.step()
+        task = self.producer._tasks.get()
+        self.produces = task is not None and self.producer.step(task)
         self.inside.remove(self._produce)
 
     def _consume(self):

@@ -1,7 +1,5 @@
 """What a batch may be, and what becomes of it on its way to a device."""
 
-from __future__ import annotations
-
 import collections
 import types
 from dataclasses import dataclass, field

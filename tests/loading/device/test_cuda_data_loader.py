@@ -1,7 +1,5 @@
 """The class that people know: its interface, endless epochs, and none of its faults."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

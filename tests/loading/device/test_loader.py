@@ -1,7 +1,5 @@
 """The device loader over every kind of loader: what is handed out, how it ends, and what it refuses."""
 
-from __future__ import annotations
-
 import itertools
 import threading
 import traceback
@@ -62,10 +60,7 @@ def test_after_an_early_break_the_epoch_begins_again(kind, run_ahead):
             for number, _ in enumerate(loader, 1):
                 if number == taken:
                     break
-            # The workers of torchdata may take their time to end; nothing else may.
-            wait_until(
-                lambda: loading_threads() == [], 60 if kind == "torchdata's loader with workers" else 0
-            )
+            wait_until(lambda: loading_threads() == [])  # on a busy machine, each may take its time
         assert read(loader) == expected
 
 
@@ -181,7 +176,7 @@ def test_load_makes_each_batch_in_the_thread_and_the_state_stays_that_of_the_loa
         for expected in itertools.islice(alone, 5):
             assert torch.equal(next(batches), expected * 2)
             assert loader.state_dict() == alone.state_dict()
-    assert threads == {"samplerkit-device"}
+    assert threads == {"samplerkit-device-0"}
     with pytest.raises(sk.ArgumentTypeError, match="load"):
         DeviceLoader([], load="doubled")
 

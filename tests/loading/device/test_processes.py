@@ -1,7 +1,5 @@
 """Whole processes: exit, signals and forks while the loading thread is at work."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -11,8 +9,8 @@ import time
 import pytest
 
 from tests.jobs import ended
-from tests.load_free_timer import LoadFreeTimer
 from tests.programs import Program
+from tests.waiting import LoadFreeTimer
 
 PREPARED = """
 import os, signal, sys, threading, time, warnings

@@ -1,7 +1,5 @@
 """The stage by itself: order, run-ahead, errors, ends, and its figures."""
 
-from __future__ import annotations
-
 import gc
 import threading
 import time
@@ -15,9 +13,8 @@ import samplerkit as sk
 from samplerkit.loading import background
 from samplerkit.loading.device.stage import EPOCH_END, DeviceStage
 from samplerkit.loading.stats import StageCounts
-from tests.load_free_timer import LoadFreeTimer
 from tests.loading.device.kinds import loading_threads
-from tests.waiting import wait_until
+from tests.waiting import LoadFreeTimer, wait_until
 
 
 def staged(source, **options):

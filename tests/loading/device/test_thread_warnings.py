@@ -1,7 +1,5 @@
 """When a load in a thread causes a warning: it draws from a random generator of the process."""
 
-from __future__ import annotations
-
 import random
 import time
 import warnings

@@ -1,7 +1,5 @@
 """A few small files of each kind, and the datasets that read them."""
 
-from __future__ import annotations
-
 import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass

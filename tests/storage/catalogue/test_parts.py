@@ -1,6 +1,4 @@
-"""Catalogues in parts: in any order, repeated, or killed in the middle, they become the same file."""
-
-from __future__ import annotations
+"""Catalogues in parts become the same file, however they are made; damaged files are named errors."""
 
 import json
 import os
@@ -18,7 +16,9 @@ from samplerkit.storage.catalogue.making import join_parts, make_catalogue, make
 from samplerkit.storage.tar.indexing import index_shard
 from samplerkit.storage.tar.pack import pack_shard
 from tests.storage.catalogue.kinds import FILES, PARQUET, TAR
-from tests.storage.remote.children import Child
+from tests.storage.crowd import Child
+from tests.storage.formats import test_parquet
+from tests.testing import test_contract as of_files
 
 SIZES = (5, 3, 0, 4, 1, 2, 6)
 
@@ -151,3 +151,71 @@ def test_the_command_makes_a_catalogue_and_joins_some(monkeypatch, capsys, tmp_p
     code, printed = command(f"{tmp_path}/a/*.npz", "--out", tmp_path / "c.skcat")
     assert code == 2
     assert "neither tar shards nor Parquet" in printed.err
+
+
+WRITTEN_NS = 1_700_000_000 * 10**9
+
+
+class OfCatalogue:
+    """The same files, and a catalogue of them.
+
+    All have the same time of change, so that damage shows in the size, the digest or the content.
+    """
+
+    suffix = ""
+    reader: str | None = None
+
+    def write(self, folder):
+        files = super().write(folder)
+        self._set_times(folder)
+        make_catalogue(f"{folder}/*{self.suffix}", f"{folder}/all.skcat", self.reader)
+        return files
+
+    def make(self, folder):
+        self._set_times(folder)
+        return self.opened(f"{folder}/all.skcat")
+
+    def victim(self, folder):
+        return max(Path(folder).glob(f"*{self.suffix}"), key=lambda path: path.stat().st_size)
+
+    def _set_times(self, folder):
+        for path in Path(folder).glob(f"*{self.suffix}"):
+            os.utime(path, ns=(WRITTEN_NS, WRITTEN_NS))
+
+
+class TestParquet(OfCatalogue, test_parquet.TestParquet):
+    """Row groups: footers are read when the first of their file is."""
+
+    suffix = ".parquet"
+
+    def opened(self, path):
+        return sk.ParquetDataset(path)
+
+
+class TestFiles(OfCatalogue, of_files.TestFiles):
+    """Files with a reader."""
+
+    suffix, reader = ".npy", "npy"
+
+    def opened(self, path):
+        return sk.FileDataset(path, "npy")
+
+
+class TestShards(OfCatalogue, of_files.TestShards):
+    """Tar shards, whose indexes are made when they are opened."""
+
+    suffix = ".tar"
+
+    def opened(self, path):
+        dataset = sk.TarDataset(path, checksums=True, progress=False)
+        return dataset.decode().to_tuple("json").map(of_files._first)
+
+
+_OF_DAMAGE = {
+    "test_damaged_data_raises_an_error_that_names_the_file",
+    "test_truncated_or_missing_data_raises_an_error_that_names_the_file",
+}
+assert {*of_files.LAWS} > _OF_DAMAGE  # the others test the dataset, which is the one of the files
+for _law in {*of_files.LAWS} - _OF_DAMAGE:
+    for _contract in (TestParquet, TestFiles, TestShards):
+        setattr(_contract, _law, None)

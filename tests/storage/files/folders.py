@@ -1,7 +1,5 @@
 """Folders of npz files for tests, and readers that record their calls."""
 
-from __future__ import annotations
-
 import threading
 import time
 from pathlib import Path

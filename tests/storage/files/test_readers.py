@@ -1,6 +1,4 @@
-"""The readers of the package, on real files."""
-
-from __future__ import annotations
+"""The readers of the package, on real files and on hostile ones."""
 
 import gzip
 import io
@@ -24,6 +22,9 @@ from samplerkit.storage.files.readers import (
     TextReader,
 )
 from samplerkit.storage.inflate import FLOOR
+from samplerkit.storage.lengths import save_lengths
+from tests.storage.crowd import run_in_threads
+from tests.storage.remote.server import served
 
 
 def all_of(dataset):
@@ -39,7 +40,7 @@ def test_npz_reads_only_the_given_keys(tmp_path):
     dataset = FileDataset([tmp_path / "a.npz"], NpzReader(keys=("x",)))
     assert [sample["x"] for sample in all_of(dataset)] == [0, 1, 2]
     assert dataset.stats.bytes_read == 24
-    with pytest.raises(sk.DatasetError, match=r"a\.npz: holds no column 'y', but only, got \['x', 'other'\]"):
+    with pytest.raises(sk.DatasetError, match=r"a\.npz: must have one column 'y', got \['x', 'other'\]"):
         all_of(FileDataset([tmp_path / "a.npz"], NpzReader(keys=("y",))))
 
 
@@ -148,7 +149,7 @@ def test_parquet_files_are_read_by_columns(tmp_path):
     some = all_of(FileDataset([tmp_path / "0.parquet"], ParquetReader(columns=("x",))))
     assert [some[7], len(some)] == [{"x": 3.5}, 1000]
     for columns in (("y",), ("x", "y")):
-        with pytest.raises(sk.DatasetError, match=r"0\.parquet: holds no column 'y', but only"):
+        with pytest.raises(sk.DatasetError, match=r"0\.parquet: must have one column 'y'"):
             all_of(FileDataset([tmp_path / "0.parquet"], ParquetReader(columns=columns)))
 
 
@@ -170,7 +171,7 @@ def test_csv_columns_have_the_types_of_all_their_values_or_the_given_ones(tmp_pa
 
 CSVS = {
     "id\n1,2\n": (CsvReader(), "Expected 1 columns, got 2"),
-    "id\n\xff\n": (CsvReader(), "column 'id' is no text in UTF-8"),
+    "id\n\xff\n": (CsvReader(), "column 'id' is not text in UTF-8"),
     "": (CsvReader(), "Empty CSV file"),
     "other\n1\n": (CsvReader(columns=("id",)), "'id'"),
     "id,n\n9007199254740993,1\n,2\n": (CsvReader(), "9007199254740993 not in range"),  # a float is another
@@ -191,7 +192,7 @@ def test_a_broken_line_of_json_is_named_and_spoils_no_other(tmp_path):
     (tmp_path / "a.jsonl").write_bytes(b'{"a": 1}\n\n{"a": \n[18446744073709551617]')
     with FileDataset([tmp_path / "a.jsonl"], "jsonl", progress=False) as dataset:
         assert (dataset[0], dataset[2]) == ({"a": 1}, [2**64 + 1])
-        with pytest.raises(sk.DatasetError, match=r"a\.jsonl, row 1: .*line 3: is no JSON"):
+        with pytest.raises(sk.DatasetError, match=r"a\.jsonl, row 1: .*line 3: is not JSON"):
             dataset[1]
     with (
         FileDataset([tmp_path / "a.jsonl"], JsonlReader(("b",)), progress=False) as dataset,
@@ -242,5 +243,92 @@ def test_compressed_text_that_is_cut_damaged_or_fills_memory_is_an_error(tmp_pat
 def test_text_in_another_encoding(tmp_path):
     (tmp_path / "a.txt").write_bytes("a\nö\n".encode("latin-1"))
     assert all_of(FileDataset([tmp_path / "a.txt"], TextReader("latin-1"))) == ["a", "ö"]
-    with pytest.raises(sk.DatasetError, match=r"a\.txt, row 1: is no text in utf-8"):
+    with pytest.raises(sk.DatasetError, match=r"a\.txt, row 1: is not text in utf-8"):
         all_of(FileDataset([tmp_path / "a.txt"], "text"))
+
+
+def header(shape, descr="<f8"):
+    """What an npy file begins with."""
+    data = io.BytesIO()
+    np.lib.format.write_array_header_1_0(data, {"descr": descr, "fortran_order": False, "shape": shape})
+    return data.getvalue()
+
+
+def as_npy(path, data):
+    path.write_bytes(data)
+
+
+def as_npz(path, data, compression=zipfile.ZIP_STORED):
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        archive.writestr("x.npy", data)
+
+
+def as_packed_npz(path, data):
+    as_npz(path, data, zipfile.ZIP_DEFLATED)
+
+
+@pytest.mark.parametrize("reader", ["npz", "npy", "parquet", "csv", "jsonl", "text"])
+def test_a_named_pipe_is_an_error_at_once(tmp_path, reader):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+
+    def reads_and_counts():
+        with pytest.raises(sk.DatasetError, match=r"pipe: is not a regular file; give the files"):
+            FileDataset([path], reader, [3], read_ahead=0)[0]
+        with pytest.raises(sk.DatasetError, match=r"pipe: is not a regular file; give the files"):
+            len(FileDataset([path], reader, progress=False))
+
+    run_in_threads(reads_and_counts)
+
+
+@pytest.mark.parametrize(
+    ("shape", "descr"),
+    [((10**12,), "<f8"), ((3, 10**17), "<f8"), ((10**4,), "|V1000000000"), ((2**62, 2**62), "<f8")],
+    ids=["rows", "columns", "items", "overflow"],
+)
+@pytest.mark.parametrize("write", [as_npy, as_npz, as_packed_npz])
+def test_an_array_larger_than_its_file_is_an_error_with_both_sizes(tmp_path, write, shape, descr):
+    reader = "npy" if write is as_npy else "npz"
+    path = tmp_path / f"claims.{reader}"
+    write(path, header(shape, descr) + bytes(24))
+    claimed = np.dtype(descr).itemsize * int(np.prod(np.array(shape, dtype=object)))
+    with pytest.raises(
+        sk.DatasetError, match=rf"claims\.{reader}.*: claims {claimed} bytes of data, but has"
+    ):
+        len(FileDataset([path], reader, progress=False))
+    with pytest.raises(sk.DatasetError, match=rf"claims\.{reader}"):
+        FileDataset([path], reader, [3], read_ahead=0)[0]
+
+
+def lacks_memory(path):  # noqa: ARG001  # readers are given a path
+    raise MemoryError("too much")
+
+
+def test_a_memory_error_names_a_remote_file_by_its_url(tmp_path):
+    (tmp_path / "large").write_bytes(b"x")
+    with served(tmp_path) as web:
+        url = f"{web.url}/large"
+        with (
+            FileDataset([f"{url}?key=SECRET"], lacks_memory, [3], remote={"cache": tmp_path}) as dataset,
+            pytest.raises(MemoryError) as caught,
+        ):
+            dataset[0]
+    assert caught.value.__notes__ == [f"while {url} was read"]
+
+
+def test_saved_lengths_have_the_permissions_of_the_umask_which_is_never_changed(tmp_path, monkeypatch):
+    """It is the whole process's: files that other threads made meanwhile could be written to by all."""
+    before = os.umask(0o027)
+    try:
+        monkeypatch.setattr(os, "umask", lambda mask: pytest.fail(f"the mask was set to {mask:o}"))
+        save_lengths(tmp_path / "lengths.json", ["a"], np.array([1]))
+    finally:
+        monkeypatch.undo()
+        os.umask(before)
+    assert (tmp_path / "lengths.json").stat().st_mode & 0o777 == 0o640
+
+
+def test_lengths_that_cannot_be_saved_are_an_error_with_the_given_path(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(sk.DatasetError, match=r"file/lengths\.json: cannot be written \(File exists\)"):
+        save_lengths(tmp_path / "file" / "lengths.json", ["a"], np.array([1]))

@@ -1,7 +1,5 @@
 """Each file is read once an epoch and rank, within the limits, and the right file is evicted."""
 
-from __future__ import annotations
-
 from functools import cache
 from itertools import islice
 

@@ -1,7 +1,5 @@
 """Files at URLs: fetched once a machine, read like local ones, in the same order; and how they are named."""
 
-from __future__ import annotations
-
 import shutil
 import traceback
 import zipfile
@@ -14,10 +12,10 @@ import samplerkit as sk
 from samplerkit.storage.files.dataset import FileDataset
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.remote.options import RemoteOptions
-from tests.load_free_timer import LoadFreeTimer
 from tests.storage.files.folders import plain, samples_of, write_npz
 from tests.storage.remote import faults
 from tests.storage.remote.server import served
+from tests.waiting import LoadFreeTimer
 
 SIZES = [6] * 16
 NAMES = [f"{number:03}.npz" for number in range(16)]

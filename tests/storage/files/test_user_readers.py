@@ -1,7 +1,5 @@
 """Readers of the user, in each form; and by name, also in workers in which the name is not registered."""
 
-from __future__ import annotations
-
 import array
 import pickle
 import sys

@@ -5,8 +5,6 @@ kind and samplerkit: litdata (`pip install torch==2.13.0 litdata==0.2.76 zstd py
 (`pip install mindspore==2.10.0 torch==2.13.0 -e .`, Python 3.11). LMDB is compared by the tests themselves.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import shutil

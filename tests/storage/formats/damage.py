@@ -1,7 +1,5 @@
 """Random damage to a file: reading it is an error, or returns what was written."""
 
-from __future__ import annotations
-
 import faulthandler
 import os
 from collections import Counter
@@ -12,7 +10,7 @@ import numpy as np
 from samplerkit.errors import DatasetError
 from samplerkit.testing import DatasetContract
 from samplerkit.testing.contract import same
-from tests.storage.remote.children import Child
+from tests.storage.crowd import Child
 
 
 class UncheckedContract(DatasetContract):

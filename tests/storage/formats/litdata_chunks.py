@@ -1,7 +1,5 @@
 """What the committed folders of litData hold, which its package wrote: `write_samples`."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

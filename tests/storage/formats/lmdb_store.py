@@ -1,7 +1,5 @@
 """What the committed store of LMDB holds, which its package wrote: `write_samples`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

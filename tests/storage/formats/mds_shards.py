@@ -1,7 +1,5 @@
 """What the committed folders of MDS hold, which its package wrote: `write_samples`; and a shard of ours."""
 
-from __future__ import annotations
-
 import decimal
 import json
 import struct

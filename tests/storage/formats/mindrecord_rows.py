@@ -1,7 +1,5 @@
 """What the committed files of MindRecord hold, which MindSpore wrote: `write_samples`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Arrow's IPC by record batch, without mapping it, and folders that Hugging Face's datasets wrote."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -74,11 +72,11 @@ def test_a_folder_of_hugging_face_is_read_without_its_package():
 
 MAGIC, END_MARK = b"ARROW1", b"\xff" * 4 + bytes(4)
 WRONG_ENDS = {
-    "other messages than one schema": lambda data: data.removesuffix(END_MARK) + data,
-    "more data after its end": lambda data: data + b"x",
-    "says that a part of it is at": lambda data: data.removesuffix(END_MARK),
-    "no message at 0, as Arrow writes them since 0.15": lambda data: b"FEA1" + data,
-    "ends without the mark": lambda data: MAGIC + bytes(2) + data,
+    "it must hold one schema": lambda data: data.removesuffix(END_MARK) + data,
+    "it has data after its end": lambda data: data + b"x",
+    "refers to a part at byte": lambda data: data.removesuffix(END_MARK),
+    "no Arrow message at byte 0, of a version since 0.15": lambda data: b"FEA1" + data,
+    "it has no end marker": lambda data: MAGIC + bytes(2) + data,
 }
 
 
@@ -90,7 +88,7 @@ def test_a_stream_with_a_wrong_end_is_an_error(tmp_path, problem):
 
 
 def test_a_missing_column_or_one_named_twice_is_refused(tmp_path):
-    with pytest.raises(sk.DatasetError, match="holds no column 'y'"):
+    with pytest.raises(sk.DatasetError, match="must have one column 'y'"):
         len(sk.ArrowDataset(write(tmp_path), ["y"]))
     with pytest.raises(sk.ArgumentValueError, match="columns: must name each once"):
         sk.ArrowDataset(write(tmp_path), ["id", "id"])
@@ -141,5 +139,5 @@ def test_a_changed_header_is_an_error_even_with_the_same_size_and_time(tmp_path)
         status = path.stat()
         path.write_bytes(path.read_bytes().replace(b"tokens", b"others", 1))
         os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
-        with pytest.raises(sk.DatasetError, match="has another message at 0 than before"):
+        with pytest.raises(sk.DatasetError, match="its message at byte 0 was changed"):
             dataset[0]

@@ -1,7 +1,5 @@
 """Damage at random, of each format: an error or the same data, unless no checksum covers it."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -3,8 +3,6 @@
 With the extra `trainers`, which brings datasets: `pytest -m trainers tests/storage/formats`.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

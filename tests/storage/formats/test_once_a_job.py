@@ -1,7 +1,5 @@
 """All ranks of a job together request each row group once from a server, several at a time."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import Counter

@@ -4,8 +4,6 @@ Apache's own suite of files is not in this repository. With a checkout of github
 `SAMPLERKIT_PARQUET_TESTING=FOLDER pytest -rP tests/storage/formats/test_parquet_testing.py`
 """
 
-from __future__ import annotations
-
 import gc
 import os
 from pathlib import Path
@@ -13,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import samplerkit as sk
+from tests.storage.crowd import Child
 from tests.storage.formats.test_parquet import write
-from tests.storage.remote.children import Child
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: no Parquet here")
 pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed: no Parquet here")

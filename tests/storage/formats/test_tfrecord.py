@@ -1,7 +1,5 @@
 """TFRecord: what TensorFlow wrote is read without it, each record checked against its checksums."""
 
-from __future__ import annotations
-
 import zlib
 from pathlib import Path
 
@@ -11,7 +9,7 @@ import pytest
 import samplerkit as sk
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.formats import tfrecord as tfrecord_file
-from samplerkit.storage.formats.tfrecord_example import example_of
+from samplerkit.storage.formats.tfrecord import example_of
 from samplerkit.testing import DatasetContract
 from samplerkit.testing.contract import same
 from tests.storage.checks import assert_refused
@@ -83,10 +81,10 @@ def test_the_wire_format_is_read_as_protobuf_reads_it(name):
 
 
 NO_EXAMPLES = {
-    "field 2 of an Example": field(1, b"") + field(2, b""),
+    "field 2 is not a field of an Example": field(1, b"") + field(2, b""),
     "DecodeError: Error parsing message": field(1, field(1, field(2, field(3, field(1, b"\x05\x80"))))),
-    "floats that holds something else": field(1, field(1, field(2, field(2, b"\x08\1")))),
-    "integers that holds something else": field(1, field(1, field(2, field(3, b"\x0d\1\0\0\0")))),
+    "floats has values of another type": field(1, field(1, field(2, field(2, b"\x08\1")))),
+    "integers has values of another type": field(1, field(1, field(2, field(3, b"\x0d\1\0\0\0")))),
 }
 
 
@@ -101,13 +99,15 @@ def test_a_record_that_is_no_example_is_an_error_that_names_it(tmp_path, problem
 
 def test_a_file_that_zlib_packed_says_how_to_pack_it(tmp_path):
     (tmp_path / "a.tfrecord").write_bytes(zlib.compress(bytes(99)))
-    assert_refused(sk.TfRecordDataset(tmp_path / "a.tfrecord", progress=False), "pack it with gzip", 0)
+    assert_refused(
+        sk.TfRecordDataset(tmp_path / "a.tfrecord", progress=False), "use gzip, or no compression", 0
+    )
 
 
 def test_features_that_a_record_lacks_or_has_twice_are_errors(tmp_path):
     tf_records.write(tmp_path / "a.tfrecord", [example({"a": [1, 2], "b": None})])
     for options, problem in (
-        ({"columns": ["c"]}, r"no entry 'c', but \['a', 'b'\]"),
+        ({"columns": ["c"]}, r"no entry 'c' among \['a', 'b'\]"),
         ({"scalars": ["a"]}, "feature 'a' has 2 values"),
         ({"scalars": ["b"]}, "feature 'b' has 0 values"),
     ):
@@ -123,7 +123,7 @@ def test_an_index_that_lies_is_an_error_that_names_it(tmp_path):
     half = tfrecord_file.Records(
         np.array([stored.size // 2 - 16, stored.size - stored.size // 2 - 16]), np.zeros(2, np.uint32)
     )
-    for wrong, problem in ((shifted, "another state"), (half, "are not those that were there before")):
+    for wrong, problem in ((shifted, "another version"), (half, "its records were changed")):
         tfrecord_file.INDEXES.write(index, stored, wrong, "")
         assert_refused(sk.TfRecordDataset(path, progress=False), problem, 0)
     index.write_bytes(index.read_bytes()[:-1])
@@ -142,7 +142,7 @@ def test_indexes_need_a_writable_folder_and_distinct_names(tmp_path):
         (tmp_path / folder).mkdir()
         write_files(tmp_path / folder, [(0, 3)])
     dataset = sk.TfRecordDataset([f"{tmp_path}/{folder}/0.tfrecord" for folder in "ab"], progress=False)
-    with pytest.raises(sk.ArgumentValueError, match="folder: would hold two indexes of one name"):
+    with pytest.raises(sk.ArgumentValueError, match="folder: would have indexes of the same name"):
         dataset.save_indexes(tmp_path / "c")
     (tmp_path / "file").touch()
     with pytest.raises(sk.DatasetError, match="cannot be written"):

@@ -1,7 +1,5 @@
 """Writes TFRecord files of `tf.train.Example` as the format says: no code of the package is used."""
 
-from __future__ import annotations
-
 import gzip
 import struct
 from pathlib import Path

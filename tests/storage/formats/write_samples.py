@@ -6,8 +6,6 @@ lmdb (lmdb 3.0.0), litdata (litdata 0.2.76, zstd 1.5), litdata_early (litdata 0.
 (mindspore 2.10.0; the .db that it leaves next to each file is not needed).
 """
 
-from __future__ import annotations
-
 import importlib
 import sys
 from pathlib import Path

@@ -1,13 +1,8 @@
 """A server, and a storage that retries quickly."""
 
-from __future__ import annotations
-
 import datetime as dt
 import ipaddress
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 from cryptography import x509
@@ -16,46 +11,45 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
-from tests.storage.remote.contents import DATA
-from tests.storage.remote.server import Server, served
+from tests.storage.remote.server import DATA, served
 from tests.waiting import new_threads, wait_until
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
+def server():
     with served() as state:
         yield state
 
 
 @pytest.fixture
-def url(server) -> str:
+def url(server):
     """Of a file on the server."""
     return server.put("/a", DATA)
 
 
-CLIENTS: dict[str, dict[str, Any]] = {"signed": {}, "fsspec": {"s3_additional_kwargs": {}}}
+CLIENTS = {"signed": {}, "fsspec": {"s3_additional_kwargs": {}}}
 """Options of S3 with which a file is read by HTTP, or by s3fs, since HTTP does not support one of them."""
 
 
 @pytest.fixture(params=CLIENTS)
-def client_options(request) -> dict[str, Any]:
+def client_options(request):
     """The options that choose the client of S3."""
     return CLIENTS[request.param]
 
 
 @pytest.fixture
-def separate_requests(monkeypatch) -> None:
+def separate_requests(monkeypatch):
     """Makes each part a request of its own, also in files as small as those of tests."""
     monkeypatch.setattr("samplerkit.storage.remote.access._joined", lambda before, part: None)
 
 
 @pytest.fixture
-def storage(tmp_path) -> Iterator[Callable[..., RemoteStorage]]:
+def storage(tmp_path):
     """Makes storages; checks at the end that they leave no threads and no temporary files."""
     storages = []
     before = set(threading.enumerate())
 
-    def make(**options: Any) -> RemoteStorage:
+    def make(**options):
         quick = {"cache": tmp_path / "cache", "timeout": 60.0, "attempts": 3, "retry_seconds": 0.1}
         storages.append(RemoteStorage(RemoteOptions(**{**quick, **options})))
         return storages[-1]
@@ -68,7 +62,7 @@ def storage(tmp_path) -> Iterator[Callable[..., RemoteStorage]]:
 
 
 @pytest.fixture
-def certificate(tmp_path) -> Path:
+def certificate(tmp_path):
     """A certificate of 127.0.0.1 that no authority has signed."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "loopback")])

@@ -5,8 +5,6 @@ process of its own, since that decides which libraries are imported, and used, b
 if a sample is wrong.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import sys
 import threading
@@ -69,7 +67,8 @@ def loader(url: str, folder: str, scheme: str, method: str, seed: int, stack: Ex
     if method == "threads":
         options["workers"] = "threads"
     else:
-        options |= {"multiprocessing_context": method, "timeout": 60}
+        # Four interpreters that start and import torch on a busy machine take a minute.
+        options |= {"multiprocessing_context": method, "timeout": 300}
     sampler = sk.RandomSampler(seed=seed)
     return stack.enter_context(sk.Loader(dataset, sampler, batch_size=8, collate_fn=as_list, **options))
 

@@ -1,10 +1,11 @@
-"""An HTTP server on loopback over resources or a folder, with the faults that a test sets."""
+"""A web server for tests, what it serves, and what is in local files and in a cache."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import http.server
+import random
 import re
 import socket
 import ssl
@@ -13,10 +14,15 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
+
+from samplerkit.storage.remote.cache_entries import FOLDER_LOCK, exclusive_lock
+from samplerkit.storage.remote.storage import LocalFile
+from samplerkit.storage.threads import Stop
 
 MODIFIED = "Sat, 01 Nov 2025 10:00:00 GMT"
 
@@ -260,3 +266,36 @@ def served(
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+DATA = random.Random(7).randbytes(3_000_000)
+
+
+def content(local: LocalFile) -> bytes:
+    """Reads a fetched file, and closes it."""
+    with local:
+        return Path(local.path).read_bytes()
+
+
+def bytes_held(folder: Path) -> int:
+    """Counts the bytes of a cache while it is locked; a file that is renamed meanwhile counts once."""
+    if not (folder / FOLDER_LOCK).exists():
+        return 0
+    sizes: dict[str, int] = {}
+    with exclusive_lock(folder / FOLDER_LOCK, Stop()):
+        for path in [*folder.glob("*.part"), *folder.glob("*.file")]:
+            with suppress(FileNotFoundError):
+                sizes[path.stem] = path.stat().st_size
+    return sum(sizes.values())
+
+
+def cached_sizes(folder: Path) -> list[int]:
+    """The sizes of the files in a cache."""
+    return sorted(path.stat().st_size for path in folder.glob("samplerkit-*.file"))
+
+
+def leftovers(folder: Path) -> list[str]:
+    """The names in a cache other than complete files, each with its lock."""
+    files = {path.stem for path in folder.glob("samplerkit-*.file")}
+    names = {path.name for path in folder.iterdir()} - {"samplerkit-remote.lock"}
+    return sorted(names - {f"{stem}.{kind}" for stem in files for kind in ("file", "lock")})

@@ -1,7 +1,5 @@
 """URLs and options: which are remote, how they are shown, which are the same file, which are refused."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The headers for each host, certificates, proxies, and waits between attempts."""
 
-from __future__ import annotations
-
 import select
 import socket
 import time
@@ -12,11 +10,9 @@ import pytest
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.storage import Span
-from tests.load_free_timer import LoadFreeTimer
 from tests.storage.remote import faults
-from tests.storage.remote.contents import DATA, content
-from tests.storage.remote.server import Handler, Request, Resource, served
-from tests.waiting import wait_until
+from tests.storage.remote.server import DATA, Handler, Request, Resource, content, served
+from tests.waiting import LoadFreeTimer, wait_until
 
 
 def test_options_of_the_user_are_sent_and_no_compression_is_requested(
@@ -211,7 +207,7 @@ def test_a_certificate_is_verified(certificate, storage):
         assert reader.read([Span(url, 5, 7)]) == [DATA[5:12]]
         assert content(reader.fetch(url)) == DATA
         with pytest.raises(
-            DatasetError, match=r"certificate that is not to be trusted .self-signed certificate"
+            DatasetError, match=r"certificate of its server is not trusted .self-signed certificate"
         ) as caught:
             storage().version(f"{url}?secret")
         assert "secret" not in str(caught.value)
@@ -236,5 +232,5 @@ def test_a_redirect_to_a_url_other_than_http_is_refused(server, storage, place):
     server.always["GET", "/a"] = server.always["VERSION", "/a"] = lambda handler, _: handler.send(
         302, Location=place
     )
-    with pytest.raises(DatasetError, match="was redirected to what is no URL of HTTP"):
+    with pytest.raises(DatasetError, match="was redirected to a URL that is not HTTP"):
         storage().version(f"{server.url}/a")

@@ -1,6 +1,4 @@
-"""Copies in the cache that differ from the written data, and a cache that is emptied."""
-
-from __future__ import annotations
+"""Copies in the cache that differ from the written data, a cache that is emptied, and a full disk."""
 
 import errno
 import itertools
@@ -18,10 +16,9 @@ from samplerkit.errors import DatasetError
 from samplerkit.storage.remote import disk_cache
 from samplerkit.storage.remote.cache_entries import FOLDER_LOCK, Checksum, Record, exclusive_lock
 from samplerkit.storage.threads import Stop
-from tests.storage.remote.children import Child
-from tests.storage.remote.contents import DATA, cached_sizes, content, leftovers
-from tests.storage.remote.server import answer_correctly
-from tests.storage.remote.test_cache_processes import fetched, waits_in_the_body
+from tests.storage.crowd import Child
+from tests.storage.remote.server import DATA, answer_correctly, cached_sizes, content, leftovers
+from tests.storage.remote.test_cache import fetched, waits_in_the_body
 from tests.waiting import wait_until
 
 MACHINE_START = Path("/proc/sys/kernel/random/boot_id")
@@ -158,7 +155,7 @@ def test_a_damaged_copy_in_use_is_an_error_after_the_timeout(storage, url):
     pinned = storage().fetch(url)
     zeros_everywhere(Path(pinned.path))
     with pytest.raises(
-        DatasetError, match=r"has a damaged copy in the cache, which somebody uses.*; end the"
+        DatasetError, match=r"has a damaged copy in the cache, which a process uses.*; end the"
     ):
         storage(timeout=0.3).fetch(url)
     before = _read_by_this_process()
@@ -214,7 +211,9 @@ def test_a_cache_emptied_during_a_download_is_an_error_with_the_cause(server, st
 
     server.faults["GET", "/a"] = [empties]
     reader = storage()
-    with pytest.raises(DatasetError, match=r"cache: was emptied while it was in use, got .*; leave it alone"):
+    with pytest.raises(
+        DatasetError, match=r"cache: was emptied while it was in use, got .*; do not change it"
+    ):
         reader.fetch(url)
     assert content(reader.fetch(url)) == DATA
 
@@ -234,3 +233,71 @@ def test_a_damaged_copy_replaced_by_another_process_is_used_while_that_process_u
     assert len(pinned) == 1
     assert len(server.calls("GET")) == 2
     pinned[0].close()
+
+
+EIGHT_MB = random.Random(11).randbytes(8_000_000)
+
+
+def test_a_full_disk_makes_the_cache_smaller(server, storage, small_disk):
+    reader = storage(cache=small_disk, max_cache_bytes=1 << 40)
+    data = [EIGHT_MB[number:][:3_000_000] for number in range(5)]
+    for number, each in enumerate(data):
+        assert content(reader.fetch(server.put(f"/{number}", each))) == each
+    assert cached_sizes(small_disk) == [3_000_000] * 2
+    assert leftovers(small_disk) == []
+
+
+def test_a_disk_full_of_other_files_is_an_error_with_the_missing_bytes(server, storage, small_disk):
+    (small_disk / "precious").write_bytes(bytes(6_000_000))
+    reader = storage(cache=small_disk, max_cache_bytes=1 << 40)
+    with pytest.raises(
+        DatasetError,
+        match=r"\(No space left on device\): \d+ of 3000000 bytes are missing.*cache=",
+    ):
+        reader.fetch(server.put("/a", EIGHT_MB[:3_000_000]))
+    assert leftovers(small_disk) == ["precious"]
+    # What is smaller fits all the same, in whole and again and again.
+    for number in range(5):
+        assert (
+            content(reader.fetch(server.put(f"/{number}", EIGHT_MB[number:][:1_000_000])))
+            == EIGHT_MB[number:][:1_000_000]
+        )
+
+
+def test_a_disk_without_a_free_block_has_room_after_own_files_are_evicted(server, storage, small_disk):
+    reader = storage(cache=small_disk, max_cache_bytes=1 << 40)
+    reader.fetch(server.put("/a", EIGHT_MB[:1_000_000])).close()
+    with (small_disk / "precious").open("wb", 0) as file, pytest.raises(OSError, match="No space"):
+        while True:
+            file.write(bytes(4096))
+    assert content(reader.fetch(server.put("/b", EIGHT_MB[1:1_000_001]))) == EIGHT_MB[1:1_000_001]
+    assert leftovers(small_disk) == ["precious"]
+
+
+def test_a_disk_that_is_full_of_files_in_use_evicts_none(server, storage, small_disk):
+    reader = storage(cache=small_disk, max_cache_bytes=1 << 40)
+    pinned = [reader.fetch(server.put(f"/{number}", EIGHT_MB[number:][:3_000_000])) for number in range(2)]
+    with pytest.raises(DatasetError, match="No space left on device"):
+        reader.fetch(server.put("/more", EIGHT_MB[:4_000_000]))
+    assert [content(each) for each in pinned] == [EIGHT_MB[:3_000_000], EIGHT_MB[1:3_000_001]]
+
+
+def test_a_filesystem_without_fallocate_holds_a_cache(server, storage, tmp_path, monkeypatch):
+    """Such a filesystem reads the existing bytes and writes them again."""
+    take = os.posix_fallocate
+
+    def as_of_nfs(descriptor, offset, size):
+        os.pread(descriptor, 1, 0)
+        take(descriptor, offset, size)
+
+    monkeypatch.setattr(os, "posix_fallocate", as_of_nfs)
+    assert content(storage(cache=tmp_path).fetch(server.put("/a", EIGHT_MB[:100]))) == EIGHT_MB[:100]
+
+
+def test_without_a_limit_the_cache_uses_half_of_the_free_space(server, storage, small_disk):
+    reader = storage(cache=small_disk)
+    for number in range(5):
+        content(reader.fetch(server.put(f"/{number}", EIGHT_MB[number:][:1_500_000])))
+    assert cached_sizes(small_disk) == [1_500_000] * 2
+    with pytest.raises(DatasetError, match="half of the free space on its disk"):
+        reader.fetch(server.put("/large", EIGHT_MB[:5_000_000]))

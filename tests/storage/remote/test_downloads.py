@@ -1,16 +1,15 @@
 """Whole files by HTTP: breaks, and servers without ranges or lengths."""
 
-from __future__ import annotations
-
 import hashlib
 
 import pytest
 
 from samplerkit.errors import DatasetError
+from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.remote.access import UNKNOWN_SIZE
 from samplerkit.storage.remote.storage import Span
 from tests.storage.remote import faults
-from tests.storage.remote.contents import DATA, content, leftovers
+from tests.storage.remote.server import DATA, content, leftovers
 
 
 def send_without_size(handler, resource):
@@ -108,6 +107,8 @@ def test_a_file_whose_server_reports_no_size_is_read_as_a_whole(server, storage)
     assert reader.read([Span(url, 49_990, 10), Span(url, 3, 4)]) == [DATA[49_990:50_000], DATA[3:7]]
     with pytest.raises(DatasetError, match="has 50000 bytes"):
         reader.read([Span(url, 49_990, 11)])
+    stored = Stored.of(url, reader)  # it is in the cache now, where its size is known
+    assert (stored.size, stored.read([(49_990, 10)])) == (50_000, [DATA[49_990:50_000]])
 
 
 def test_a_body_without_a_known_end_is_refused_unless_a_digest_is_given(server, storage):

@@ -1,7 +1,5 @@
 """URLs of all kinds, through fsspec: a filesystem that a user registers, and its faults."""
 
-from __future__ import annotations
-
 import errno
 import io
 import itertools
@@ -17,11 +15,10 @@ from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.filesystem import expand
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import Span
-from tests.load_free_timer import LoadFreeTimer
 from tests.storage.cluster import Cluster, cluster
-from tests.storage.remote.contents import content
-from tests.storage.remote.test_privacy import leaks, logged, texts
-from tests.waiting import wait_until
+from tests.storage.remote.server import content
+from tests.storage.remote.test_faulty_servers import leaks, logged, texts
+from tests.waiting import LoadFreeTimer, wait_until
 
 DATA = bytes(range(256)) * 100
 PRIVATE = {"secret": "secret-option"}
@@ -112,7 +109,7 @@ def test_permanent_errors_are_not_retried_and_leak_no_secret(failure, message, s
 def test_a_filesystem_that_hangs_is_an_error(storage):
     url, released = put("a.tar"), threading.Event()
     Cluster.failures = [lambda path: released.wait(60)] * 2
-    with LoadFreeTimer() as timer, pytest.raises(DatasetError, match=r"tried 2 times .* no answer in time"):
+    with LoadFreeTimer() as timer, pytest.raises(DatasetError, match=r"tried 2 times .* no response in time"):
         storage(attempts=2, timeout=0.3).read([Span(url, 0, 5)])
     assert timer.seconds < 20
     released.set()

@@ -1,7 +1,5 @@
 """Workers of each kind, while the parent has read or reads: right bytes, and no hang."""
 
-from __future__ import annotations
-
 import os
 from itertools import product
 
@@ -23,7 +21,7 @@ def shards(server, tmp_path):
 def read(url, folder, cell, epochs):
     """Reads the epochs of a cell, and compares each sample."""
     arguments = ("-m", "tests.storage.remote.fork_matrix", url, str(folder), *map(str, cell))
-    code, printed, errors = ended(*arguments, str(epochs), seconds=240 + 20 * epochs)
+    code, printed, errors = ended(*arguments, str(epochs), seconds=400 + 20 * epochs)
     assert (code, printed) == (0, "read\n"), errors
 
 

@@ -1,19 +1,27 @@
-"""Parts and versions of files by HTTP, from a server without faults."""
-
-from __future__ import annotations
+"""Remote files over HTTP and by every client: right bytes, few requests, and responses that fit them."""
 
 import itertools
 import pickle
 import random
-from dataclasses import asdict
+import socket
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from typing import Any
 
 import pytest
 
 from samplerkit.errors import DatasetError, OutOfDatasetError
+from samplerkit.storage.remote.http_response import Response
 from samplerkit.storage.remote.storage import Span
+from samplerkit.storage.threads import Stop
+from tests.jobs import ended
+from tests.storage.cluster import cluster
 from tests.storage.remote import faults
-from tests.storage.remote.contents import DATA, content
-from tests.storage.remote.server import MODIFIED, Resource, answer_correctly
+from tests.storage.remote.conftest import CLIENTS
+from tests.storage.remote.server import DATA, MODIFIED, Resource, answer_correctly, content
+from tests.waiting import LoadFreeTimer, wait_until
 
 
 @pytest.mark.usefixtures("separate_requests")
@@ -35,7 +43,7 @@ def test_the_counts_agree_with_those_of_the_server(server, storage, url):
 
 def test_a_part_outside_of_its_file_is_an_error_before_the_request(server, storage):
     url = server.put("/a", DATA[:100])
-    with pytest.raises(DatasetError, match="has 100 bytes, but those from 90 to 101 were asked for"):
+    with pytest.raises(DatasetError, match="has 100 bytes, but those from 90 to 101 were requested"):
         storage().read([Span(url, 90, 11)])
     with pytest.raises(OutOfDatasetError):
         storage().read([Span(url, -1, 1)])
@@ -131,3 +139,162 @@ def test_parts_near_one_another_share_a_request_and_long_ones_have_several(serve
     requests = [(request.name, request.part) for request in server.calls("GET")]
     assert len(requests) == len(set(requests)) <= 12
     assert max(end - first for _, (first, end) in requests) <= 200_000
+
+
+PATH = "/shards/a"
+LARGE = random.Random(5).randbytes(9_000_000)
+
+
+@dataclass
+class Store:
+    """Where a file is: how it is put there, how the tags of its versions begin, and the storage options."""
+
+    put: Callable[[bytes], str]
+    tag: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+KINDS = ["http", "hdfs", *(f"s3 by {client}" for client in CLIENTS)]
+
+
+@pytest.fixture
+def store(request, server, tmp_path):
+    kind, _, client = request.param.partition(" by ")
+    if kind == "hdfs":
+
+        def put_into_folder(data):
+            (tmp_path / "a").write_bytes(data)
+            return "hdfs://namenode:8020/a"
+
+        with cluster(tmp_path):
+            yield Store(put_into_folder, "mtime ", {"user": "me"})
+        return
+
+    def put_on_server(data):
+        url = server.put(PATH, data)
+        server.resources[PATH].modified = MODIFIED  # as stores report it
+        return url if kind == "http" else f"s3:/{PATH}"
+
+    if kind == "http":
+        yield Store(put_on_server, '"')
+        return
+    pytest.importorskip("s3fs", reason="s3fs is not installed")
+    options = {"anon": True, "endpoint_url": server.url, **CLIENTS[client]}
+    yield Store(put_on_server, '"', options)
+
+
+every = pytest.mark.parametrize("store", KINDS, indirect=True)
+
+
+@every
+def test_a_file_is_read_in_parts_and_as_a_whole(store, storage):
+    reader, url = storage(storage_options=store.options), store.put(LARGE)
+    assert reader.version(url).size == len(LARGE)
+    assert reader.version(url).tag.startswith(store.tag)
+    assert reader.stats.requests == 1  # of both, since it is requested once
+    assert reader.read([Span(url, 300, 5), Span(url, 0, 2), Span(url, 7, 0)]) == [
+        LARGE[300:305],
+        LARGE[:2],
+        b"",
+    ]
+    assert content(reader.fetch(url)) == content(reader.fetch(url)) == LARGE
+    assert reader.stats.downloads == 1
+    assert reader.read_small(url) == LARGE
+    assert reader.read_small(f"{url}-none") is None
+    assert [reader.read_shared(each, 1 << 24) for each in (url, f"{url}-none")] == [LARGE, None]
+    assert reader.stats.retries == 0
+
+
+@every
+@pytest.mark.parametrize("other", [b"b" * 1000, b"a" * 1001], ids=["of the same size", "larger"])
+def test_a_file_that_changes_is_never_mixed(store, storage, other):
+    reader, url = storage(storage_options=store.options), store.put(b"a" * 1000)
+    assert reader.read([Span(url, 0, 2)]) == [b"aa"]
+    store.put(other)
+    copied = pickle.loads(pickle.dumps(reader))  # noqa: S301  # our own bytes
+    for call in (
+        partial(reader.read, [Span(url, 0, 2)]),
+        partial(reader.fetch, url),
+        partial(reader.read_small, url),
+        partial(copied.fetch, url),
+    ):
+        with pytest.raises(DatasetError, match="was changed while it was in use"):
+            call()
+    copied.close()
+    assert content(storage(storage_options=store.options).fetch(url)) == other
+
+
+def test_closing_ends_requests_in_flight(server, storage, url):
+    reader = storage(timeout=60.0)
+    reader.version(url)
+    server.always["GET", "/a"] = faults.stall_before_headers
+    with ThreadPoolExecutor(2) as threads:
+        running = [threads.submit(reader.read, [Span(url, 0, 10)] * 3), threads.submit(reader.fetch, url)]
+        wait_until(lambda: len(server.calls("GET")) >= 2)
+        with LoadFreeTimer() as timer:
+            reader.close()
+            for each in running:
+                with pytest.raises(DatasetError, match="was stopped"):
+                    each.result(60)
+        assert timer.seconds < 10
+        server.released.set()
+
+
+ENDS = """
+import sys, threading, time
+from pathlib import Path
+from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.remote.storage import RemoteStorage, Span
+url, folder = sys.argv[1:]
+reader = RemoteStorage(RemoteOptions(timeout=300.0, cache=folder))
+for call in (lambda: reader.read([Span(url, 0, 10)] * 3), lambda: reader.fetch(url)):
+    threading.Thread(target=call, daemon=True).start()
+while not list(Path(folder).glob("*.part")):
+    time.sleep(0.01)
+time.sleep(0.5)
+print("ends")
+"""
+
+
+def test_the_interpreter_ends_without_waiting_for_requests(server, url, tmp_path):
+    server.always["GET", "/a"] = faults.stall_before_headers
+    code, printed, _ = ended("-c", ENDS, url, str(tmp_path), seconds=120)
+    assert (code, printed) == (0, "ends\n")
+
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+RESPONSES = {
+    "a length": (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabcde", b"abcde", True),
+    "lines that end with newlines alone": (b"HTTP/1.1 200 OK\nContent-Length: 5\n\nabcde", b"abcde", True),
+    "a response before": (
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na",
+        b"a",
+        True,
+    ),
+    "early hints": (
+        b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" * 2
+        + b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na",
+        b"a",
+        True,
+    ),
+    "no content": (b"HTTP/1.1 204 No Content\r\n\r\n", b"", True),
+    "chunks": (CHUNKED + b"2;note\r\nab\r\n3\r\ncde\r\n0\r\n\r\n", b"abcde", True),
+    "no length": (b"HTTP/1.1 200 OK\r\n\r\nabcde", b"abcde", False),
+    "a length that is not kept to": (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabcde", b"abcde", False),
+    "an end": (b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n\r\na", b"a", False),
+    "an old version": (b"HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\na", b"a", False),
+}
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+@pytest.mark.parametrize("case", RESPONSES)
+def test_a_body_ends_as_framed_and_a_short_remainder_is_read(case, is_read):
+    data, body, stays_open = RESPONSES[case]
+    near, far = socket.socketpair()
+    with near, far:
+        far.sendall(data)
+        far.shutdown(socket.SHUT_WR)
+        response = Response(near, 5.0, Stop().check)
+        if is_read:
+            assert b"".join(map(bytes, iter(response.read, b""))) == body
+        assert response.finish() == (stays_open and (is_read or case != "chunks"))

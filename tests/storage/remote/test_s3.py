@@ -1,9 +1,5 @@
 """S3, by servers on loopback that behave like it: through HTTP by signed URLs, and through s3fs."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 
 from samplerkit.errors import DatasetError
@@ -14,8 +10,7 @@ from samplerkit.storage.remote.retries import Counts
 from samplerkit.storage.remote.storage import Span
 from tests.storage.remote import faults
 from tests.storage.remote.conftest import CLIENTS
-from tests.storage.remote.contents import content
-from tests.storage.remote.server import MODIFIED, Resource, served
+from tests.storage.remote.server import MODIFIED, Resource, content, served
 
 pytest.importorskip("s3fs", reason="s3fs is not installed")
 
@@ -34,7 +29,7 @@ def test_a_changed_file_of_a_store_without_etag_is_an_error(server, storage, cli
     reader = storage(storage_options={"anon": True, "endpoint_url": server.url, **client_options})
     assert reader.read([Span(url, 5, 7)]) == [b"a" * 7]
     server.resources["/shards/0.bin"] = Resource(b"a" * SIZE)
-    with pytest.raises(DatasetError, match=r"without the (ETag|tag) that was given before"):
+    with pytest.raises(DatasetError, match="without the tag that was given before"):
         reader.read([Span(url, 5, 7)])
 
 
@@ -67,7 +62,7 @@ def test_the_signature_does_not_follow_a_redirect_to_another_host(server, storag
 
 
 @pytest.fixture
-def options(endpoint, client_options) -> dict[str, Any]:
+def options(endpoint, client_options):
     return {"key": "test-key", "secret": "test-secret", "endpoint_url": endpoint, **client_options}
 
 

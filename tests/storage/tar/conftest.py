@@ -1,7 +1,5 @@
 """Small shards, and a server of them."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.storage.remote.server import served

@@ -1,13 +1,11 @@
 """Shards for tests of remote reading, and helpers that read them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
 import samplerkit as sk
 from tests.storage.remote.server import Server
-from tests.storage.remote.test_privacy import private
+from tests.storage.remote.test_faulty_servers import private
 from tests.storage.tar.shards import jpeg_tiles, write, write_tar
 
 SHARDS, EACH = 8, 12

@@ -1,7 +1,5 @@
 """Real files, and the writers that put them into tar shards."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

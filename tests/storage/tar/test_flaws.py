@@ -1,7 +1,5 @@
 """Members of an archive that are no samples are errors with archive and byte, or counted and skipped."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import io

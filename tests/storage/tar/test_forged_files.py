@@ -1,7 +1,5 @@
 """Forged indexes with a valid digest are not used, and made again."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -15,9 +13,9 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.storage.arrays import _PREAMBLE, MAGIC, VERSION, UnreadableFileError, read_arrays
+from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.index import index as index_file
-from samplerkit.storage.tar.index.archive import Archive
 from tests.storage.forging import forge
 from tests.storage.remote.server import served
 from tests.storage.tar.shards import write_tar
@@ -160,7 +158,7 @@ HEADERS = [
 
 @pytest.mark.parametrize("change", FORGED)
 def test_an_index_with_impossible_values_is_made_again(tmp_path, shard, change):
-    index, archives = Path(f"{shard}.skidx"), (Archive.of(str(shard)),)
+    index, archives = Path(f"{shard}.skidx"), (Stored.of(str(shard)),)
     assert index_file.read_index(index, archives)
     forge(index, change)
     assert index_file.read_index(index, archives) is None
@@ -193,13 +191,13 @@ def test_a_joint_index_with_impossible_values_is_made_again(tmp_path, originals,
     forge(forged, change)
     shards = sorted(originals.glob("*.tar"))
     assert TarDataset(shards, cache=tmp_path, checksums=True)[3]["txt"] == b"number 3"
-    assert index_file.read_index(forged, tuple(map(Archive.of, map(str, shards))))
+    assert index_file.read_index(forged, tuple(map(Stored.of, map(str, shards))))
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 5, 2 * SAMPLES - 1, 2 * SAMPLES, 2 * SAMPLES + 1])
 def test_wrong_offsets_are_detected_in_pieces_of_any_size(originals, joint, monkeypatch, at_once):
     monkeypatch.setattr(index_file, "AT_ONCE", at_once)
-    archives = tuple(map(Archive.of, sorted(map(str, originals.glob("*.tar")))))
+    archives = tuple(map(Stored.of, sorted(map(str, originals.glob("*.tar")))))
     index = index_file.reopened(joint, archives)
 
     def is_right(offset):
@@ -250,5 +248,8 @@ def test_pipes_in_place_of_files_are_not_waited_for(tmp_path, shard):
     os.mkfifo(shard)
     with pytest.raises(sk.DatasetError, match=r"x-0\.tar: was changed while it was in use"):
         dataset[0]
-    with lazy, pytest.raises(sk.DatasetError, match=r"x-0\.tar: is no plain file; give the files themselves"):
+    with (
+        lazy,
+        pytest.raises(sk.DatasetError, match=r"x-0\.tar: is not a regular file; give the files themselves"),
+    ):
         lazy[0]

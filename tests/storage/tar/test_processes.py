@@ -1,7 +1,5 @@
 """Few open files and shared shards, in threads, in forked and spawned workers, and over many epochs."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import resource
@@ -15,8 +13,7 @@ import pytest
 import samplerkit as sk
 from samplerkit.storage.opening import Handle, Handles
 from samplerkit.storage.tar.dataset import TarDataset
-from tests.storage.crowd import run_in_threads
-from tests.storage.remote.children import Child
+from tests.storage.crowd import Child, run_in_threads
 from tests.storage.tar.remote_shards import EACH, LENGTHS, NUMBERS, write_shards
 
 
@@ -38,7 +35,7 @@ def test_a_cache_that_was_emptied_is_an_error_in_another_process(tmp_path):
     dataset = TarDataset(write_shards(tmp_path), cache=cache).decode().to_tuple("cls")
     assert dataset[0] == (0,)
     shutil.rmtree(cache)
-    problem = r"cache: has lost an index that is in use, got .*; leave the cache alone while it is in use"
+    problem = r"cache: has lost an index that is in use, got .*; do not change the cache while it is in use"
     with pytest.raises(sk.DatasetError, match=problem):
         pickle.loads(pickle.dumps(dataset))[0]  # noqa: S301  # our own
 
@@ -91,7 +88,7 @@ def test_the_keys_of_many_shards_are_read_with_few_of_them_open(tmp_path, max_sh
 
 
 @pytest.mark.parametrize("is_copy", [True, False])
-def test_the_least_recently_used_file_is_closed_for_another_and_so_is_an_evicted_copy(tmp_path, is_copy):
+def test_files_that_were_opened_first_are_closed_for_another_and_so_is_an_evicted_copy(tmp_path, is_copy):
     paths, opened = [tmp_path / str(number) for number in range(5)], []
     for path in paths:
         path.write_bytes(b"data")
@@ -105,8 +102,9 @@ def test_the_least_recently_used_file_is_closed_for_another_and_so_is_an_evicted
         handles.get(number)
     for number in (3, 0, 2):
         assert os.pread(handles.get(number).descriptor, 4, 0) == b"data"
-        assert len(handles) == 3
-    assert opened == [0, 1, 2, 3]
+        assert len(handles) <= 3
+    assert opened == [0, 1, 2, 3, 0]
     paths[2].unlink()
     handles.get(4)
-    assert len(handles) == (2 if is_copy else 3)
+    assert opened == [0, 1, 2, 3, 0, 4]
+    assert len(handles) == (1 if is_copy else 2)

@@ -1,7 +1,7 @@
-"""The writer, and packing: whole shards or none, the same bytes everywhere, nothing that readers refuse."""
+"""The writer, and packing: whole shards or none, the same bytes everywhere, also on a full disk."""
 
-from __future__ import annotations
-
+import random
+import re
 import tarfile
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from samplerkit.storage.tar import pack
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.pack import pack_folder
 from samplerkit.storage.tar.writer import TarWriter
+from tests.cli.processes import run_example
 from tests.storage.tar.shards import read_by_webdataset, write_tar
 
 
@@ -96,7 +97,7 @@ def test_a_path_without_a_number_is_one_tar_of_any_size(tmp_path):
     assert writer.paths == [f"{tmp_path}/deep/one.tar"]
     assert sorted(path.name for path in (tmp_path / "deep").iterdir()) == ["one.tar", "one.tar.skidx"]
     assert [sample["cls"] for sample in TarDataset(writer.paths).decode()] == list(range(30))
-    with pytest.raises(sk.ArgumentValueError, match=r"shards: is there already, got '.*/one\.tar'"):
+    with pytest.raises(sk.ArgumentValueError, match=r"shards: exists already, got '.*/one\.tar'"):
         TarWriter(tmp_path / "deep" / "one.tar").write({"__key__": "0", "cls": 0})
 
 
@@ -112,7 +113,7 @@ def test_a_sample_that_is_refused_leaves_no_trace(tmp_path):
     with TarWriter(f"{tmp_path}/x-%d.tar") as writer:
         writer.write({"__key__": "first", "txt": "x"})
         for sample, text in (
-            ({"__key__": "first", "txt": "y"}, "__key__: is there already, got 'first'; keys differ"),
+            ({"__key__": "first", "txt": "y"}, "__key__: exists already, got 'first'; keys differ"),
             ({"__key__": "a", "txt": "fine", "jpg": 3}, "jpg: has no encoding for such a value, got 3; give"),
             *(
                 ({"__key__": key, "txt": "y"}, "__key__: cannot be the name of a file below a folder")
@@ -127,7 +128,7 @@ def test_a_sample_that_is_refused_leaves_no_trace(tmp_path):
 def test_a_key_does_not_continue_in_the_next_shard(tmp_path):
     with TarWriter(f"{tmp_path}/x-%d.tar", samples_per_shard=1) as writer:
         writer.write({"__key__": "a", "txt": "x"})
-        with pytest.raises(sk.ArgumentValueError, match="__key__: is there already, got 'a'"):
+        with pytest.raises(sk.ArgumentValueError, match="__key__: exists already, got 'a'"):
             writer.write({"__key__": "a", "cls": 1})
 
 
@@ -175,3 +176,68 @@ def test_an_array_is_encoded_only_in_a_field_of_arrays(tmp_path):
         with pytest.raises(sk.ArgumentTypeError, match="bin: has no encoding for such a value"):
             writer.write({"__key__": "a", "bin": np.arange(3)})
         writer.write({"__key__": "a", "npy": np.arange(3)})
+
+
+DATA = random.Random(5).randbytes(300_000)
+"""A tenth of a shard: 8 MiB hold two shards of ten and a part of the third one."""
+
+
+def write_until_full(writer):
+    for number in range(60):
+        writer.write({"__key__": f"{number:02}", "bin": DATA})
+
+
+def file_names(disk):
+    return sorted(path.name for path in disk.iterdir())
+
+
+@pytest.mark.parametrize("name", ["x-%d.tar", "x-{0..5}.tar"])
+def test_a_full_disk_is_an_error_and_leaves_whole_shards_only(small_disk, name):
+    writer = TarWriter(f"{small_disk}/{name}", samples_per_shard=10)
+    with (
+        pytest.raises(
+            sk.DatasetError,
+            match=rf"^{small_disk}/x-2\.tar: cannot be written \(No space left on device\); make room",
+        ) as caught,
+        writer,
+    ):
+        write_until_full(writer)
+    assert caught.value.__cause__.errno == 28
+    assert file_names(small_disk) == ["x-0.tar", "x-0.tar.skidx", "x-1.tar", "x-1.tar.skidx"]
+    assert TarDataset(writer.paths).keys() == [f"{number:02}" for number in range(20)]
+
+
+def test_an_index_without_room_leaves_a_whole_shard(small_disk):
+    writer = TarWriter(f"{small_disk}/x-%d.tar")
+    for number in range(400):
+        writer.write({"__key__": f"{number:03}" + "k" * 90, "bin": b""})
+    # Whole pages for 400 headers and the end, and nothing else.
+    (small_disk / "other").write_bytes(bytes((8 << 20) - 217_088))
+    with pytest.raises(
+        sk.DatasetError,
+        match=r"x-0\.tar\.skidx: cannot be written \(No space .*; the shard is whole: make its index by",
+    ):
+        writer.close()
+    with pytest.raises(sk.DatasetError, match=r"x-0\.tar\.skidx: cannot be written \(No space"):
+        writer.write({"__key__": "later", "bin": b""})
+    assert file_names(small_disk) == ["other", "x-0.tar"]
+    assert len(TarDataset(writer.paths)) == 400
+
+
+def test_an_error_of_the_user_is_not_hidden_by_a_full_disk(small_disk):
+    (small_disk / "other").write_bytes(bytes((8 << 20) - 4096))
+    with pytest.raises(ZeroDivisionError), TarWriter(f"{small_disk}/x-%d.tar") as writer:
+        writer.write({"__key__": "a", "bin": b"x" * 10})
+        raise ZeroDivisionError
+    assert file_names(small_disk) == ["other"]
+
+
+@pytest.mark.campaign
+def test_the_example_trains_on_shards_of_jpegs(tmp_path):
+    done = run_example("train_tar_shards.py", temporary=tmp_path)
+    assert done.returncode == 0, done.stderr
+    first, *epochs = done.stdout.splitlines()
+    assert first == "711 samples to train on, 173 to test, in 5 shards"
+    accuracies = [float(re.fullmatch(r"epoch \d: test accuracy (\S+)", line)[1]) for line in epochs]
+    assert len(accuracies) == 8
+    assert accuracies[-1] > 0.9

@@ -1,6 +1,4 @@
-"""A dataset of datasets gives what a walk over its parts gives, and tells each part what concerns it."""
-
-from __future__ import annotations
+"""A dataset of datasets returns what a walk over its parts does, and each part receives its share."""
 
 import pickle
 from itertools import accumulate
@@ -13,6 +11,9 @@ from hypothesis import strategies as st
 
 import samplerkit as sk
 from samplerkit.loading.state.identity import describe_dataset
+from samplerkit.order.layout import Layout
+from samplerkit.storage.ahead.uses import NEVER, Uses
+from samplerkit.storage.tree_leaves import MAX_SCANNED, Share
 from tests.storage.files.folders import plain, write_npz
 from tests.storage.tar.remote_shards import EACH, NUMBERS, SHARDS, write_shards
 
@@ -108,7 +109,7 @@ def test_shards_of_which_one_is_gone_are_left_out_by_name(tmp_path):
             [one if isinstance(one, str) else one["__key__"] for one in batch] for batch in loader
         ]
     assert first == ["a", "00000", "b"]
-    # Nothing of the second batch is there: one sample stands in, as in the part alone.
+    # All samples of the second batch are missing: one takes their place, as in the part alone.
     assert len(second) == 1
     assert {skip.id for skip in loader.skipped} == {*range(2 + EACH, 6 + EACH)}
     assert all("(part 'tar')" in skip.error and "train-01.tar" in skip.error for skip in loader.skipped)
@@ -146,7 +147,7 @@ def test_columns_of_parts_are_joined_in_order(tmp_path):
         "pair": [[0, 0], [4, -4], [0, 0], [3, -3]],
     }
     mixed = sk.TreeDataset({"a": columns("a", [2, 3]), "b": ["x"]})
-    with pytest.raises(sk.DatasetError, match="part 'a': gives columns, and part 'b' does not"):
+    with pytest.raises(sk.DatasetError, match="part 'a': gives columns, but part 'b' does not"):
         mixed.__getitems__([0, 5])
 
 
@@ -165,7 +166,7 @@ def test_lengths_are_those_of_the_parts_and_batches_are_made_of_them():
     assert sorted(id for number in range(len(plan)) for id in plan[number].tolist()) == [0, 1, 2, 3, 4]
     assert all(tree.lengths[plan[number]].sum() <= 10 for number in range(len(plan)))
     assert sk.TreeDataset({"a": ["x"]}).lengths is None
-    with pytest.raises(sk.DatasetError, match="part 'b': has no lengths, and other parts have"):
+    with pytest.raises(sk.DatasetError, match="part 'b': has no lengths, but other parts have"):
         _ = sk.TreeDataset({"a": Lengths("a", [1]), "b": ["x"]}).lengths
     with pytest.raises(sk.DatasetError, match=r"'b': must have lengths of shape \(1,\), as other parts"):
         _ = sk.TreeDataset({"a": Lengths("a", [1]), "b": Lengths("x", [1, 2])}).lengths
@@ -308,3 +309,46 @@ def test_parts_that_give_rows_of_arrays_give_an_array_and_other_ones_a_list():
         mixed = sk.TreeDataset({"a": Rows(0), "b": other}).__getitems__([1, 6])
         assert isinstance(mixed, list)
         assert mixed[0].tolist() == [3, 4, 5]
+
+
+batches = st.lists(st.lists(st.integers(0, 9), max_size=4).map(np.array), max_size=8)
+
+
+@given(batches, st.integers(0, 10), st.integers(0, 10))
+def test_a_share_is_what_a_walk_over_the_batches_finds(upcoming, one, other):
+    begin, end = sorted((one, other))
+    expected = [[id - begin for id in ids.tolist() if begin <= id < end] for ids in upcoming]
+    found = [ids.tolist() for ids in Share(iter(upcoming), begin, end)]
+    assert found == [ids for ids in expected if ids]
+
+
+class Counting:
+    """Batches of the first part, with a sample of the second every so often; counts those asked for."""
+
+    def __init__(self, every, size=256):
+        self.every, self.size, self.asked = every, size, 0
+
+    def __iter__(self):
+        while True:
+            self.asked += 1
+            ids = np.zeros(self.size, dtype=np.int64)
+            if self.asked % self.every == 0:
+                ids[-1] = 1 + self.asked // self.every % 8
+            yield ids
+
+
+@pytest.mark.parametrize("every", [1, 300])
+def test_who_looks_for_the_files_of_a_rare_part_goes_a_bounded_way_at_a_time(every):
+    upcoming = Counting(every)
+    one_file_a_sample = Layout([1] * 8)
+    uses = Uses(Share(iter(upcoming), 1, 9), one_file_a_sample.file_of, num_files=8)
+    assert upcoming.asked <= 2 * MAX_SCANNED // upcoming.size + 1
+    for step in range(1, 20):
+        before = upcoming.asked
+        uses.begin(np.array([step % 8]))  # what comes next of the part
+        assert uses.next_use(step % 8, after=-1) < NEVER
+        # Never further than to what is read now, and a bounded way beyond.
+        assert upcoming.asked <= max(before, step * every) + 2 * MAX_SCANNED // upcoming.size + 1
+    assert uses.is_valid
+    assert uses.upcoming_files()
+    assert upcoming.asked > 19 * every

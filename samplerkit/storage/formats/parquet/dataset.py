@@ -18,7 +18,6 @@ from samplerkit.storage.catalogue.file_catalogue import DIGEST_BYTES, FileCatalo
 from samplerkit.storage.files.chunked import ChunkLimits, Chunks
 from samplerkit.storage.files.content import ChunkFile, require_columns
 from samplerkit.storage.files.packages import guarded
-from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.formats.arrow_rows import ArrowBatches, gather_of
 from samplerkit.storage.formats.base import FormatOfFiles, digest_of
 from samplerkit.storage.formats.parquet.file import Footers, ParquetFile
@@ -26,7 +25,7 @@ from samplerkit.storage.formats.parquet.filter import Keys, RowFilter, folder_ke
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.threads import Progress, all_in_threads
-from samplerkit.storage.urls import is_remote, shown
+from samplerkit.storage.urls import shown
 
 
 @final
@@ -110,7 +109,7 @@ class ParquetDataset(FormatOfFiles):
         if partitioning is not None:
             arguments.choice("partitioning", partitioning, ["hive"])
             if self._catalogue is not None:
-                problem = "is not kept in a catalogue"
+                problem = "is not supported with a catalogue"
                 raise ArgumentValueError("partitioning", problem, partitioning, hint="name the files")
         self._has_keys: Final = partitioning is not None
         self._columns_read: dict[str, Any] = {}
@@ -124,7 +123,7 @@ class ParquetDataset(FormatOfFiles):
     @property
     def fingerprint(self) -> str:
         """A string that changes with the content: a digest of the footers of all files and of the filters."""
-        return digest_of(f"{self._index.digest} {self._filter!r}".encode())
+        return digest_of(f"{self._index.digest} {self._filter!r}".encode()).hex()
 
     @property
     def column_names(self) -> tuple[str, ...]:
@@ -203,15 +202,10 @@ def _catalogued_file(
     catalogue: FileCatalogue, storage: RemoteStorage | None, columns: Any, footers: Footers, number: int
 ) -> ParquetFile:
     """Makes a file from its catalogue entry, and registers the expected version with the storage."""
-    path, size, length = catalogue.path(number), int(catalogue.sizes[number]), int(catalogue.footers[number])
-    if is_remote(path):
-        catalogue.require(number, storage)
-        stored = Stored(path, size, 0, storage)
-    else:
-        stored = Stored(path, size, int(catalogue.versions[number]))
+    stored, length = catalogue.stored(number, storage), int(catalogue.footers[number])
     rows = catalogue.samples[catalogue.starts[number] : catalogue.starts[number + 1]].tolist()
     digest = catalogue.digests[number * DIGEST_BYTES : (number + 1) * DIGEST_BYTES]
-    footer = size - 8 - length, length
+    footer = stored.size - 8 - length, length
     return ParquetFile(stored, footer, digest, tuple(rows), footers, columns=columns)
 
 
@@ -222,5 +216,5 @@ def _values_of(content: Any, name: str, is_length: bool) -> Any:
             return np.array([len(value) for value in values], dtype=np.int64)
         except TypeError as error:
             kind = str(content.records.schema.field(name).type)
-            raise DatasetError(content.path, f"column {name!r} has no lengths, or a null", kind) from error
+            raise DatasetError(content.path, f"column {name!r} has values without a length", kind) from error
     return values

@@ -19,7 +19,7 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.files.content import ChunkFile, require_columns
 from samplerkit.storage.files.packages import extra, guarded
 from samplerkit.storage.files.stored import ByteSpan, Stored
-from samplerkit.storage.formats.arrow_rows import ArrowContent, as_record_batch
+from samplerkit.storage.formats.arrow_rows import ArrowContent, as_record_batch, take
 from samplerkit.storage.formats.parquet.filter import Keys, RowFilter, ranges_of
 from samplerkit.storage.remote.storage import RemoteStorage
 
@@ -70,7 +70,7 @@ class ParquetFile(ChunkFile):
         guess = min(stored.size, _GUESS)
         (end,) = stored.read([(stored.size - guess, guess)])
         if len(end) < 12 or end[-4:] != b"PAR1":
-            hint = "it is no Parquet file, was cut, or has an encrypted footer"
+            hint = "it is not a Parquet file, was truncated, or has an encrypted footer"
             raise ValueError(f"it ends with {end[-4:]!r}: {hint}")
         length = int.from_bytes(end[-8:-4], "little")
         footer = (stored.size - 8 - length, length)
@@ -133,7 +133,7 @@ class ParquetFile(ChunkFile):
         """
         (data,) = self.stored.read([self.footer])
         if _digest(data) != self.check:
-            raise ValueError("it has another footer than before")
+            raise ValueError("its footer was changed")
         return _parse_footer(data)
 
     def read(self, chunk: int) -> ArrowContent:
@@ -144,7 +144,8 @@ class ParquetFile(ChunkFile):
             Exception: the row group does not match the footer; any error that pyarrow raises.
         """
         batch = as_record_batch(self._table(chunk, [name for name, _ in self.columns]))
-        return ArrowContent(self.place(chunk), batch, self.filtered[chunk] if self.filtered else None)
+        rows = self.filtered[chunk] if self.filtered else None
+        return ArrowContent(self.place(chunk), batch if rows is None else take(batch, rows))
 
     def _table(self, group: int, columns: Sequence[str]) -> Any:
         own, footer = self._own(columns), self.footers.of(self)
@@ -152,7 +153,7 @@ class ParquetFile(ChunkFile):
         if sorted(table.column_names) != sorted(own):
             require_columns(self.stored.name, footer.schema.to_arrow_schema().names, own)
         if table.num_rows != self.rows[group]:
-            raise ValueError(f"it has {table.num_rows} rows, and its footer says {self.rows[group]}")
+            raise ValueError(f"it has {table.num_rows} rows, but its footer lists {self.rows[group]}")
         for name, value in self.keys:
             table = table.append_column(name, extra("pyarrow", "parquet").repeat(value, table.num_rows))
         # For `a.b`, pyarrow also returns the field `b` of a column `a`.
@@ -287,7 +288,7 @@ def _parse_footer(footer: bytes) -> Metadata:
     data = extra("pyarrow", "parquet").BufferReader(footer_only)
     metadata = extra("pyarrow.parquet", "parquet").read_metadata(data)
     if min(_rows(metadata), default=0) < 0:
-        raise ValueError("it says that a row group has rows below zero")
+        raise ValueError("a row group has a negative number of rows")
     return metadata
 
 

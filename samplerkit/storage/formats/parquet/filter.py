@@ -65,7 +65,7 @@ class RowFilter:
         ways = [filters] if all(_is_condition(entry) for entry in filters) else filters
         wrong = next((terms for terms in ways if not isinstance(terms, list | tuple) or not terms), None)
         if wrong is not None:
-            raise ArgumentTypeError("filters", "holds what is no list of conditions", wrong)
+            raise ArgumentTypeError("filters", "must hold lists of conditions", wrong)
         return cls(tuple(tuple(map(_checked, terms)) for terms in ways))
 
     @property
@@ -139,11 +139,11 @@ def _is_condition(entry: Any) -> bool:
 
 def _checked(entry: Any) -> Condition:
     if not _is_condition(entry) or not isinstance(entry[0], str):
-        raise ArgumentTypeError("filters", "holds what is no condition (column, comparison, value)", entry)
+        raise ArgumentTypeError("filters", "must hold conditions (column, comparison, value)", entry)
     name, comparison, value = entry
     if comparison not in _COMPARISONS:
         hint = f"known: {', '.join(_COMPARISONS)}"
-        raise ArgumentValueError("filters", "holds a comparison that is not known", comparison, hint=hint)
+        raise ArgumentValueError("filters", "has an unknown comparison", comparison, hint=hint)
     if comparison in {"in", "not in"}:
         if isinstance(value, str | bytes) or not hasattr(value, "__iter__"):
             raise ArgumentTypeError("filters", f"must have a list of values after {comparison!r}", value)
@@ -191,7 +191,7 @@ def folder_keys(paths: Sequence[str]) -> list[Keys]:
         if not names or keys.keys() != set(names) or place.count("=") != places[0].count("="):
             others = "has other keys in the names of its folders than the first file"
             problem = others if names else "has no keys in the names of its folders"
-            hint = "name files whose folders are called key=value alike, or leave partitioning out"
+            hint = "name files whose folders have the same keys, as in key=value, or leave partitioning out"
             raise DatasetError(place, problem, names, hint=hint)
         keys_by_file.append(keys)
     columns = {name: _typed(arrow, [keys[name] for keys in keys_by_file]) for name in names}

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
+from samplerkit.errors import DatasetError
+
 BLOCK = 512
 """Bytes of a header, and the unit in which archives are padded."""
 
@@ -50,6 +52,11 @@ _DIGIT_MASK, _DIGIT = 0xF8F8F8F8F8F8F8F8, 0x3030303030303030
 _SIX_AND_END_MASK, _SIX_AND_END = 0xFFFFF8F8F8F8F8F8, 0x2000303030303030
 
 
+_GZIP = b"\x1f\x8b"
+_UNSUPPORTED = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstandard"}
+"""Unsupported compressions, which are distinguished from damage by their first bytes."""
+
+
 class HeaderError(Exception):
     """A header is damaged or of an unknown format."""
 
@@ -60,6 +67,23 @@ class Header(NamedTuple):
     name: bytes
     size: int
     kind: bytes
+
+
+def is_gzip(start: bytes, url: str) -> bool:
+    """Returns whether an archive is compressed by gzip.
+
+    Args:
+        start: its first eight bytes or more.
+        url: its name in errors.
+
+    Raises:
+        DatasetError: the archive is compressed in another way.
+    """
+    for magic, name in _UNSUPPORTED.items():
+        if start.startswith(magic):
+            hint = "unpack it, or pack it with gzip"
+            raise DatasetError(url, f"is compressed by {name}, which is not supported", hint=hint)
+    return start.startswith(_GZIP)
 
 
 def parse(block: bytes) -> Header:
@@ -136,7 +160,7 @@ def _byte_sum(data: bytes) -> int:
 def _octal(field: bytes, name: str) -> int:
     match = _OCTAL.match(field)
     if match is None:
-        raise HeaderError(f"the {name} is no number")
+        raise HeaderError(f"the {name} is not a number")
     return int(match[1] or b"0", 8)
 
 

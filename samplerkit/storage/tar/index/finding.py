@@ -5,19 +5,21 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from samplerkit.errors import ArgumentTypeError, DatasetError
-from samplerkit.storage.arrays import Array
+from samplerkit.storage.arrays import Array, on_disk
 from samplerkit.storage.atomic import unlock, user_cache_folder
+from samplerkit.storage.files.stored import INDEX_SUFFIX, Stored
 from samplerkit.storage.inflate import GzipError, TooLargeError, inflated
 from samplerkit.storage.opening import Handle, open_for_reading, read_part
 from samplerkit.storage.remote.access import UNKNOWN_SIZE, Version
@@ -25,12 +27,12 @@ from samplerkit.storage.remote.cache_entries import entry_of
 from samplerkit.storage.remote.disk_cache import DiskCache, LocalFile, PartFile
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar.format.flaws import Flaw, Skipped
+from samplerkit.storage.tar.format.headers import is_gzip
 from samplerkit.storage.tar.format.samples import group
 from samplerkit.storage.tar.format.scan import Members, scan
-from samplerkit.storage.tar.index.archive import INDEX_SUFFIX, Archive, is_gzip
 from samplerkit.storage.tar.index.index import Index, read_index
 from samplerkit.storage.threads import Stop
-from samplerkit.storage.urls import is_remote
+from samplerkit.storage.urls import add_suffix
 
 T = TypeVar("T", bound=Index | None)
 
@@ -47,7 +49,7 @@ class Cache:
         options: the folder of copies, and its size limit.
 
     Example:
-        >>> Cache.of("/scratch/mine").index_path("/data/train-0.tar").name
+        >>> Cache.of("/scratch/mine").index_path(Stored("/data/train-0.tar", 10240)).name
         '47bfc3a0d2e1f97ba976.skidx'
     """
 
@@ -75,9 +77,9 @@ class Cache:
             options = replace(options, cache=os.fspath(folder / REMOTE_FOLDER))
         return cls(folder, options)
 
-    def index_path(self, archive: str) -> Path:
+    def index_path(self, archive: Stored) -> Path:
         """Returns the path of the index of an archive."""
-        return self.folder / f"{_digest(absolute(archive))}{INDEX_SUFFIX}"
+        return self.folder / f"{_digest(archive.identity)}{INDEX_SUFFIX}"
 
     def joint_path(self, identity: str) -> Path:
         """Returns the path of the joint index of several archives."""
@@ -104,11 +106,6 @@ class Cache:
             unlock(descriptor)
 
 
-def absolute(archive: str) -> str:
-    """Returns the name of an archive that is unique on this machine: its real path, or its URL."""
-    return archive if is_remote(archive) else os.path.realpath(archive)
-
-
 def _digest(text: str) -> str:
     return hashlib.blake2b(os.fsencode(text), digest_size=10, person=b"samplerkit").hexdigest()
 
@@ -117,19 +114,19 @@ def open_plain(index: Index, cache: Cache, number: int) -> Handle:
     """Opens the uncompressed tar file of an archive of an index, and checks that it did not change."""
     archive, unpacked_size = index.archives[number], index.unpacked[number]
     if unpacked_size is None:
-        return Handle(archive.open())
+        return archive.open()
     copy = unpack(archive, cache)
     if isinstance(copy, Flaw):
         raise copy.error()
     # Once it is open, it may be evicted: otherwise idle processes would block eviction for others.
     with copy:
-        handle = Handle(open_for_reading(copy.path, archive.url), is_copy=True)
+        handle = Handle(open_for_reading(copy.path, archive.name), is_copy=True)
     if copy.size != unpacked_size:
         raise archive.changed()
     return handle
 
 
-def unpack(archive: Archive, cache: Cache) -> LocalFile | Flaw:
+def unpack(archive: Stored, cache: Cache) -> LocalFile | Flaw:
     """Decompresses a gzip archive into the cache of copies, once per machine; checks gzip's CRC and length.
 
     Returns:
@@ -142,64 +139,118 @@ def unpack(archive: Archive, cache: Cache) -> LocalFile | Flaw:
     max_bytes = cache.options.max_unpacked_bytes
 
     def write(part: PartFile) -> None:
-        with os.fdopen(archive.open(), "rb") as source:
-            for piece in inflated(partial(_read, source, archive.url), max_bytes):
-                part.write(piece)
+        for piece in inflated(partial(_read, archive.open(), archive.name), max_bytes):
+            part.write(piece)
 
     version = Version(UNKNOWN_SIZE, f"{archive.size} {archive.version}")
-    identity = f"unpacked {absolute(archive.url)}"
+    identity = f"unpacked {archive.identity}"
     copies = DiskCache(cache.options, Stop())
     try:
-        return copies.get(entry_of(copies.folder, archive.url, identity, version, None), write)[0]
+        return copies.get(entry_of(copies.folder, archive.name, identity, version, None), write)[0]
     except GzipError as error:
         detail = f"{error}; the whole archive is in doubt"
-        return Flaw(archive.url, error.offset, "damaged gzip", detail)
+        return Flaw(archive.name, error.offset, "damaged gzip", detail)
     except TooLargeError as error:
         limit = "200 times its size, or 1 GiB" if max_bytes is None else "max_unpacked_bytes"
         problem = f"{error} ({limit}), as a decompression bomb does"
         hint = "if you trust it, use remote={'max_unpacked_bytes': ...}, or store it unpacked"
-        raise DatasetError(archive.url, problem, hint=hint) from error
+        raise DatasetError(archive.name, problem, hint=hint) from error
 
 
-def _read(source: IO[bytes], place: str, size: int) -> bytes:
+def _read(source: Handle, place: str, size: int) -> bytes:
     try:
-        return source.read(size)
+        return os.read(source.descriptor, size)
     except OSError as error:
         raise DatasetError(place, f"cannot be read ({error.strerror})") from error
 
 
-def find_index(archive: Archive, cache: Cache, *, checksums: bool) -> Index | None:
+def find_index(archive: Stored, cache: Cache, *, checksums: bool) -> Index | None:
     """Finds an up-to-date index of an archive: next to it, else in the cache; returns None if there is none.
 
     Indexes next to remote archives are not looked up here.
     """
-    sidecar = [] if archive.is_remote else [Path(archive.url + INDEX_SUFFIX)]
-    for path in (*sidecar, cache.index_path(archive.url)):
+    sidecar = [Path(archive.path + INDEX_SUFFIX)] if archive.storage is None else []
+    for path in (*sidecar, cache.index_path(archive)):
         index = read_index(path, (archive,))
         if index is not None and index.serves(checksums):
             return index
     return None
 
 
-def find_or_make(make: Callable[[], T], archive: Archive, cache: Cache, *, checksums: bool) -> Index | T:
-    """Finds the index of an archive; otherwise one process of the machine builds it, and caches it.
+def find_or_make(archive: Stored, cache: Cache, make: Callable[[], T], *, checksums: bool) -> Index | T:
+    """Finds the index of an archive; otherwise one process of the machine reads or makes it, and caches it.
 
     Args:
-        make: builds the index, or returns None.
         archive: the archive in its current version.
         cache: the cache of indexes.
+        make: builds the index, or returns None, if there is none next to a remote archive.
         checksums: whether a CRC-32 of each file is needed.
+
+    Raises:
+        DatasetError: the server does not answer.
     """
     index = find_index(archive, cache, checksums=checksums)
     if index is not None:
         return index
-    with cache.lock(cache.index_path(archive.url)):
+    with cache.lock(cache.index_path(archive)):
         # Another process may have built it meanwhile.
         index = find_index(archive, cache, checksums=checksums)
         if index is not None:
             return index
-        new_index = make()
+        new_index = _read_sidecar(archive, checksums=checksums) or make()
         return new_index if new_index is None else cache_index(new_index, cache)
+
+
+def certain_index(archive: Stored, cache: Cache, *, checksums: bool, refuses_stale: bool = False) -> Index:
+    """Returns the index of an archive that is fetched if it is remote; one next to it is tried first.
+
+    Args:
+        archive: the archive in its current version.
+        cache: the cache of indexes.
+        checksums: whether a CRC-32 of each file is needed.
+        refuses_stale: whether an index next to the archive that is of another version is an error, since it
+            was used already; otherwise it is ignored with a warning.
+
+    Raises:
+        DatasetError: the archive or the index cannot be read. Flaws are recorded in the index.
+    """
+    make = partial(make_index, archive, cache)
+    index = find_or_make(archive, cache, partial(make, checksums=checksums), checksums=checksums)
+    if index.is_certain:
+        return index
+    # Without the archive, only the headers that were read could be compared. Now all of them are, once for
+    # all processes of this machine.
+    if make(checksums=False).is_like(index):
+        index = replace(index, is_certain=True)
+    elif refuses_stale:
+        raise index.stale()
+    else:
+        warnings.warn(f"{index.stale()}; it is not used", stacklevel=2)
+        index = make(checksums=checksums)
+    return cache_index(index, cache)
+
+
+def _read_sidecar(archive: Stored, *, checksums: bool) -> Index | None:
+    """Returns the index next to a remote archive, by one request.
+
+    Only the size of the archive is compared, so the index is not certain: headers in the archive are compared
+    before its entries are used. An index for another size, or a damaged one, is ignored with a warning.
+    """
+    data = None
+    if archive.storage is not None:
+        data = archive.storage.read_small(add_suffix(archive.path, INDEX_SUFFIX))
+    if data is None:
+        return None
+    with on_disk(data) as path:
+        index = read_index(path, (archive,), by_size=True)
+    if index is None:
+        name = f"{archive.name}{INDEX_SUFFIX}"
+        warnings.warn(
+            f"{name} is damaged, or of another version of the archive, and is not used; `samplerkit index` "
+            "makes it again",
+            stacklevel=2,
+        )
+    return index if index is not None and index.serves(checksums) else None
 
 
 def cache_index(index: Index, cache: Cache) -> Index:
@@ -208,7 +259,7 @@ def cache_index(index: Index, cache: Cache) -> Index:
     Returns:
         The index, mapped from the cache, so that indexes of many archives do not take memory.
     """
-    path = cache.index_path(index.archive.url)
+    path = cache.index_path(index.archive)
     try:
         index.write(path)
     except OSError:
@@ -217,48 +268,49 @@ def cache_index(index: Index, cache: Cache) -> Index:
     return index if mapped is None else replace(mapped, is_certain=index.is_certain)
 
 
-def make_index(archive: Archive, cache: Cache, *, checksums: bool) -> Index:
+def make_index(archive: Stored, cache: Cache, *, checksums: bool) -> Index:
     """Builds the index of an archive by scanning its headers; for checksums, all data are read.
 
     Raises:
         DatasetError: the archive cannot be read, or changes meanwhile. Flaws are recorded in the index.
     """
-    handle, size, unpacked = Handle(archive.open()), archive.size, None
-    if is_gzip(os.pread(handle.descriptor, 8, 0), archive.url):
+    handle, size, unpacked = archive.open(), archive.size, None
+    if is_gzip(os.pread(handle.descriptor, 8, 0), archive.name):
         copy = unpack(archive, cache)
         if isinstance(copy, Flaw):
             return empty_index(archive, copy)
         with copy:
-            handle, size, unpacked = Handle(open_for_reading(copy.path, archive.url)), copy.size, copy.size
-    members = scan(handle.descriptor, archive.url, size)
+            handle, size, unpacked = Handle(open_for_reading(copy.path, archive.name)), copy.size, copy.size
+    members = scan(handle.descriptor, archive.name, size)
     index = _index_of(archive, members, unpacked, handle.descriptor if checksums else None)
-    status = os.fstat(handle.descriptor)
-    if not (archive.is_same(status) if unpacked is None else status.st_size == size):
+    if unpacked is None:
+        archive.require_open(handle)
+    elif os.fstat(handle.descriptor).st_size != size:
         raise archive.changed()
     return index
 
 
-def empty_index(archive: Archive, flaw: Flaw) -> Index:
+def empty_index(archive: Stored, flaw: Flaw) -> Index:
     """Returns the index of an archive that cannot be read at all."""
     return _index_of(archive, Members(flaws=[flaw]))
 
 
 def _index_of(
-    archive: Archive, members: Members, unpacked: int | None = None, descriptor: int | None = None
+    archive: Stored, members: Members, unpacked: int | None = None, descriptor: int | None = None
 ) -> Index:
     """Builds an index from the members of an archive; with its descriptor, also checksums."""
-    fields, arrays, flaws = group(members, archive.url)
+    fields, arrays, flaws = group(members, archive.name)
     if descriptor is not None:
         arrays["crc"] = _checksums(archive, descriptor, arrays)
     return Index((archive,), (unpacked,), fields, Skipped.of(flaws), arrays)
 
 
-def _checksums(archive: Archive, descriptor: int, arrays: Mapping[str, Array]) -> Array:
+def _checksums(archive: Stored, descriptor: int, arrays: Mapping[str, Array]) -> Array:
     offsets, sizes = arrays["offset"].tolist(), arrays["size"].tolist()
     checksums = np.zeros(len(offsets), dtype=np.uint32)
     for number, (offset, size) in enumerate(zip(offsets, sizes, strict=True)):
         data = read_part(descriptor, offset, size)
         if len(data) < size:
-            raise DatasetError(archive.url, f"became shorter than {offset + size} bytes while it was read")
+            raise DatasetError(archive.name, f"became shorter than {offset + size} bytes while it was read")
         checksums[number] = zlib.crc32(data)
     return checksums

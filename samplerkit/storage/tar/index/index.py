@@ -15,11 +15,11 @@ from samplerkit.order.caching import cached_property
 from samplerkit.order.intervals import edges_of
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
-from samplerkit.storage.arrays import Array, Column, UnreadableFileError, read_arrays, write_arrays
+from samplerkit.storage.arrays import Array, UnreadableFileError, read_arrays, write_arrays
+from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.names import short_names
 from samplerkit.storage.tar.format.flaws import Flaw, Skipped
 from samplerkit.storage.tar.format.headers import BLOCK
-from samplerkit.storage.tar.index.archive import Archive
 
 
 @final
@@ -42,7 +42,7 @@ class Index:
         path: the file that is mapped; None if the arrays are only in memory.
     """
 
-    archives: tuple[Archive, ...]
+    archives: tuple[Stored, ...]
     unpacked: tuple[int | None, ...]
     fields: tuple[tuple[str, ...], ...]
     skipped: Skipped
@@ -52,14 +52,14 @@ class Index:
     path: Path | None = None
 
     @property
-    def archive(self) -> Archive:
+    def archive(self) -> Stored:
         """The only archive, or the first one."""
         return self.archives[0]
 
     @cached_property
     def layout(self) -> Layout:
         """The number of samples in each archive."""
-        return Layout(self.arrays["samples"], short_names(tuple(archive.url for archive in self.archives)))
+        return Layout(self.arrays["samples"], short_names(tuple(archive.name for archive in self.archives)))
 
     @property
     def num_samples(self) -> int:
@@ -118,15 +118,15 @@ class Index:
     def stale(self) -> DatasetError:
         """Returns the error for an index next to an archive that is of another version of it."""
         return DatasetError(
-            self.archive.url,
-            "has an index next to it that is of another version of it",
-            hint="make it again with `samplerkit index` and put it there, or take it away",
+            self.archive.name,
+            "has an index next to it that belongs to another version",
+            hint="make it again with `samplerkit index` and put it there, or remove it",
         )
 
     @property
     def meta(self) -> dict[str, Any]:
         """The values other than arrays, as they are written to a file."""
-        numbers = {archive.url: number for number, archive in enumerate(self.archives)}
+        numbers = {archive.name: number for number, archive in enumerate(self.archives)}
         flaws = self.skipped.places
         return {
             "archives": [(archive.size, archive.version) for archive in self.archives],
@@ -144,7 +144,7 @@ class Index:
         Raises:
             OSError: the file cannot be written.
         """
-        write_arrays(path, self.meta, {name: Column.of(array) for name, array in self.arrays.items()})
+        write_arrays(path, self.meta, self.arrays)
 
     @property
     def load(self) -> Callable[[], Index]:
@@ -153,7 +153,7 @@ class Index:
 
 
 def read_index(
-    path: Path, archives: tuple[Archive, ...], *, verify: bool = True, by_size: bool = False
+    path: Path, archives: tuple[Stored, ...], *, verify: bool = True, by_size: bool = False
 ) -> Index | None:
     """Maps an index; returns None if it is missing, damaged, invalid, or of another version of the archives.
 
@@ -169,7 +169,7 @@ def read_index(
         meta, arrays = read_arrays(path, verify=verify)
         if [state[:num_values] for state in meta["archives"]] != expected:
             return None
-        flaws = (Flaw(archives[number].url, *flaw) for number, *flaw in meta["flaws"])
+        flaws = (Flaw(archives[number].name, *flaw) for number, *flaw in meta["flaws"])
         index = Index(
             archives,
             tuple(meta["unpacked"]),
@@ -178,7 +178,7 @@ def read_index(
             arrays,
             meta["fingerprint"],
             # Without a tag, two versions of the same size cannot be distinguished.
-            meta["is_certain"] and not by_size and all(archive.tag != "" for archive in archives),
+            meta["is_certain"] and not by_size and all(archive.version for archive in archives),
             None if by_size else path,
         )
         return index if not verify or all(laws(index)) else None
@@ -194,11 +194,11 @@ def read_index(
         return None
 
 
-def reopened(path: Path, archives: tuple[Archive, ...]) -> Index:
+def reopened(path: Path, archives: tuple[Stored, ...]) -> Index:
     """Maps an index that was verified before, by this process or another one."""
     index = read_index(path, archives, verify=False)
     if index is None:
-        hint = "leave the cache alone while it is in use, and make the dataset again"
+        hint = "do not change the cache while it is in use, and make the dataset again"
         raise DatasetError("cache", "has lost an index that is in use", str(path), hint=hint)
     return index
 
@@ -212,7 +212,7 @@ def split_between(index: Index, later: Index) -> Flaw | None:
     if index.key(last) != later.key(0) or not set(index.fields_of(last)).isdisjoint(later.fields_of(0)):
         return None
     place = int(later.arrays["offset"][0]) - BLOCK
-    return Flaw(later.archive.url, place, "split sample", f"{later.key(0)!r} begins in {index.archive.url}")
+    return Flaw(later.archive.name, place, "split sample", f"{later.key(0)!r} begins in {index.archive.name}")
 
 
 AT_ONCE = 1 << 20

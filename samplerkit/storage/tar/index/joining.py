@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,9 +14,9 @@ import numpy as np
 
 from samplerkit.order.layout import Layout
 from samplerkit.storage.arrays import Array, Column, narrow, write_arrays
+from samplerkit.storage.files.stored import Stored, stored_files
 from samplerkit.storage.names import short_names
 from samplerkit.storage.tar.format.flaws import Flaw, Skipped
-from samplerkit.storage.tar.index.archive import Archive
 from samplerkit.storage.tar.index.index import Index, read_index, reopened, split_between
 from samplerkit.storage.tar.read.contents import Contents
 from samplerkit.storage.tar.read.shards import PARALLEL_FETCHES, PARALLEL_REQUESTS, Shards
@@ -93,7 +92,7 @@ def joined(loads: Sequence[Load], *, checksums: bool) -> tuple[Index, dict[str, 
     joint = JointSummary.of(loads, checksums=checksums)
     # Tuples of fields are renumbered over all archives, in order of appearance.
     fields: dict[tuple[str, ...], int] = {}
-    archives: list[Archive] = []
+    archives: list[Stored] = []
     unpacked: list[int | None] = []
     numbers: list[Array] = []
     samples = members = keys = largest = 0
@@ -145,9 +144,9 @@ def joint_contents(shards: Shards, progress: Progress) -> Index:
     Raises:
         DatasetError: an archive cannot be read, or has a flaw and flaws are errors.
     """
-    archives, options = tuple(map(Archive.of, shards.names)), shards.options
+    archives, options = stored_files(shards.urls, None), shards.options
     # The name depends on the paths only, so that the index of changed archives replaces the old one.
-    paths = [os.path.realpath(archive.url) for archive in archives]
+    paths = [archive.identity for archive in archives]
     path = options.cache.joint_path(json.dumps([options.checksums, paths]))
     index = read_index(path, archives)
     if index is None:

@@ -13,6 +13,7 @@ from samplerkit.errors import DatasetError
 from samplerkit.order.dataset_protocol import fingerprint_of
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
+from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.ids import by_file
 from samplerkit.storage.opening import AbsentError, open_at_most
 from samplerkit.storage.tar.format.flaws import HINTS, Flaw, Skipped
@@ -75,7 +76,7 @@ class LoadedIndexes:
         self._lock = threading.Lock()
         self._max_indexes = open_at_most(MAX_INDEXES, 0.4)
         self._indexes: OrderedDict[int, Index] = OrderedDict()
-        self._versions: dict[int, tuple[int, int | str]] = {}
+        self._archives: dict[int, Stored] = {}
         # For each shard, ranges of missing rows: by the first row, the end and the error.
         self._missing: dict[int, dict[int, tuple[int, AbsentError]]] = {}
         self._split_flaws: dict[int, Flaw] = {}
@@ -137,8 +138,7 @@ class LoadedIndexes:
         return rows[is_present], places[is_present]
 
     def _check(self, number: int, index: Index, expected: int) -> None:
-        version = (index.archive.size, index.archive.version)
-        is_changed = self._versions.setdefault(number, version) != version
+        is_changed = self._archives.setdefault(number, index.archive) != index.archive
         if is_changed or (index.num_samples != expected and not self._contents.is_given):
             raise index.archive.changed()
         if index.num_samples > expected or (index.num_samples < expected and not self._skips):
@@ -167,7 +167,7 @@ def _missing_error(name: str, index: Index, expected: int) -> AbsentError:
     num_missing = expected - index.num_samples
     amount = f"all {expected}" if num_missing == expected else f"{num_missing} of the {expected}"
     # Without flaws, the lengths may be of other shards.
-    reason = "it has no more"
+    reason = "it has no others"
     hint = "correct lengths, or leave them out to have the shards indexed"
     if index.skipped.places:
         flaw = index.skipped.places[0]

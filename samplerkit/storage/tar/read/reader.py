@@ -61,7 +61,7 @@ class Reader:
         arrays = index.arrays
         self._starts: list[int] = index.layout.starts.tolist()
         self._keys = np.ascontiguousarray(arrays["keys"])
-        self._urls = [archive.url for archive in index.archives]
+        self._urls = [archive.name for archive in index.archives]
         self._first, self._offset, self._size = arrays["first"], arrays["offset"], arrays["size"]
         self._signature, self._key_end = arrays["signature"], arrays["key_end"]
         self._has_crc = "crc" in arrays

@@ -255,7 +255,9 @@ class ShardReading:
         size = sum(part.index.archive.size for part in parts) / len(parts)
         shards = FetchCosts(num_files, round(size * num_files))
         ranges = FetchCosts(round(len(spans) * scale), round(sum(span.length for span in spans) * scale))
-        self._advice = advice(shards, ranges, is_local=stretch.is_local)
+        text = advice(shards, ranges, is_local=stretch.is_local)
+        if self._advice is None:  # else another thread was faster, and its advice may have been given
+            self._advice = text
 
     def _warn_of_costs(self) -> None:
         text = self._advice
@@ -318,21 +320,20 @@ def read_ranges(parts: Sequence[RowRequest], storage: RemoteStorage, samples: li
     data = iter(chunks)
     for part in parts:
         rows, keys, places = part.rows.tolist(), part.index.keys(part.rows), part.places.tolist()
+        url = part.index.archive.name
         for row, key, place in zip(rows, keys, places, strict=True):
-            samples[place] = _sample(part.index, row, key, next(data))
+            samples[place] = _sample(part.index, row, {"__key__": key, "__url__": url}, next(data))
     return sum(map(len, chunks))
 
 
-def _sample(index: Index, row: int, key: str, data: bytes) -> dict[str, Any]:
-    """Extracts a sample from its part of a shard, which starts at the header of its first file."""
+def _sample(index: Index, row: int, sample: dict[str, Any], data: bytes) -> dict[str, Any]:
+    """Adds the files of a sample from its part of a shard, which starts at the header of the first one."""
     arrays = index.arrays
     first, stop = arrays["first"][row : row + 2].tolist()
     begins, sizes = arrays["offset"][first:stop].tolist(), arrays["size"][first:stop].tolist()
-    fields = index.fields_of(row)
-    sample: dict[str, Any] = {"__key__": key, "__url__": index.archive.url}
-    for field, begin, size in zip(fields, begins, sizes, strict=True):
+    for field, begin, size in zip(index.fields_of(row), begins, sizes, strict=True):
         at = begin - begins[0] + BLOCK
-        if not is_header_of(data[at - BLOCK : at], key, field, size):
+        if not is_header_of(data[at - BLOCK : at], sample["__key__"], field, size):
             raise index.stale()
         sample[field] = data[at : at + size]
     if "crc" in arrays:

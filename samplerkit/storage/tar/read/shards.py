@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import warnings
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, final
 
@@ -16,21 +14,19 @@ from samplerkit.errors import DatasetError
 from samplerkit.order.caching import cached_property
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache_entries import CacheLimits
-from samplerkit.storage.arrays import on_disk
 from samplerkit.storage.atomic import user_cache_folder
 from samplerkit.storage.catalogue.file_catalogue import FileCatalogue
 from samplerkit.storage.files.paths import file_paths
+from samplerkit.storage.files.stored import INDEX_SUFFIX, Stored
 from samplerkit.storage.names import short_names
 from samplerkit.storage.opening import AbsentError
-from samplerkit.storage.remote.access import UNKNOWN_SIZE
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import LocalFile, RemoteStorage
 from samplerkit.storage.tar.format.flaws import Flaw
-from samplerkit.storage.tar.index.archive import INDEX_SUFFIX, Archive
-from samplerkit.storage.tar.index.finding import Cache, cache_index, empty_index, find_or_make, make_index
-from samplerkit.storage.tar.index.index import Index, read_index
+from samplerkit.storage.tar.index.finding import Cache, certain_index, empty_index, find_or_make
+from samplerkit.storage.tar.index.index import Index
 from samplerkit.storage.threads import all_in_threads
-from samplerkit.storage.urls import add_suffix, is_remote
+from samplerkit.storage.urls import is_remote, shown
 
 PARALLEL_REQUESTS = 16
 """Shards whose versions or indexes are requested in parallel."""
@@ -76,15 +72,19 @@ class TarOptions:
 class Shards:
     """The shards of a dataset; it holds nothing open, so that every process can use it.
 
-    `names` are the `urls` without credentials and queries; `storage` is None if no shard is remote. With a
-    `catalogue`, which has the version of each shard, versions are not requested.
+    `storage` is None if no shard is remote. With a `catalogue`, which has the version of each shard, versions
+    are not requested.
     """
 
     urls: tuple[str, ...]
-    names: tuple[str, ...]
     storage: RemoteStorage | None
     options: TarOptions
     catalogue: FileCatalogue | None = None
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The URLs without credentials and queries."""
+        return tuple(map(shown, self.urls))
 
     @property
     def short_names(self) -> tuple[str, ...]:
@@ -96,23 +96,15 @@ class Shards:
         """Whether some shards are remote."""
         return self.storage is not None and any(map(is_remote, self.names))
 
-    def archive(self, number: int) -> Archive:
-        """Returns the size and the version of a shard, which may take a request.
+    def archive(self, number: int) -> Stored:
+        """Looks up a shard, which may take a request; one of a catalogue is known already.
 
         Raises:
-            DatasetError: the shard does not exist, differs from the catalogue, or the server does not answer.
-        """
-        self.require(number)
-        return Archive.of_url(self.urls[number], self.storage)
-
-    def require(self, number: int) -> None:
-        """Ensures that a shard is read in the version of the catalogue, if there is one.
-
-        Raises:
-            DatasetError: the shard is missing or was changed.
+            DatasetError: the shard does not exist, or the server does not answer.
         """
         if self.catalogue is not None:
-            self.catalogue.require(number, self.storage)
+            return self.catalogue.stored(number, self.storage)
+        return Stored.of(self.urls[number], self.storage)
 
     def sizes(self) -> Ids:
         """Returns the size of each shard; sizes are requested in parallel."""
@@ -127,7 +119,7 @@ class Shards:
             size = self.archive(self._first_remote).size
         except DatasetError:  # no error, since this process may not read this shard
             return None
-        return None if size in {UNKNOWN_SIZE, 0} else size
+        return size or None
 
     def cache_capacity(self) -> int:
         """Returns how many remote shards fit into the cache on disk, if all have the usual size."""
@@ -151,8 +143,7 @@ class Shards:
         """Returns the path of a shard on this machine, also of a cached one; None if there is none."""
         if self.storage is None or not is_remote(self.urls[number]):
             return self.urls[number]
-        self.require(number)
-        copy = self.storage.cached(self.urls[number])
+        copy = self.storage.cached(self.archive(number).path)
         if copy is None:
             return None
         with copy:
@@ -166,11 +157,8 @@ class Shards:
                 and flaws are errors.
         """
         try:
-            archive = self.archive(number)
-            if archive.size == UNKNOWN_SIZE:
-                return None
-            make = partial(self._read_sidecar, number, archive)
-            index = find_or_make(make, archive, self.options.cache, checksums=self.options.checksums)
+            archive, options = self.archive(number), self.options
+            index = find_or_make(archive, options.cache, lambda: None, checksums=options.checksums)
         except AbsentError as error:
             return self.missing_index(number, error)
         return None if index is None else self._accepted(index)
@@ -188,7 +176,7 @@ class Shards:
                 del error  # it refers to this frame
         name = self.names[number]
         flaw = Flaw(name, 0, "unreadable", error.problem)
-        return empty_index(Archive(name, 0, 0, None, ""), flaw)
+        return empty_index(Stored(name, 0), flaw)
 
     def open_shard(
         self, number: int, loaded: Index | None = None, *, refuses_stale: bool
@@ -209,67 +197,18 @@ class Shards:
         """
         if loaded is not None and loaded.is_missing:
             return loaded, None
-        url, storage, copy = self.urls[number], self.storage, None
         try:
-            self.require(number)
-            if storage is None or not is_remote(url):
-                archive = Archive.of(url)
-            else:
-                copy = storage.fetch(url)
-                archive = Archive.of(self.names[number], copy.path, storage.version(url).tag)
-            index = _reuse(loaded, archive) or self._local_index(number, archive, refuses_stale=refuses_stale)
-            return self._accepted(index), copy
+            archive, options = self.archive(number), self.options
+            storage = self.storage if is_remote(archive.path) else None
+            copy = None if storage is None else storage.fetch(archive.path)
+            # Without a tag, two versions of the same size cannot be distinguished.
+            if loaded is None or not (loaded.is_certain and loaded.archive == archive and archive.version):
+                loaded = certain_index(
+                    archive, options.cache, checksums=options.checksums, refuses_stale=refuses_stale
+                )
+            return self._accepted(loaded), copy
         except AbsentError as error:
             return self.missing_index(number, error), None
-
-    def _read_sidecar(self, number: int, archive: Archive) -> Index | None:
-        """Returns the index next to a remote shard, by one request.
-
-        Only the size of the shard is compared, so the index is not certain: headers in the shard are
-        compared before its entries are used. An index for another size, or a damaged one, is ignored with a
-        warning.
-
-        Raises:
-            DatasetError: the server does not answer.
-        """
-        if self.storage is None or not archive.is_remote:
-            return None
-        data = self.storage.read_small(add_suffix(self.urls[number], INDEX_SUFFIX))
-        if data is None:
-            return None
-        with on_disk(data) as path:
-            index = read_index(path, (archive,), by_size=True)
-        if index is None:
-            name = f"{archive.url}{INDEX_SUFFIX}"
-            warnings.warn(
-                f"{name} is damaged, or of another version of the archive, and is not used: make it again "
-                "with `samplerkit index`",
-                stacklevel=2,
-            )
-        return index if index is not None and index.serves(self.options.checksums) else None
-
-    def _local_index(self, number: int, archive: Archive, *, refuses_stale: bool) -> Index:
-        """Returns the index of a shard that is on this machine; an index next to it is tried first."""
-        cache, checksums = self.options.cache, self.options.checksums
-        make = partial(make_index, archive, cache)
-        index = find_or_make(
-            lambda: self._read_sidecar(number, archive) or make(checksums=checksums),
-            archive,
-            cache,
-            checksums=checksums,
-        )
-        if not index.is_certain:
-            # Without the shard, only the headers that were read could be compared. Now all of them are, once
-            # for all processes of this machine.
-            if make(checksums=False).is_like(index):
-                index = replace(index, is_certain=True)
-            elif refuses_stale:
-                raise index.stale()
-            else:
-                warnings.warn(f"{index.stale()}; it is not used", stacklevel=2)
-                index = make(checksums=checksums)
-            cache_index(index, cache)
-        return index
 
     def _accepted(self, index: Index) -> Index:
         if index.skipped.places and not self.options.skips:
@@ -286,15 +225,6 @@ def _cache_bytes(options: RemoteOptions) -> int:
     folder = Path(options.cache or user_cache_folder()).absolute()
     existing = next(place for place in (folder, *folder.parents) if place.exists())
     return shutil.disk_usage(existing).free // 2
-
-
-def _reuse(index: Index | None, archive: Archive) -> Index | None:
-    """Returns an index that was loaded before if it is certain and the archive is unchanged, else None."""
-    if index is None or not index.is_certain:
-        return None
-    previous = index.archive
-    is_same = (previous.size, previous.version) == (archive.size, archive.version) and archive.tag != ""
-    return replace(index, archives=(archive,)) if is_same else None
 
 
 def archive_names(
@@ -322,7 +252,7 @@ def archive_names(
     missing = [name for name in names if not (is_remote(name) or os.path.isfile(name))]  # noqa: PTH113
     for name in filter(os.path.exists, missing):
         hint = "give the files themselves, as in 'folder/*.tar'"
-        raise DatasetError("urls", "is no plain file", name, hint=hint)
+        raise DatasetError("urls", "is not a regular file", name, hint=hint)
     if missing and not (keeps_absent and len(missing) < len(names)):
         is_link = os.path.islink(missing[0])  # noqa: PTH114
         problem = "is a link whose target is missing" if is_link else "there is no such file"

@@ -1,19 +1,33 @@
-"""The benchmark of the peers: its counting, its limits, its page, and the cells of installed peers."""
-
-from __future__ import annotations
+"""The benchmarks: their counting, limits and pages; the counts of docs/scale.md on a few ranks; floors."""
 
 import json
+import math
 import sys
 
+import numpy as np
 import pytest
 
+from samplerkit.loading.agreement import Agreement
+from tests.benchmarks.floor_rows import of_starts
 from tests.benchmarks.peers import measuring, samplerkit, torchdata
 from tests.benchmarks.peers.cases import BATCH, RESIZES, SHARD, SHARDS
 from tests.benchmarks.peers.collect import TEXTS
-from tests.benchmarks.peers.counting import lost_and_repeated
 from tests.benchmarks.peers.environments import PEERS, REQUIREMENTS, load
 from tests.benchmarks.peers.limits import ENDED, ROOT, cells_of
+from tests.benchmarks.peers.measuring import lost_and_repeated
 from tests.benchmarks.peers.page import BLOCKS, NAMES, PART, filled
+from tests.benchmarks.scale import (
+    RECIPES,
+    SECONDS,
+    SITUATIONS,
+    expected_requests,
+    layout_of,
+    memory,
+    object_requests,
+    object_store,
+    store_requests,
+    three,
+)
 
 PAGES = (ROOT / "docs" / "performance.md", ROOT / "README.md")
 RESULTS = ROOT / "docs" / "performance.json"
@@ -104,3 +118,57 @@ def test_a_page_has_the_figures_of_the_results(path):
     for cell in results["peers"]["samplerkit"]["curve"]:
         cell["seconds"] = 12345.0
     assert filled(page, results) != page
+
+
+def test_a_row_reads_with_and_without_samplerkit():
+    for row in of_starts():
+        assert [next(make()) for make in (row.ours, row.floor)] == [1, 1]
+
+
+FEW, MANY, FILES = 8, 10_000, 1000
+
+
+def grows_slowly(few, many):
+    """Whether figures of one rank grow with the number of ranks no faster than its logarithm."""
+    return (np.asarray(many) <= np.asarray(few) * math.log(MANY) / math.log(FEW)).all()
+
+
+def store_traffic(ranks, late, dead):
+    outcomes = store_requests(ranks, late, dead)
+    measured = [outcomes[rank] for rank in three(ranks)]
+    return [max(rank.requests for rank in measured), max(rank.store.bytes for rank in measured)]
+
+
+@pytest.mark.parametrize("situation", SITUATIONS)
+def test_the_store_requests_of_a_rank_are_as_computed_and_do_not_grow(situation):
+    late, dead = SITUATIONS[situation]
+    assert grows_slowly(*(store_traffic(ranks, late, dead) for ranks in (FEW, MANY)))
+    for ranks in (FEW, MANY):
+        expected = expected_requests(ranks, SECONDS if dead else late)
+        outcomes = store_requests(ranks, late, dead)
+        assert {outcomes[rank].requests for rank in three(ranks)[:2]} <= {*expected}
+
+
+def test_a_rank_that_reads_the_members_of_its_group_is_noticed(monkeypatch):
+    right = Agreement._complete
+    monkeypatch.setattr(Agreement, "_complete", lambda self, own, _: right(self, own, False))
+    assert not grows_slowly(*(store_traffic(ranks, 3.0, 0) for ranks in (FEW, MANY)))
+
+
+def test_the_object_store_requests_of_a_rank_do_not_grow():
+    with object_store(FILES) as server:
+        traffic = {
+            ranks: [object_requests(server, FILES, ranks, rank) for rank in three(ranks)]
+            for ranks in (FEW, MANY)
+        }
+    for few, many in zip(traffic[FEW], traffic[MANY], strict=True):
+        assert grows_slowly([sum(few.requests), sum(few.bytes)], [sum(many.requests), sum(many.bytes)])
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_the_memory_of_a_rank_grows_only_by_a_table_of_lanes(name):
+    layout = layout_of(FILES)
+    memory(layout, name, FEW, 0)  # what is made once in a process
+    few, many = (memory(layout, name, ranks, ranks - 1) for ranks in (FEW, MANY))
+    lanes = {"GLOBAL": 0, "FILES": 0, "PARTIAL": 40}.get(name, 600)
+    assert grows_slowly(few, np.array(many) - lanes * MANY / 2**20)
