@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 import pytest
+import torch
 
 import samplerkit as sk
 from samplerkit.compat import megatron
