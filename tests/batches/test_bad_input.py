@@ -34,10 +34,6 @@ class Counted(Cutting):
         self.lengths = lengths
 
 
-class Recipeless:
-    """A class that is no recipe."""
-
-
 def saved(folder: Path, array: Any, name: str = "lengths.npy") -> Path:
     np.save(folder / name, array, allow_pickle=True)
     return folder / name
@@ -73,11 +69,6 @@ CASES: dict[str, tuple[type[sk.SamplerkitError], str, Any]] = {
         "cannot be read",
         lambda f: tokens(saved(f, np.array([5, None, 9, 3], dtype=object))),
     ),
-    "no sampler": (
-        TYPE,
-        "sampler: must be a sampler",
-        lambda _: sk.TokenBatches(16, lengths=[5]).plan(Recipeless(), 1),
-    ),
     "a cut that is no list": (TYPE, "cut: must give a list", lambda _: cut(None)),
     "a cut of floats": (TYPE, "cut: batch 0", lambda _: cut([np.array([0.5])])),
     "a cut of ragged rows": (TYPE, "cut: batch 0", lambda _: cut([[0, [1]]])),
@@ -88,11 +79,6 @@ CASES: dict[str, tuple[type[sk.SamplerkitError], str, Any]] = {
         sk.DatasetError,
         "one for each of the 4 samples",
         lambda _: Counted([5, 3]).plan(sk.SequentialSampler(), 4),
-    ),
-    "a class that is no recipe": (
-        TYPE,
-        "subclass of samplerkit.BatchRecipe",
-        lambda _: sk.register_batches("bad", Recipeless),
     ),
     "a name that is taken": (VALUE, "kind: is taken", lambda _: sk.register_batches("tokens", Cutting)),
 }

@@ -35,7 +35,7 @@ from tests.campaigns.mutations import Mutation, mutations
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "samplerkit"
 ROOMS = ("order", "samplers", "batches", "loading", "storage", "config")
-BESIDE = ["tests/test_bad_arguments.py", "tests/testing"]
+BESIDE = ["tests/test_bad_arguments.py", "tests/test_public_surface.py", "tests/testing"]
 TESTS = [f"{of}/{room}" for of in ("tests", "samplerkit") for room in ROOMS] + BESIDE
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.json")
 LIMITS = (1.0, 8.0)

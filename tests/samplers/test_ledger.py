@@ -73,11 +73,6 @@ def test_a_ledger_without_edits_reads_what_its_sampler_reads():
         assert sk.Ledger(chain).order(layout, epoch)[:].tolist() == chain.order(layout, epoch)[:].tolist()
 
 
-def test_an_empty_dataset_is_refused():
-    with pytest.raises(sk.ArgumentValueError, match="dataset: holds no samples to read"):
-        sk.Ledger(sk.SequentialSampler()).order(0)
-
-
 def test_skips_at_far_positions_cost_nothing():
     ledger = sk.Ledger(sk.RandomSampler(seed=1), [sk.Edit(at=10**15, skip=10**14)])
     assert ledger.order(10**9, epoch=10**6)[5] == sk.RandomSampler(seed=1).order(10**9, epoch=1_100_000)[5]

@@ -68,12 +68,6 @@ def test_a_table_or_column_that_cannot_be_read_is_named(tmp_path, message):
     assert_refused(sk.SqliteDataset(tmp_path / "a.db", table, **options), message, 0)
 
 
-def test_an_argument_that_is_no_path_is_refused():
-    for make in (sk.LmdbDataset, lambda path: sk.SqliteDataset(path, "samples")):
-        with pytest.raises(sk.ArgumentTypeError, match="path: must be a string, got 3"):
-            make(3)
-
-
 def test_names_of_tables_and_columns_are_case_insensitive(tmp_path):
     write_database(tmp_path / "a.db")
     with sk.SqliteDataset(tmp_path / "a.db", "Samples", ["TEXT"]) as dataset:

@@ -247,15 +247,6 @@ def test_files_with_other_columns_are_refused_by_name(tmp_path):
         sk.ParquetDataset(tmp_path / "0.parquet", progress=False).column("b")
 
 
-@pytest.mark.parametrize("wrong", [("id",), ("id", "~", 1), (7, "==", 1), [], 5])
-def test_an_invalid_filter_is_refused(wrong):
-    with pytest.raises(
-        (sk.ArgumentTypeError, sk.ArgumentValueError),
-        match=r"^filters: (must hold|has an unknown comparison)",
-    ):
-        sk.ParquetDataset("a.parquet", filters=[[("id", "==", 1)], wrong])
-
-
 def test_a_filter_of_another_type_is_an_error_with_a_hint(tmp_path):
     paths = write(tmp_path)
     assert_refused(
