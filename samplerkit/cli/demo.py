@@ -170,7 +170,7 @@ def resume_demo(folder: Path, scratch: Path, num_samples: int) -> Result:
         if not checkpoint.exists():
             raise
     else:
-        raise LaunchError("samplerkit: rank 2: was to be killed and was not")
+        raise LaunchError("samplerkit: rank 2: should have been killed, but was not")
     saved = torch.load(checkpoint, weights_only=True)
     place = f"epoch {saved['loader']['epoch']}, position {saved['loader']['position']:,}"
     typer.echo(

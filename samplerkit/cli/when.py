@@ -159,7 +159,7 @@ def when(
 def file_of_document(layout: Layout, document: int | None, file: str | None) -> int:
     """Returns the number of the document's file, which is given by its number or name."""
     if document is None and file is not None:
-        raise typer.BadParameter("goes with --document", param_hint="--file")
+        raise typer.BadParameter("requires --document", param_hint="--file")
     name = file or "0"
     return int(name) if name.isdecimal() else file_number(layout, name)
 

@@ -80,7 +80,7 @@ class LoaderOptions:
         for name, value in self.of_ours().items():
             if name not in parameters:
                 hint = "use config.make_loader, which gives samplerkit's Loader"
-                raise ArgumentValueError(name, "is no option of torch's DataLoader", value, hint=hint)
+                raise ArgumentValueError(name, "is not an option of torch's DataLoader", value, hint=hint)
         return {name: value for name, value in asdict(self).items() if name in parameters}
 
     def of_ours(self) -> dict[str, Any]:

@@ -229,7 +229,7 @@ def _scalar(value: Any) -> Any:
 
 def _key(key: Any, place: str) -> str:
     if not isinstance(key, str):
-        problem = "has a key that is no string"
+        problem = "has a key that is not a string"
         raise ConfigError(place or "config", problem, public("", key), hint="quote the key")
     return str(key)
 

@@ -245,7 +245,7 @@ def require_one_size(sections: dict[str, Any], recipe: BatchRecipe | None, optio
             raise ConfigError("loader.tail", problem, "split", hint=hint)
         return
     if "batch_size" in (sections.get("loader") or {}):
-        hint = "leave out one of the two: batches says how many samples a batch holds"
+        hint = "leave out one of the two: batches defines the size of a batch"
         raise ConfigError("loader.batch_size", "conflicts with batches", options.batch_size, hint=hint)
     if sections.get(SECTION) is not None:
         hint = "leave it out: plans of batches are mixed by themselves, and samplerkit plan shows how well"

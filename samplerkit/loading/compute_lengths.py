@@ -95,7 +95,8 @@ def compute_lengths(
     with file:
         with _disk_errors(path):
             computed = _resumed(file, identity, part)
-        size, done, report = len(Layout.of(dataset)), sum(map(len, computed)), progress or (lambda *_: None)
+        report = progress or (lambda *_: None)
+        size, done = len(Layout.of(dataset)), sum(map(len, computed))
         report(_LABEL, done, size)
         loader = _loader(dataset, function, num_workers, done)
         for lengths in _measured(loader, computed) if done < size else ():

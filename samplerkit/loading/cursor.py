@@ -241,7 +241,8 @@ class Cursor(ABC):
         Where the epoch that was set before is the one at whose end the state was saved, nothing of it is
         left.
         """
-        set_before, place_before = self.current.epoch, None if place.ended is None else place
+        set_before = self.current.epoch
+        place_before = None if place.ended is None else place
         loaded = Iteration(
             place.epoch, place.position, place_before=place_before, is_loaded=True, after=place.ended
         )

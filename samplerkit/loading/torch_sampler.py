@@ -107,7 +107,7 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
     Raises:
         ArgumentTypeError: `sampler` is no samplerkit sampler.
         ArgumentRangeError: `agreement_seconds` is negative or not finite.
-        NotSupportedError: it is a ledger that says how many samples a step has.
+        NotSupportedError: it is a ledger that sets the number of samples of a step.
 
     Example:
         >>> import samplerkit as sk

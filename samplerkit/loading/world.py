@@ -106,7 +106,7 @@ def require_same_world(world: World, detect: Callable[[], World]) -> None:
         detect: asks it again.
 
     Raises:
-        WorldError: it says something else now.
+        WorldError: it reports other numbers now.
     """
     if process_group() is None or (current := detect()) == world:
         return

@@ -343,7 +343,7 @@ def from_plain(data: Any) -> Any:
     module = names.PUBLIC.get(kind, "")
     if not module.startswith("samplers."):
         hint = "give the edits from Python, or in a config"
-        raise ArgumentValueError(_CLASS, "is no sampler of samplerkit's own", kind, hint=hint)
+        raise ArgumentValueError(_CLASS, "is not one of samplerkit's samplers", kind, hint=hint)
     sampler = names.load(module, kind)(**fields)
     sampler.add_child(child)
     return sampler

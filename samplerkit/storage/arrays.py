@@ -137,7 +137,7 @@ def read_arrays(path: Path, *, verify: bool = True) -> tuple[dict[str, Any], dic
     with open(path, "rb", opener=open_nonblocking) as file:  # Path's has no opener
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
-            raise UnreadableFileError("no plain file")
+            raise UnreadableFileError("not a regular file")
         size = status.st_size
         preamble = file.read(_PREAMBLE.size)
         if len(preamble) < _PREAMBLE.size:

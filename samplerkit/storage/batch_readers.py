@@ -71,7 +71,7 @@ def read_args(dataset: Any) -> tuple[str, ...]:
     if names and not callable(getattr(dataset, "__getitems__", None)):
         raise DatasetError(
             "dataset",
-            f"has wants_{names[0]} and reads no batches",
+            f"sets wants_{names[0]}, but has no __getitems__",
             dataset,
             hint=f"write __getitems__(self, ids, {', '.join(names)})",
         )

@@ -92,7 +92,7 @@ def _alternatives(parts: Sequence[str], pattern: str) -> Iterator[str]:
         yield from (chr(code) for code in _range(ord(match[1]), ord(match[2]), match[3], pattern))
     else:
         hint = "write a range as {000..127} and a choice as {a,b}"
-        raise ArgumentValueError("urls", "has braces that mean nothing", pattern, hint=hint)
+        raise ArgumentValueError("urls", "has braces that are no range or choice", pattern, hint=hint)
 
 
 def _numbers(first: str, last: str, step: str | None, pattern: str) -> Iterator[str]:
@@ -114,7 +114,7 @@ def _range(first: int, last: int, step: str | None, pattern: str) -> range:
 
 
 def _too_many(pattern: str) -> ArgumentValueError:
-    return ArgumentValueError("urls", f"means more than {MAX_NAMES} archives", pattern)
+    return ArgumentValueError("urls", f"expands to more than {MAX_NAMES} archives", pattern)
 
 
 def matching_files(pattern: str) -> list[str]:
@@ -235,7 +235,7 @@ def _is_folder(path: str, broken: set[str]) -> bool:
         if os.path.islink(path):  # noqa: PTH114  # Path's own is slow
             broken.add(path)
         elif not isinstance(error, FileNotFoundError | NotADirectoryError):
-            raise DatasetError(path, f"cannot be looked at ({error.strerror})") from error
+            raise DatasetError(path, f"cannot be examined ({error.strerror})") from error
         return False
 
 

@@ -53,7 +53,7 @@ def file_error(name: str, problem: str, error: OSError) -> DatasetError:
 def cache_error(folder: Path, error: OSError) -> DatasetError:
     """Returns the error for a cache folder that cannot be written to."""
     if isinstance(error, FileNotFoundError):
-        hint = "leave it alone while it is in use, and start again"
+        hint = "do not change it while it is in use, and start again"
         return DatasetError("cache", "was emptied while it was in use", str(folder), hint=hint)
     return DatasetError(
         "cache", f"cannot be written to ({error.strerror})", str(folder), hint="use cache=FOLDER"
@@ -69,7 +69,7 @@ def open_regular(path: str) -> BinaryIO:
     file = open(path, "rb", opener=open_nonblocking)  # noqa: SIM115  # Path.open takes no opener
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
-        raise DatasetError(path, "is no plain file", hint="give the files themselves")
+        raise DatasetError(path, "is not a regular file", hint="give the files themselves")
     return file
 
 
@@ -201,7 +201,7 @@ def plain_file(path: str) -> os.stat_result:
     except ValueError as error:  # a null byte
         raise AbsentError(path, f"cannot be the path of a file ({error})") from error
     if not stat.S_ISREG(status.st_mode):
-        raise AbsentError(path, "is no plain file", hint="give the files themselves")
+        raise AbsentError(path, "is not a regular file", hint="give the files themselves")
     return status
 
 
@@ -271,4 +271,4 @@ def log_missing(missing: Iterable[tuple[int, str, str]], logged: set[str]) -> No
 
 
 REWRITE = "fetch or write the file again"
-MISSING = "put it there again, or leave it out of the dataset"
+MISSING = "restore it, or leave it out of the dataset"

@@ -113,7 +113,7 @@ class TreeDataset(OpenPerProcess[Any]):
         first = next(iter(available.values()))
         for leaf, size in zip(self._leaves, np.diff(self._starts).tolist(), strict=True):
             if leaf not in available:
-                raise DatasetError(leaf.place, "has no lengths, and other parts have", leaf.dataset)
+                raise DatasetError(leaf.place, "has no lengths, but other parts have", leaf.dataset)
             if available[leaf].shape != (size, *first.shape[1:]):
                 problem = f"must have lengths of shape {(size, *first.shape[1:])}, as other parts"
                 raise DatasetError(leaf.place, problem, available[leaf].shape)

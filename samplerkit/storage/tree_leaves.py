@@ -259,7 +259,7 @@ def _require_all(
     other = next((share for share in shares if share not in some), None)
     if other is not None:
         hint = f"use the same {argument} for all parts"
-        raise DatasetError(some[0].place, f"gives {kind}, and {other.place} does not", hint=hint)
+        raise DatasetError(some[0].place, f"gives {kind}, but {other.place} does not", hint=hint)
 
 
 def _joined_columns(shares: Sequence[LeafSamples], size: int) -> Columns:

@@ -82,7 +82,7 @@ class SamplerContract:
         for dataset, epoch, order in self._orders():
             ids = np.asarray(order)
             inside = (ids >= 0) & (ids < len(Layout.of(dataset)))
-            require(bool(inside.all()), "every id lies in the dataset", (dataset, epoch))
+            require(bool(inside.all()), "every id is in the dataset", (dataset, epoch))
 
     def test_indexing_slicing_and_iterating_agree(self) -> None:
         """The order is the same, however it is read."""

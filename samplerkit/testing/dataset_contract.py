@@ -87,9 +87,7 @@ class DatasetContract:
         """The layout has the written numbers of samples and files; names of files, if any, are distinct."""
         with self._write_data() as (folder, files), self._open_dataset(folder) as dataset:
             layout, counts = Layout.of(dataset), [len(samples) for samples in files]
-            require(
-                layout.has_files is self.has_files, "the layout has files or not, as `has_files` says", layout
-            )
+            require(layout.has_files is self.has_files, "the layout has files if `has_files` is True", layout)
             sizes = layout.sizes.tolist()
             require(sizes == (counts if self.has_files else [sum(counts)]), "a file has its samples", sizes)
             require(len(dataset) == sum(counts), "the length is that of the layout", len(dataset))

@@ -135,8 +135,8 @@ def rows(root: Path) -> Iterator[tuple[str, str]]:
     yield "longest file", str(max(lengths))
     yield "files that one other file imports", str(sum(count == 1 for count in importers.values()))
     twice = sorted(name for name, count in classes.items() if count > 1)
-    yield "class names that stand twice", f"{len(twice)}: {', '.join(twice)}" if twice else "0"
-    yield "file names that stand twice", str(sum(count > 1 for count in names.values()))
+    yield "class names used twice", f"{len(twice)}: {', '.join(twice)}" if twice else "0"
+    yield "file names used twice", str(sum(count > 1 for count in names.values()))
     for room in ROOMS:
         yield f"floors of {room}", str(floors(graph, room))
     for module in ("samplerkit", "samplerkit.order.order"):

@@ -57,7 +57,7 @@ def _draw_both(lengths: Ids, figure: Any) -> None:
 
 
 def _places() -> np.ndarray[Any, Any]:
-    """Where batches stand: those of a step side by side, with a gap between steps."""
+    """The places of batches: those of a step side by side, with a gap between steps."""
     number = np.arange(RANKS * STEPS)
     return number // RANKS + (number % RANKS - (RANKS - 1) / 2) / (RANKS + 1)
 

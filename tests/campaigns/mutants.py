@@ -7,7 +7,7 @@
 A mutant is a copy of the package with one mutation, drawn by the seed from all of `order`, `samplers`,
 `batches`, `loading`, `storage` and `config`. First the tests that run the mutated line are tried, the
 quickest first, then, unless it is to be `--quick`, all tests of its room, until one fails that passes without
-the mutation. One that lives is looked at by hand: it changes nothing that anyone can see, and stands in
+the mutation. One that survives is examined by hand: either it changes no behaviour, and is listed in
 `equivalent_mutants.json` with the reason, or a test is missing.
 """
 
@@ -63,7 +63,7 @@ def record(folder: Path) -> None:
         f"--junitxml={folder / 'times.xml'}",
     ]
     environment = {**os.environ, "COVERAGE_FILE": str(folder / "coverage")}
-    # A test that fails finds no mutant, and the rest of the record stands.
+    # A test that fails finds no mutant, and the rest of the record is still valid.
     subprocess.run(
         [sys.executable, "-m", "pytest", "-q", *options, *TESTS], cwd=ROOT, env=environment, check=False
     )
@@ -117,7 +117,7 @@ def _lines_of(path: Path, mutation: Mutation) -> Iterator[Iterable[int]]:
     yield range(around[-1].lineno, body[0].lineno) if body else _range(around[-1])
     for node in reversed(around):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            # The line of `def` runs when the module is imported, which says nothing.
+            # The line of `def` runs when the module is imported, whatever is tested.
             yield range(node.body[0].lineno, _range(node).stop)
     # A constant, or a field: where its name occurs.
     names = [node for node in ast.walk(tree) if isinstance(node, ast.Name | ast.Attribute)]
@@ -211,7 +211,7 @@ def _work(todo: list[tuple[int, Mutation, dict[str, float]]], results: Path, *, 
 
 
 def report(folder: Path, seed: int) -> None:
-    """Prints the share that was caught, and what lives."""
+    """Prints the share that was caught, and the mutants that survived."""
     # By function and text, so that a file may be moved; `file` is its present place.
     equivalent = {(line["function"], line["shown"]) for line in json.loads(EQUIVALENT.read_text())}
     lines = _lines(folder / f"mutants-{seed}.jsonl")
@@ -223,7 +223,7 @@ def report(folder: Path, seed: int) -> None:
     print(f"seed {seed}: {len(lines)} mutants, {len(same)} change nothing; {caught} of {counted} caught")
     print(f"share caught: {caught / max(1, counted):.1%}")
     for line in rest:
-        print("lives:", line["place"], "|", line["shown"])
+        print("survived:", line["place"], "|", line["shown"])
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:

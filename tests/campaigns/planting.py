@@ -35,7 +35,7 @@ class Bug(NamedTuple):
     Args:
         name: what is wrong then.
         place: the qualified name of the definition that holds it: `Class.method`, `function` or `CONSTANT`.
-        right: an expression or statements; in all definitions of that name together they stand once.
+        right: an expression or statements; they occur once in all definitions of that name together.
         wrong: what is planted in their place.
         tests: files or names of tests, with blanks between.
     """
@@ -48,7 +48,7 @@ class Bug(NamedTuple):
 
 
 class Occurrence(NamedTuple):
-    """Where nodes stand one after the other: the file, the node above, its field, the place in its list."""
+    """The place of consecutive nodes: the file, the node above, its field, the place in its list."""
 
     file: Path
     module: ast.Module

@@ -85,7 +85,7 @@ def test_seen_shows_how_many_tokens_of_a_document_were_read(command, tmp_path):
         (("--sample", 120), "outside of a dataset"),
         (("--document", 1), "is not known by the dataset"),
         (("--sample", 1, "--document", 1), "give one of the two"),
-        (("--sample", 1, "--file", "a"), "goes with --document"),
+        (("--sample", 1, "--file", "a"), "requires --document"),
         (("--out", "ids.txt"), "must end with .npy or .parquet"),
         (("--out", "none/ids.npy"), "--out: cannot be written (No such file or directory)"),
         (("--since", "state.json", "--state", "earlier.json"), "is not in the past"),

@@ -63,7 +63,7 @@ USAGE = {
         ("when", "CONFIG", "--sample", 1, "--document", 1),
         "give one of the two",
     ),
-    "a file of a sample": (("when", "CONFIG", "--sample", 1, "--file", "a"), "goes with --document"),
+    "a file of a sample": (("when", "CONFIG", "--sample", 1, "--file", "a"), "requires --document"),
     "no config": (("plan", "nothing.yaml"), "there is no such file"),
     "a config without a dataset": (("plan", "BARE"), "add for instance dataset: {kind: size"),
     "no such command": (("plam",), "No such command 'plam'"),

@@ -159,7 +159,7 @@ def test_a_plan_without_sizes_of_files_says_so_and_reports_the_rest(command, tmp
         (("index", "http://127.0.0.1:9/a.tar?{SECRET}"), "--out: is needed, since nothing is written"),
         (
             ("index", "http://127.0.0.1:9/a.tar", "http://127.0.0.1:9/b/a.tar", "--out", "x"),
-            "--out: would hold two indexes of one name, got 'a.tar.skidx'",
+            "--out: would have indexes of the same name, got 'a.tar.skidx'",
         ),
         (
             ("pack", ".", "--shards", "s3://me:5ec4e7@bucket/o-%d.tar"),

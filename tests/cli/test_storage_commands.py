@@ -39,7 +39,7 @@ def test_a_folder_is_packed_with_every_file_and_replaced_only_with_overwrite(com
     }
     assert sorted(shards.parent.glob("*.skidx")) == [Path(f"{path}.skidx") for path in paths]
     first = paths[0].read_bytes()
-    line = f"samplerkit: shards: is there already, got '{paths[0]}'; "
+    line = f"samplerkit: shards: exists already, got '{paths[0]}'; "
     line += "give another path, or replace it: overwrite=True, or --overwrite\n"
     assert command(*pack) == (2, "", line)
     assert command(*pack, "--overwrite")[0] == 0
@@ -60,9 +60,9 @@ def test_files_that_are_left_out_are_named(command, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (("nowhere", "--shards", "out-%d.tar"), "source: is no folder, got 'nowhere'"),
+        (("nowhere", "--shards", "out-%d.tar"), "source: is not a folder, got 'nowhere'"),
         ((".", "--shards", "out%.tar"), "shards: must have one place for a number, got 'out%.tar'; as in"),
-        ((".", "--shards", "o-{0..1}.tar", "--samples-per-shard", "3"), "shards: says how many there are"),
+        ((".", "--shards", "o-{0..1}.tar", "--samples-per-shard", "3"), "shards: fixes the number of shards"),
         (("empty", "--shards", "out-%d.tar"), "source: has no file with an extension, got 'empty'"),
     ],
 )

@@ -300,8 +300,8 @@ CALLS = {
     "...: was changed while it was in use: it had": lambda folder: read_tokens(
         folder, lambda path: os.truncate(path, 3)
     ),
-    "...: ends at byte ..., and": lambda folder: read_tokens(folder, None),
-    "...: says at byte": lambda folder: lying_index(folder).spans(0),
+    "...: ends at byte ..., but": lambda folder: read_tokens(folder, None),
+    "...: lists at byte": lambda folder: lying_index(folder).spans(0),
     "...: gives nothing of split": lambda folder: len(tokens(folder, split="969,30,1", part="test")),
 }
 """By the beginning of the message: what raises it."""

@@ -126,9 +126,9 @@ def test_a_rank_that_arrives_after_all_others_gave_up_gets_the_error_too(late):
     begins = {0: (0, ORDER), 1: (0.01, OTHER), 2: (30.0, [ORDER, OTHER][late])}
     outcomes = simulate(3, begins, seconds=10.0)
     assert outcomes[0].seconds < outcomes[1].seconds + 20 < 30
-    assert f"rank {1 - late} by {{'seed': [{1 - late}]}}" in outcomes[2].error
-    assert "rank 1 by {'seed': [1]}" in outcomes[0].error
-    assert "rank 0 by {'seed': [0]}" in outcomes[1].error
+    assert f"rank {1 - late} with {{'seed': [{1 - late}]}}" in outcomes[2].error
+    assert "rank 1 with {'seed': [1]}" in outcomes[0].error
+    assert "rank 0 with {'seed': [0]}" in outcomes[1].error
 
 
 def test_no_rank_ends_before_all_know_of_the_disagreement():
@@ -142,7 +142,7 @@ def test_ten_thousand_ranks_name_a_late_rank_that_differs_and_it_names_some_of_t
     outcomes = simulate(10_000, {0: (0, ORDER), 9_999: (3.0, OTHER)}, ORDER)
     assert "unlike rank 9999 with {'seed': [1]}" in outcomes[0].error
     assert "unlike ranks 0, 1, 2, " in outcomes[9_999].error
-    assert "and 9,935 others by {'seed': [0]}" in outcomes[9_999].error
+    assert "and 9,935 others with {'seed': [0]}" in outcomes[9_999].error
     assert len(outcomes[9_999].error) < 1000
     assert max(outcome.requests for outcome in outcomes.values()) <= MAX_REQUESTS
 

@@ -161,7 +161,7 @@ def test_batches_of_processes_are_pinned_ahead_of_the_loop_in_a_thread(
         for _ in range(2):
             batches = list(loader)
             assert [batch[:-1] for batch in batches] == [[*range(4)], [*range(4, 8)], [*range(8, 12)]]
-            assert {batch[-1] for batch in batches} == {"samplerkit-device"}
+            assert {batch[-1] for batch in batches} == {"samplerkit-device-0"}
 
 
 def test_what_the_dataset_shares_stays_shared() -> None:

@@ -88,7 +88,7 @@ def test_a_limit_of_whole_pools_is_a_limit_of_as_many_tokens():
     rest = loader(4, 1, 0, sampler=dealt(36))
     rest.load_state_dict(state)
     assert len(tokens_of(rest)) == 144 - 24
-    with pytest.raises(sk.StateError, match="limit: is no whole number of pools"):
+    with pytest.raises(sk.StateError, match="limit: is not a whole number of pools"):
         loader(4, 1, 0, sampler=dealt(35)).load_state_dict(
             loader(2, 2, 0, sampler=dealt(35)).state_dict(step=6)
         )

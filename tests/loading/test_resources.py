@@ -91,7 +91,8 @@ def code_of(method, *arguments):
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 def outcome(kind, method, code):
-    loader = sk.Loader(range(200), sk.RandomSampler(seed=1), batch_size=4, num_workers=2, workers=kind)
+    options = dict(batch_size=4, num_workers=2, workers=kind, persistent_workers=True)
+    loader = sk.Loader(range(200), sk.RandomSampler(seed=1), **options)
     batches = iter(loader)
     received = [sample for _ in range(10) for sample in next(batches).tolist()]
     ended = code_of(method, code, loader, batches)
@@ -106,7 +107,13 @@ IN_THE_LOOP = "read_own()"
 PROCESSES = "read_own(num_workers=2)"
 LEFT_OPEN = "sys.left = iter(sk.Loader(range(100), batch_size=4, num_workers=2)); next(sys.left)"
 THREADS_OF_ITS_OWN = "read_own(num_workers=2, workers='threads')"
-OF_THE_PARENT = ("loader.close()", "loader.__dict__.clear()", "refused(batches)", "sys.exit()")
+OF_THE_PARENT = (
+    "loader.close()",
+    "assert len(ids_of(loader)) == 200",
+    "loader.__dict__.clear()",
+    "refused(batches)",
+    "sys.exit()",
+)
 HANGS = ("processes", "fork", "signal.alarm(1); time.sleep(600)")
 FORKS = [
     *(("processes", by, code) for by in ("fork", "multiprocessing") for code in (IN_THE_LOOP, PROCESSES)),

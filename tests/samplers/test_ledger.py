@@ -203,7 +203,7 @@ def test_an_edit_with_a_sampler_is_a_value_and_a_line_of_json(name, tmp_path):
     path = tmp_path / "edits.jsonl"
     path.write_text(json.dumps(first.fields) + "\n")
     if name == "a sampler of the user":
-        with pytest.raises(sk.ArgumentValueError, match="is no sampler of samplerkit's own"):
+        with pytest.raises(sk.ArgumentValueError, match="is not one of samplerkit's samplers"):
             sk.Ledger(mixture(1), edits_file=path)
         return
     loaded = sk.Ledger(mixture(1), edits_file=path)

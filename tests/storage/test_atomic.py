@@ -66,8 +66,8 @@ def test_the_partial_file_of_a_killed_writer_is_reused_by_the_next_one(tmp_path)
     for _ in range(3):
         start_writer(path).kill()
         assert len(file_names(tmp_path)) == 1
-    write_atomically(path, b"new")
-    assert (path.read_bytes(), file_names(tmp_path)) == (b"new", ["a"])
+    write_atomically(path, b"")
+    assert (path.read_bytes(), file_names(tmp_path)) == (b"", ["a"])
 
 
 def test_many_writers_of_one_file_leave_one_whole_file(tmp_path):
@@ -280,7 +280,7 @@ def test_an_unreadable_match_is_the_same_error_as_its_path_in_a_list(tmp_path, k
             len(open_dataset(names))
         messages.append(str(caught.value))
         if fault == "pipe":
-            assert "no plain file" in messages[-1]
+            assert "not a regular file" in messages[-1]
     assert messages[0] == messages[1]
 
 

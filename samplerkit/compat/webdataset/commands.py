@@ -293,7 +293,7 @@ def _unpacked(pieces: Iterator[bytes], url: str) -> Iterator[bytes]:
     except GzipError as error:
         raise _flaw(url, error.offset, "damaged gzip", str(error)) from error
     except TooLargeError as error:
-        problem = f"{error}, 200 times what was read of it or 1 GiB"
+        problem = f"{error}, 200 times its compressed size or 1 GiB"
         raise DatasetError(url, problem, hint="unpack it in the command if you trust it") from error
 
 

@@ -89,7 +89,9 @@ def padded_evaluation(setup: Inspection) -> Faults:
         if setup.view.recipe is not None:
             units, other = ("batch", "batches"), "split"
         source = f"tail={setup.view.run.tail!r}"
-        hint = f"use tail={other!r}, or leave out what the mask loader.pads(loader.step - 1) marks"
+        hint = (
+            f"use tail={other!r}, or leave out the samples that the mask loader.pads(loader.step - 1) marks"
+        )
         if not setup.is_ours:
             source = "TorchSampler"
             hint = "use DistributedSampler(offset=0) as its recipe, which pads nothing"

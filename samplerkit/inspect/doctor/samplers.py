@@ -155,7 +155,7 @@ def disagreement(first: dict[str, str], other: dict[str, str], where: str) -> li
     if not differs:
         return []
     what = f"{where}, {' and '.join(differs)} {'differs' if len(differs) == 1 else 'differ'}"
-    hint = "take seeds from the config, and sort what comes from sets, hashes or the file system"
+    hint = "take seeds from the config, and sort values from sets, hashes or the file system"
     return [_RANKS_DISAGREE.finding(what, hint)]
 
 

@@ -256,6 +256,7 @@ class Producer(WorkerThreads):
     def _run(self, place: int) -> None:
         while (task := self._tasks.get()) is not None and not self.is_stopped and self.step(task):
             pass
+        del task  # the traceback of an error refers to this frame, and so to the task that holds it
         self.end()
 
     def step(self, task: Task) -> bool:
@@ -263,7 +264,7 @@ class Producer(WorkerThreads):
         item = self._make(task.request)
         task.result.put(item)
         may_follow = not isinstance(item, BaseException)
-        del item  # the traceback of an error refers to this frame
+        del item, task  # likewise
         return may_follow
 
     def end(self) -> None:

@@ -188,8 +188,9 @@ class Run:
         """
         state = State.from_dict(saved)
         self.unit.require_resumable(state)
-        current, of_smaller = self.state(Place(0, 0)), map(self._described_as, self.edits.smaller_trees())
-        if state.dataset != current.dataset and state.dataset in of_smaller:
+        current = self.state(Place(0, 0))
+        of_smaller_trees = map(self._described_as, self.edits.smaller_trees())
+        if state.dataset != current.dataset and state.dataset in of_smaller_trees:
             state = replace(state, dataset=current.dataset)
         cost_of = partial(identity.resume_cost, saved=state, sampler=self.recipe, dataset=self.dataset)
         state.require_equal(current, () if allow is None else allow, None if allow is None else cost_of)

@@ -104,7 +104,7 @@ class RunCursor(Cursor):
 
         Raises:
             DisagreementError: another rank begins something else, or no rank reads some shard.
-            WorldError: the process group says other numbers than were taken.
+            WorldError: the process group has other numbers than were taken.
         """
         run = self.run
         require_same_world(run.world, partial(world_of, run.recipe, run.given_world))
@@ -176,7 +176,7 @@ class RunCursor(Cursor):
         hint = "wrap it in Ledger(sampler), which also loads the states of the sampler alone"
         if block_sampler_of(run.recipe) is not None:
             hint = "save a state, and start with a ledger below the BlockSampler that has one more edit"
-        raise CompositionError("sampler", "is no ledger, and cannot be edited", run.recipe, hint=hint)
+        raise CompositionError("sampler", "is not a ledger, and cannot be edited", run.recipe, hint=hint)
 
     def _edit(self, ledger: Ledger) -> None:
         self.run = self.run.edited(ledger)

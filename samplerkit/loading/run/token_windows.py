@@ -107,7 +107,7 @@ class TokenWindowUnit(Unit):
         unlimited = run.recipe.undealt_order(run.dataset, state.epoch, constants=RunConstants(state.lanes))
         pool_size, end = self.pool * before, len(unlimited) * before // self.windows_per_block
         if state.limit is not None and state.limit % pool_size:
-            problem = "is no whole number of pools, so that another seq_len reads other tokens"
+            problem = "is not a whole number of pools, so that another seq_len reads other tokens"
             raise StateError("limit", problem, state.limit, f"a multiple of {pool_size}")
         if state.position % pool_size and state.position != end:
             raise self._pool_error(saved, state.position, pool_size, end, samples_per_step)

@@ -101,9 +101,9 @@ def require_fields(name: str, saved: Any, checks: Mapping[str, FieldCheck]) -> N
             raise StateError(field_name, checks[field_name].problem, value)
 
 
-def checks_of(dataclass: type[Any]) -> dict[str, FieldCheck]:
+def checks_of(kind: type[Any]) -> dict[str, FieldCheck]:
     """Returns the checks of the fields of a dataclass that are saved: those with a `check`."""
-    return {field.name: field.metadata["check"] for field in fields(dataclass) if "check" in field.metadata}
+    return {each.name: each.metadata["check"] for each in fields(kind) if "check" in each.metadata}
 
 
 def _are_sections(value: Any) -> bool:
@@ -204,8 +204,9 @@ class State:
         if type(schema) is not int or schema != SCHEMA:
             raise StateError("schema", "is not known", schema, SCHEMA)
         require_fields("state", values, checks_of(cls))
-        checksum, problem = saved.get("checksum"), "does not fit: the state is damaged or was edited"
+        checksum = saved.get("checksum")
         if not _is_text(checksum, _checksum({"schema": schema, **values})):
+            problem = "does not fit: the state is damaged or was edited"
             raise StateError("checksum", problem, checksum, hint="take an older checkpoint")
         if values["ended"] is not None and values["position"]:
             raise StateError("ended", "must be None in mid-epoch", values["ended"])
@@ -232,7 +233,7 @@ class State:
             raise ArgumentTypeError("allow", "must be a set of field names", allow)
         for name in allow:
             if name not in COMPARED:
-                raise ArgumentValueError("allow", "is no field that is compared", name)
+                raise ArgumentValueError("allow", "is not a field that is compared", name)
         for name in self.differing(current):
             cost = "" if cost_of is None else cost_of(name)
             if name in allow:

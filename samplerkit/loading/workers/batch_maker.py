@@ -249,7 +249,7 @@ def _unsendable_error(request: Request, bad: list[int], error: Exception) -> Dat
         "dataset",
         f"gives {subject} cannot be sent from a worker process ({type(error).__name__}: {error}); sample ids",
         bad or request.ids.tolist(),
-        hint="give what can be pickled, or use workers='threads'",
+        hint="return picklable values, or use workers='threads'",
     )
     request.note(failure, f"sending {request.some_ids}")
     return failure

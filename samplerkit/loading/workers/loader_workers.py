@@ -131,7 +131,7 @@ class LoaderWorkers:
 
     def _reset(self) -> None:
         self.token = object()
-        self._schedule = ThreadSchedule(self.num_workers)  # holds for the next epoch too
+        self._schedule: ThreadSchedule | None = None  # holds for the next epoch too
         self._owner: _ThreadOwner | None = None
         self._open: WorkerIteration | None = None
 
@@ -205,6 +205,7 @@ class LoaderWorkers:
         if not self.num_workers:
             return Workers(maker)
         self._owner = _ThreadOwner()
+        self._schedule = self._schedule or ThreadSchedule(self.num_workers)
         return ThreadPool(maker, self.num_workers, options, self._schedule, self._owner, self.token)
 
     def _maker(self, epoch: int) -> Any:

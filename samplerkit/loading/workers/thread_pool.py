@@ -57,6 +57,7 @@ class WorkerThreads(WorkerPool):
 
     Attributes:
         is_stopped: whether the threads end.
+        is_started: whether they were started.
     """
 
     def __init__(
@@ -66,10 +67,8 @@ class WorkerThreads(WorkerPool):
         self.is_stopped = False
         self.is_started = False
         self._tasks: Final[SimpleQueue[Task | None]] = SimpleQueue()
-        self._threads: Final = [
-            threading.Thread(target=self._run, args=(place,), name=f"{name}-{place}", daemon=True)
-            for place in range(number)
-        ]
+        self._name: Final = name
+        self._threads: Final[list[threading.Thread]] = []
         self._end_with_owner: Final = weakref.finalize(owner, self.stop)
         self._end_with_owner.atexit = False
 
@@ -99,7 +98,11 @@ class WorkerThreads(WorkerPool):
         if not self.is_started:
             self.is_started = True
             end_at_exit(self)
-            for thread in self._threads:
+            for place in range(self._number):
+                name = f"{self._name}-{place}"
+                thread = threading.Thread(target=self._run, args=(place,), name=name, daemon=True)
+                # Kept before the start, which a signal handler may cut off: `join` waits for what has begun.
+                self._threads.append(thread)
                 start_thread(thread)
         task = Task(request)
         self._tasks.put(task)
@@ -226,7 +229,7 @@ class ThreadPool(WorkerThreads):
                 if not self.is_stopped:
                     self._turn.wait(PATIENCE)
                 is_long = time.perf_counter() - self._started > schedule.patience
-                if is_long and self._busy == schedule.at_once < len(self._threads):
+                if is_long and self._busy == schedule.at_once < self._number:
                     schedule.give_up()
             self._turn.notify_all()
         return None

@@ -231,7 +231,7 @@ os.register_at_fork(after_in_child=_forget_all)
 def _hint(codes: Collection[int]) -> str:
     """The hint, by the exit codes of those that died."""
     if -signal.SIGKILL in codes:
-        return "look for a lack of memory: the system's log names what was killed"
+        return "check for a lack of memory: the system's log names killed processes"
     if any(code < 0 for code in codes):
         return "look for a crash in the dataset, or in a library that it calls"
-    return "look for what ends the process in the dataset: a KeyboardInterrupt or sys.exit (0), or os._exit"
+    return "find what ends the process in the dataset: a KeyboardInterrupt or sys.exit (0), or os._exit"

@@ -162,7 +162,7 @@ def _changes(edits: Sequence[Edit], sampler: Sampler, source: Passes | Blend, si
     Raises:
         NotSupportedError: the sampler mixes no parts with names, or reads other samples in each pass.
         ArgumentValueError: an edit names no source of the sampler, or lacks one; it adds a source that is
-            there, or is no part of the dataset; or it removes an id that does not exist.
+            there, or is not a part of the dataset; or it removes an id that does not exist.
     """
     sources = dict(getattr(sampler, "sources", None) or {})
     for edit in edits:
@@ -189,8 +189,7 @@ def _shares(place: str, edit: Edit, sources: Mapping[str, Any], source: Passes |
     for name in edit.new_sources:
         if name in sources:
             raise ArgumentValueError(place, "adds a source that exists", name)
-    problem = "adds a source that is no part of the dataset"
-    require_known(place, edit.new_sources, source.sources, problem)
+    require_known(place, edit.new_sources, source.sources, "adds a source that is not a part of the dataset")
     given = edit.weights or {}
     require_shares(f"{place}: weights", given, {**sources, **edit.new_sources})
     return source.shares_of_draws([given.get(name, 0.0) for name in source.sources], f"{place}: weights")
@@ -208,7 +207,7 @@ def _require_fixed_set(place: str, source: Passes | Blend, ids: Ids) -> None:
     elif isinstance(source.orders, EpochOrders) and not source.orders.is_of_fixed_set:
         sampler = source.orders.sampler
         problem = "removes ids, but this source reads other samples in each pass"
-        hint = "ids can leave what reads all of a fixed set in each pass"
+        hint = "ids can be removed from sources that read all of a fixed set in each pass"
         if isinstance(sampler, MixtureSampler) and sampler.get_child() is None:
             problem = "removes ids, but the passes of this mixture begin again in each epoch"
             hint = "use passes='run_on'"

@@ -94,7 +94,7 @@ def read_catalogue(path: str, remote: RemoteOptions | None = None, *, shared: bo
         with on_disk(data) as file:
             meta, arrays = read_arrays(file)
     except UnreadableFileError as error:
-        raise DatasetError(place, f"is no catalogue, or was damaged ({error})", hint=REMAKE) from error
+        raise DatasetError(place, f"is not a catalogue, or is damaged ({error})", hint=REMAKE) from error
     return _parse(path, meta, arrays)
 
 
@@ -119,7 +119,7 @@ def open_catalogue(files: Any, kind: Kind, remote: RemoteOptions | None) -> File
 def _parse(path: str, meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> FileCatalogue:
     place = shown(path)
     if type(meta.get("catalogue")) is not int:
-        raise DatasetError(place, "is an index of samplerkit's, and no catalogue", hint=REMAKE)
+        raise DatasetError(place, "is an index of samplerkit, not a catalogue", hint=REMAKE)
     if meta["catalogue"] != VERSION:
         problem = f"is of another version of the format than {VERSION}"
         raise DatasetError(
@@ -143,7 +143,7 @@ def _parse(path: str, meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> F
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError, MemoryError) as error:
         broken = f"{type(error).__name__}, {error}"
     if broken is not None:
-        raise DatasetError(place, f"is no catalogue that samplerkit wrote: {broken}", hint=REMAKE)
+        raise DatasetError(place, f"is not a catalogue that samplerkit wrote: {broken}", hint=REMAKE)
     return catalogue
 
 
@@ -151,19 +151,19 @@ def _laws(files: FileCatalogue) -> Iterator[tuple[str, bool]]:
     """Yields the invariants of catalogues: a message for the violation, and whether the invariant holds."""
     number, samples = files.num_files, files.samples
     kind, texts = files.kind in get_args(Kind), [text for column in files.columns for text in column]
-    yield "its kind or its columns are none", kind and all(isinstance(text, str) for text in texts)
+    yield "its kind or its columns are not known", kind and all(isinstance(text, str) for text in texts)
     names = files.names.as_bytes()
     yield f"it has {number} sizes, and {len(names)} names", 0 < number == len(names) == len(files.versions)
     yield "its names are not sorted", all(one < other for one, other in pairwise(names))
     counts = (files.sizes, files.chunks, samples, files.footers)
     yield "it has a negative number", min(int(each.min(initial=0)) for each in counts) == 0
     is_complete = files.chunks.size == number and int(files.chunks.max()) <= samples.size
-    yield "its chunks are not those of its files", is_complete and int(files.chunks.sum()) == samples.size
-    yield "it has more samples than can be", int(samples.max(initial=0)) <= LARGEST // max(1, samples.size)
+    yield "its chunks do not match its files", is_complete and int(files.chunks.sum()) == samples.size
+    yield "it has too many samples", int(samples.max(initial=0)) <= LARGEST // max(1, samples.size)
     footers = number if files.kind == "parquet" else 0
     is_complete = files.footers.size == footers and len(files.digests) == DIGEST_BYTES * footers
-    yield "its footers are not those of its files", is_complete
-    yield "its footers cannot be in its files", bool((files.footers + 12 <= files.sizes[:footers]).all())
+    yield "its footers do not match its files", is_complete
+    yield "its footers are longer than its files", bool((files.footers + 12 <= files.sizes[:footers]).all())
 
 
 def _folder(path: str, folder: str) -> str:
@@ -171,7 +171,7 @@ def _folder(path: str, folder: str) -> str:
     if not folder or is_remote(f"{folder}/") or folder.startswith("/"):
         return folder.rstrip("/") if folder == "/" else folder
     if is_remote(path):
-        problem = "was made of files on a disk, and is remote itself"
+        problem = "was made of files on a disk, but is remote itself"
         raise DatasetError(shown(path), problem, folder, hint="make it of the URLs of the files")
     own = os.path.abspath(os.path.dirname(path))  # noqa: PTH100, PTH120  # links are kept
     return os.path.normpath(f"{own}/{folder}").rstrip("/")
@@ -184,7 +184,7 @@ def refuse_lengths(lengths: Any) -> None:
         ArgumentValueError: `lengths` is not None.
     """
     if lengths is not None:
-        raise ArgumentValueError("lengths", "go with files, and a catalogue has them", hint="leave them out")
+        raise ArgumentValueError("lengths", "belong to files; a catalogue has its own", hint="leave them out")
 
 
 def read_unchanged(

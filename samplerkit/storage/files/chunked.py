@@ -184,7 +184,7 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
 
     @property
     def _shown_size(self) -> str:
-        return "not looked at" if self._chunks is None else f"{len(self._chunks.layout)} samples"
+        return "not opened" if self._chunks is None else f"{len(self._chunks.layout)} samples"
 
     def _parts(self, ids: Ids) -> Generator[ContentPart, None, None]:
         """Iterates over the chunks that hold some of the ids."""

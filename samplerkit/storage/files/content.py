@@ -76,7 +76,7 @@ class FileContent:
             with data:
                 data = dict(data.items())
         if not isinstance(data, Mapping):
-            return cls(path, data, _rows(data, path, "what the reader gives"), _num_bytes(data))
+            return cls(path, data, _rows(data, path, "the value from the reader"), _num_bytes(data))
         # A copy: lazy mappings are read once, and no other code changes it.
         columns = dict(data.items())
         if not columns:
@@ -112,11 +112,13 @@ class FileContent:
             DatasetError: the file is a sequence of samples, or a column cannot be made an array.
         """
         if not isinstance(self.data, dict):
-            raise DatasetError(self.path, "has no columns: its reader gives a sequence of samples")
+            raise DatasetError(self.path, "has no columns: its reader returns a sequence of samples")
         columns = {key: self.select(column, rows) for key, column in self.data.items()}
         hint = "read it as samples, where values may be of any kind"
         return {
-            key: guarded(f"{self.path}: column {key!r}", "made an array", partial(np.asarray, values), hint)
+            key: guarded(
+                f"{self.path}: column {key!r}", "converted to an array", partial(np.asarray, values), hint
+            )
             for key, values in columns.items()
         }
 
@@ -127,8 +129,8 @@ class FileContent:
             DatasetError: the column raises an error.
         """
         if hasattr(column, "shape"):
-            hint = "let the reader give arrays that an array of rows selects from, as numpy's do"
-            return guarded(self.path, "taken apart by rows", partial(getitem, column, rows), hint)
+            hint = "let the reader return arrays that can be indexed by an array of rows, as in numpy"
+            return guarded(self.path, "indexed by rows", partial(getitem, column, rows), hint)
         return [self._item(column, row) for row in rows.tolist()]
 
     def _item(self, column: Any, row: int) -> Any:

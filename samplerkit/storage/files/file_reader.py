@@ -82,7 +82,7 @@ class FileReader:
             return _guarded(path, "read", lambda: FileContent.of(self.function(path), path))
         given = _guarded(path, "read", lambda: self.function(path, get_data=True))
         if not isinstance(given, tuple) or len(given) != 2:
-            raise DatasetError(path, "the reader must give (data, length) with get_data=True", given)
+            raise DatasetError(path, "the reader must return (data, length) with get_data=True", given)
         content = _guarded(path, "read", lambda: FileContent.of(given[0], path))
         if content.length != _length(given[1], path):
             problem = f"has {content.length} samples, but its reader reports another length"

@@ -217,7 +217,7 @@ class LineDecoder:
         kind: LineKind = "json" if is_function else decode
         arguments.choice("decode", kind, get_args(LineKind))
         if columns is not None and kind != "json":
-            raise ArgumentValueError("columns", f"are of JSON, and not of decode={kind!r}", list(columns))
+            raise ArgumentValueError("columns", f"are for JSON, not for decode={kind!r}", list(columns))
         return cls(kind, columns, decode if is_function else None)
 
     def samples(self, read: LinesRead) -> list[Any]:
@@ -245,7 +245,7 @@ class LineDecoder:
         try:
             return self._sample(read.lines[number])
         except json.JSONDecodeError as error:
-            problem = f"is no JSON ({error.msg}, column {error.colno})"
+            problem = f"is not JSON ({error.msg}, column {error.colno})"
             raise DatasetError(read.place_of(number), problem, hint=_LEAVE_OUT) from error
         except Exception as error:
             problem = f"cannot be read ({type(error).__name__}: {error})"

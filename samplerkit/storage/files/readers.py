@@ -45,7 +45,7 @@ def file_reader(reader: Any, *, or_any: bool = False) -> FileReader:
             raise ArgumentValueError("reader", "is not known", reader, hint=hint)
         reader = READERS[reader]
     if isinstance(reader, type) or not callable(reader):
-        hint = "give what the class makes" if isinstance(reader, type) else ""
+        hint = "give an instance of the class" if isinstance(reader, type) else ""
         raise ArgumentTypeError(
             "reader", "must be a function of a path or a reader's name", reader, hint=hint
         )
@@ -117,7 +117,7 @@ class NpzReader:
             with open_regular(path) as file:
                 arrays = np.load(file, allow_pickle=False)
                 if not isinstance(arrays, np.lib.npyio.NpzFile):
-                    raise DatasetError(path, "is no npz file", hint="read it with 'npy'")
+                    raise DatasetError(path, "is not an npz file", hint="read it with 'npy'")
                 chosen = self._select(arrays.files, path)
                 entries = [] if arrays.zip is None else arrays.zip.infolist()
                 members = {entry.filename.removesuffix(".npy"): entry for entry in entries}
@@ -170,7 +170,7 @@ class NpyReader:
             self.count(path)  # says so if the file claims more than it holds
             raise
         if not isinstance(array, np.ndarray):
-            raise DatasetError(path, "is no npy file", hint="read it with 'npz'")
+            raise DatasetError(path, "is not an npy file", hint="read it with 'npz'")
         return array
 
     def count(self, path: str) -> int:
@@ -239,7 +239,7 @@ class TextReader:
             text = data.decode(self.encoding)
         except UnicodeDecodeError as error:
             row = data.count(b"\n", 0, error.start)
-            raise DatasetError(f"{path}, row {row}", f"is no text in {self.encoding} ({error})") from error
+            raise DatasetError(f"{path}, row {row}", f"is not text in {self.encoding} ({error})") from error
         lines = text.split("\n")
         if not lines[-1]:
             lines.pop()
@@ -332,7 +332,7 @@ class CsvReader:
         )
         no_text = next((column.name for column in table.schema if arrow.types.is_binary(column.type)), None)
         if no_text is not None:
-            raise DatasetError(path, f"column {no_text!r} is no text in UTF-8")
+            raise DatasetError(path, f"column {no_text!r} is not text in UTF-8")
         return _columns_of(table)
 
 
@@ -371,6 +371,6 @@ def _rows_in_header(file: BinaryIO | Any, place: str, num_bytes: int) -> int:
         raise DatasetError(place, "has no rows: it is a single value")
     claimed, available = math.prod(shape) * dtype.itemsize, num_bytes - file.tell()
     if claimed > available:
-        problem = f"claims {claimed} bytes of data and has {max(0, available)}"
+        problem = f"claims {claimed} bytes of data, but has {max(0, available)}"
         raise DatasetError(place, problem, hint="fetch or make the file again")
     return int(shape[0])

@@ -123,7 +123,7 @@ class Stored:
         size = self.size
         for offset, length in spans:
             if not 0 <= offset <= offset + length <= size:
-                problem = f"has {size} bytes, and says that a part of it is at {offset}"
+                problem = f"ends at byte {size}, but refers to a part at byte {offset}"
                 raise DatasetError(self.name, problem, f"{length} bytes", hint=REWRITE)
 
     def require_same(self) -> None:

@@ -57,7 +57,7 @@ class Hdf5Dataset(FormatOfFiles):
 
     Example:
         >>> Hdf5Dataset("train.h5", ["x", "y"], batches="tensors")
-        Hdf5Dataset(1 files, not looked at)
+        Hdf5Dataset(1 files, not opened)
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class ZarrDataset(FormatOfFiles):
 
     Example:
         >>> ZarrDataset("train.zarr", ["x", "y"])
-        ZarrDataset('train.zarr', not looked at)
+        ZarrDataset('train.zarr', not opened)
     """
 
     def __init__(
@@ -198,7 +198,7 @@ def _open_zarr(folder: str, names: Sequence[str] | None) -> Iterator[Mapping[str
     group = extra("zarr", "zarr").open(folder, mode="r")
     if not hasattr(group, "array_keys"):
         raise DatasetError(
-            folder, "is an array, not a group", hint="put it into a group, where its name is the column"
+            folder, "is an array, not a group", hint="put it into a group, named as the column"
         )
     yield {name: _zarr_array(folder, group, name) for name in names or sorted(group.array_keys())}
 
@@ -239,7 +239,7 @@ def _zarr_array(folder: str, group: Any, name: str) -> Any:
     encoding = array.metadata.to_dict()
     if "pickle" in repr([encoding.get("codecs"), encoding.get("filters")]).lower():
         raise DatasetError(
-            folder, f"array {name!r} is pickled, and pickles are never loaded", hint="write it again"
+            folder, f"array {name!r} is a pickle, which is never loaded", hint="write it again"
         )
     return array
 

@@ -30,19 +30,17 @@ class ArrowContent:
 
     Args:
         path: the name in error messages.
-        records: the record batch with all rows of the chunk.
-        selected: the rows that are samples; None for all.
+        records: the record batch, a row per sample.
     """
 
     path: str
     records: Any
-    selected: Ids | None = None
     _arrays: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
     def length(self) -> int:
         """The number of samples."""
-        return int(self.records.num_rows) if self.selected is None else self.selected.size
+        return int(self.records.num_rows)
 
     @property
     def num_bytes(self) -> int:
@@ -51,7 +49,6 @@ class ArrowContent:
 
     def samples(self, rows: Ids, places: Ids, size: int) -> list[Any]:
         """Returns samples as dicts: numbers and lists of numbers as numpy values, others as Python values."""
-        rows = self._batch_rows(rows)
         names = self.records.schema.names
         columns = [self._values(name, rows) for name in names]
         return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
@@ -62,12 +59,10 @@ class ArrowContent:
         Raises:
             DatasetError: a number is null: the type of a column must not differ between batches.
         """
-        rows = self._batch_rows(rows)
         return {name: self._array(name, rows) for name in self.records.schema.names}
 
     def batch(self, rows: Ids) -> Any:
         """Returns some rows as a record batch, without a copy if they are consecutive."""
-        rows = self._batch_rows(rows)
         if rows.size and (np.diff(rows) == 1).all():
             return self.records.slice(int(rows[0]), rows.size)
         return _guarded_take(self.path, self.records, rows)
@@ -83,9 +78,6 @@ class ArrowContent:
             )
         # Not np.array: lists of one length would become one array.
         return np.fromiter(values, object, len(values))
-
-    def _batch_rows(self, rows: Ids) -> Ids:
-        return rows if self.selected is None else self.selected[rows]
 
     def _values(self, name: str, rows: Ids) -> Any:
         """Returns some rows of a column: an array, or a list."""
@@ -110,7 +102,7 @@ def _values_of(batch: Any, rows: Ids) -> Any:
         if values is not None:
             starts, is_valid = column.offsets.to_numpy(), column.is_valid().to_numpy(zero_copy_only=False)
             return [values[starts[r] : starts[r + 1]].copy() if is_valid[r] else None for r in rows.tolist()]
-    taken = _take(batch, rows).column(0)
+    taken = take(batch, rows).column(0)
     if not _is_of_numbers(taken.type):
         return taken.to_pylist()
     numbers = as_numbers(taken.drop_null())
@@ -158,10 +150,11 @@ def gathered_arrow(parts: Iterable[Any], _size: int) -> Any:
 
 def _guarded_take(place: str, batch: Any, rows: Ids) -> Any:
     hint = "leave out columns of such types"
-    return guarded(place, "indexed by rows", lambda: _take(batch, rows), hint)
+    return guarded(place, "indexed by rows", lambda: take(batch, rows), hint)
 
 
-def _take(batch: Any, rows: Ids) -> Any:
+def take(batch: Any, rows: Ids) -> Any:
+    """Returns some rows of a record batch, as a copy."""
     pa = _arrow()
     try:
         return batch.take(pa.array(rows))

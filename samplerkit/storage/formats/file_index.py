@@ -155,9 +155,7 @@ class IndexedFiles(DatasetOfFiles):
         ends = self.files if folder is None else [name.rpartition("/")[2] for name in self._names]
         if len(set(ends)) < len(ends):
             hint = "save the indexes of each folder separately"
-            raise ArgumentValueError(
-                "folder", "would contain two indexes of the same name", folder, hint=hint
-            )
+            raise ArgumentValueError("folder", "would have indexes of the same name", folder, hint=hint)
 
         def save(number: int) -> int:
             stored = Stored.of(self.files[number], self._storage)

@@ -136,7 +136,7 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
         self._processes.current().close()
 
     def __repr__(self) -> str:
-        samples = "not looked at" if self._cached_index is None else f"{len(self)} samples"
+        samples = "not opened" if self._cached_index is None else f"{len(self)} samples"
         return f"{type(self).__name__}({self.path!r}, {samples})"
 
 
@@ -173,7 +173,7 @@ class LmdbDataset(KeyedDataset):
 
     Example:
         >>> LmdbDataset("train.lmdb", leave_out=["__len__"])
-        LmdbDataset('train.lmdb', not looked at)
+        LmdbDataset('train.lmdb', not opened)
     """
 
     def __init__(

@@ -48,7 +48,7 @@ class LitDataset(FolderDataset):
 
     Example:
         >>> LitDataset("/data/optimized/train", ["image", "label"])
-        LitDataset('/data/optimized/train', not looked at)
+        LitDataset('/data/optimized/train', not opened)
     """
 
     def _parse_index(self, index: bytes, place: str) -> ParsedIndex:

@@ -53,7 +53,7 @@ class MdsDataset(FolderDataset):
 
     Example:
         >>> MdsDataset("/data/c4/train", ["tokens"])
-        MdsDataset('/data/c4/train', not looked at)
+        MdsDataset('/data/c4/train', not opened)
     """
 
     def _parse_index(self, index: bytes, place: str) -> ParsedIndex:
@@ -147,9 +147,7 @@ class MdsShard(FolderShard):
             LookupError: a value is missing.
         """
         if (parsed["version"], parsed["format"]) != (2, "mds"):
-            raise ValueError(
-                f"a shard has format {parsed['format']!r}, version {parsed['version']!r}: not supported"
-            )
+            raise ValueError(f"format {parsed['format']!r}, version {parsed['version']!r} is not supported")
         compression = str(parsed["compression"] or "").partition(":")[0]
         if compression not in {"", *_CODECS, *_STANDARD}:
             raise ValueError(f"compression {compression!r} is not supported")

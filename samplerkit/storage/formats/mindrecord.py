@@ -57,7 +57,7 @@ class MindRecordDataset(FormatOfFiles):
 
     Example:
         >>> MindRecordDataset(["train.mindrecord0", "train.mindrecord1"], ["image", "label"])
-        MindRecordDataset(2 files, not looked at)
+        MindRecordDataset(2 files, not opened)
     """
 
     def __init__(

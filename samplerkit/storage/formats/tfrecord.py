@@ -70,7 +70,7 @@ class TfRecordDataset(IndexedFiles, FormatOfFiles):
 
     Example:
         >>> TfRecordDataset(["train-0.tfrecord", "train-1.tfrecord"], scalars=["label"])
-        TfRecordDataset(2 files, not looked at)
+        TfRecordDataset(2 files, not opened)
     """
 
     _progress_label = "files indexed:"

@@ -246,7 +246,7 @@ def sample_maker(spec: Any, decoders: Sequence[Decoder], names: Sequence[str] | 
         raise ValueError(f"samples have {leaves} values, but {len(decoders)} formats")
     if names is not None:
         structure = entries_of(structure if isinstance(structure, dict) else {}, names)
-    return partial(_sample_of, structure, decoders)
+    return _maker(structure, decoders)
 
 
 def _structure(spec: Any, numbers: Iterator[int]) -> Any:
@@ -265,12 +265,15 @@ def _structure(spec: Any, numbers: Iterator[int]) -> Any:
     return tuple(parts) if kind == "builtins.tuple" else parts
 
 
-def _sample_of(structure: Any, decoders: Sequence[Decoder], values: Sequence[bytes]) -> Any:
+def _maker(structure: Any, decoders: Sequence[Decoder]) -> Make:
     if isinstance(structure, int):
-        return decoders[structure](values[structure])
+        decode = decoders[structure]
+        return lambda values: decode(values[structure])
     if isinstance(structure, dict):
-        return {name: _sample_of(part, decoders, values) for name, part in structure.items()}
-    return type(structure)(_sample_of(part, decoders, values) for part in structure)
+        makers = [(name, _maker(part, decoders)) for name, part in structure.items()]
+        return lambda values: {name: make(values) for name, make in makers}
+    kind, makes = type(structure), [_maker(part, decoders) for part in structure]
+    return lambda values: kind([make(values) for make in makes])
 
 
 def value_decoder(name: str) -> Decoder:
@@ -291,11 +294,7 @@ def value_decoder(name: str) -> Decoder:
     if kind == "no_header_tensor":
         return partial(_tensor, _TORCH[int(number)], (-1,))
     decode = _LITDATA.get(kind)
-    return (
-        partial(_refused, f"a value was written by {name!r}, which is not supported")
-        if decode is None
-        else decode
-    )
+    return partial(_refused, f"values of {name!r} are not supported") if decode is None else decode
 
 
 def _refused(problem: str, _data: bytes) -> Any:

@@ -60,7 +60,7 @@ class Version:
         if not self.tag:
             return
         if not tag:
-            raise Transient("an answer without the tag that was given before")
+            raise Transient("a response without the tag of earlier ones")
         # A weak tag only promises equivalent content; but if it differs, the version differs in any case.
         if tag.removeprefix("W/") != self.tag.removeprefix("W/"):
             raise changed()

@@ -101,7 +101,7 @@ class DiskCache:
                     continue
                 now = time.monotonic()
                 if is_damaged and now - started > self._options.timeout:
-                    problem = "has a damaged copy in the cache, which somebody uses"
+                    problem = "has a damaged copy in the cache, which a process uses"
                     hint = "end the processes that use it, and start again"
                     raise DatasetError(entry.place, problem, str(entry.file), hint=hint)
                 if now - warned > _WARN_SECONDS:
@@ -144,7 +144,7 @@ class DiskCache:
                     return
             if size > bound or time.monotonic() > end:
                 is_given = self._options.max_cache_bytes is not None
-                source = "max_cache_bytes" if is_given else "half of what is free on its disk"
+                source = "max_cache_bytes" if is_given else "half of the free space on its disk"
                 usage = f"it may hold {bound} ({source})"
                 if size <= bound:
                     usage = f"{used} of {bound} ({source}) are in use"

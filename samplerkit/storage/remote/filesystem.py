@@ -88,7 +88,7 @@ class Filesystems(Client):
         data = self._call(fetch_part, length, stop)
         self.counts.add(bytes=len(data))
         if len(data) != length:
-            raise Transient(f"{len(data)} bytes came in place of {length}")
+            raise Transient(f"{len(data)} bytes were received instead of {length}")
         return data
 
     def small(self, url: str, max_bytes: int, stop: Stop) -> tuple[bytes, Version]:
@@ -124,7 +124,7 @@ class Filesystems(Client):
         """Classifies an exception of a filesystem; filesystems raise exceptions of many types."""
         if isinstance(error, TimeoutError):
             return Transient(
-                f"no answer in time, which is {self.options.timeout:g} s and as much for each MiB"
+                f"no response in time, which is {self.options.timeout:g} s and as much for each MiB"
             )
         return library_fault(error, "its filesystem")
 
@@ -294,7 +294,7 @@ def write_small(path: str, data: bytes, options: RemoteOptions) -> None:
         b'{}'
     """
     if is_web(path):
-        hint = "use --out FOLDER, and upload what is in it"
+        hint = "use --out FOLDER, and upload its files"
         raise DatasetError(shown(path), "cannot be written by HTTP", hint=hint)
     if is_remote(path):
         client, stop = Filesystems(options, Counts()), Stop()

@@ -118,15 +118,15 @@ class Http(Client):
         if isinstance(error, ssl.SSLCertVerificationError):
             # Its message is about the certificate, without a URL.
             hint = "correct the certificate, or name its authority by REQUESTS_CA_BUNDLE or `verify`"
-            problem = f"its server has a certificate that is not to be trusted ({error.verify_message})"
+            problem = f"the certificate of its server is not trusted ({error.verify_message})"
             return Refused(problem, hint)
         if isinstance(error, ValueError | http.client.InvalidURL):
             hint = "check the URL, the headers, and a proxy that the environment names"
             return Refused("cannot be requested: its URL, a header, a redirect or the proxy is invalid", hint)
         reasons: dict[type[Exception], str] = {
             ssl.SSLError: "TLS failed",
-            TimeoutError: f"the answer stalled, for {self.options.timeout:g} s",
-            http.client.IncompleteRead: "the answer broke off",
+            TimeoutError: f"the response stalled, for {self.options.timeout:g} s",
+            http.client.IncompleteRead: "the response ended early",
             http.client.HTTPException: "the connection broke",
             OSError: f"the connection broke{errno_text(error)}",
         }
@@ -140,10 +140,10 @@ class Http(Client):
             at += len(piece)
             self.counts.add(bytes=len(piece))
             if UNKNOWN_SIZE != end < at:
-                raise Transient(f"more than the {end} bytes that were to come")
+                raise Transient(f"more than the {end} bytes that were expected")
             yield piece
         if end not in {UNKNOWN_SIZE, at}:
-            raise Transient(f"the answer broke off after {at} of {end} bytes")
+            raise Transient(f"the response ended early after {at} of {end} bytes")
 
     def _request(self, url: str, stop: Stop, part: str = "") -> AbstractContextManager[Response]:
         self.counts.add(requests=1)

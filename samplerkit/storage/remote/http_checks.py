@@ -56,7 +56,7 @@ def check_part(url: str, answer: Head | Response, version: Version, first: int, 
     version.check(size, _tag(headers, version.tag))
     if last is None or received != [first, last]:
         expected = "all" if last is None else f"{first} to {last}"
-        raise Transient(f"bytes {received[0]} to {received[1]}, though {expected} were asked for")
+        raise Transient(f"bytes {received[0]} to {received[1]}, though {expected} were requested")
     count = last - first + 1
     if announced not in {UNKNOWN_SIZE, count}:
         raise Transient(f"{announced} bytes announced for a part of {count}")
@@ -85,7 +85,7 @@ def check_answer(url: str, answer: Head | Response) -> None:
     encoding = headers.get("content-encoding", "identity").lower()
     # For S3, this is the encoding with which the object was stored, and not one of the transfer.
     if encoding not in {"", "identity"} and is_web(url):
-        problem = f"is sent with the content encoding {encoding[:20]!r}, though none was asked for"
+        problem = f"is sent with the content encoding {encoding[:20]!r}, though none was requested"
         raise Refused(problem, "store it without Content-Encoding")
 
 
@@ -141,7 +141,7 @@ def content_range(headers: Headers) -> list[int]:
     """
     match = _CONTENT_RANGE.fullmatch(headers.get("content-range", ""))
     if match is None:
-        raise Transient("a part without a right Content-Range")
+        raise Transient("a part without a valid Content-Range")
     return [UNKNOWN_SIZE if each in {None, "*"} else int(each) for each in match.groups()]
 
 

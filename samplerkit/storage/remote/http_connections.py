@@ -305,7 +305,7 @@ def target_of(url: str, status: int, headers: Headers) -> str | None:
     place = str(headers["location"]).encode("latin-1").decode("utf-8")
     target: str = urljoin(url, place.strip())
     if not is_web(target) or not urlsplit(target).hostname:
-        raise Refused("was redirected to what is no URL of HTTP", "check the server's redirects")
+        raise Refused("was redirected to a URL that is not HTTP", "check the server's redirects")
     if url.lower().startswith("https:") and not target.lower().startswith("https:"):
         problem = "was redirected from https to http, where anyone on the way can read and change it"
         raise Refused(problem, "let the server redirect to https, or name the http URL if you trust the way")

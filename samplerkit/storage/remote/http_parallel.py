@@ -224,6 +224,6 @@ class _Exchange:
                 head = Head.of(bytes(self._buffer[:body_at]))
                 request.check(head)
         if self._received > body_at + length:
-            raise Transient(f"more than the {length} bytes that were to come")
+            raise Transient(f"more than the {length} bytes that were expected")
         self.is_free = head.stays_open
         return bytes(self._buffer[body_at : self._received])

@@ -144,5 +144,5 @@ def _digests(value: Any) -> dict[str, str]:
         # Digests of variable length, such as shake_128, have size 0.
         if match is None or not size or len(match[2]) != 2 * size:
             hint = "write ALGORITHM:HEX, as in 'sha256:9f86d0...', with all its digits"
-            raise ArgumentValueError("digests", "is no digest of a known algorithm", text, hint=hint)
+            raise ArgumentValueError("digests", "is not a digest of a known algorithm", text, hint=hint)
     return {key: text.lower() for key, text in digests.items()}

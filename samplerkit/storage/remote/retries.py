@@ -130,11 +130,11 @@ def retry(url: str, client: ClientType, attempt: Callable[[ClientType], Result],
         is_spent = remaining <= 0.0 < options.retry_seconds
         if number == options.attempts or is_spent or (delay or 0.0) > remaining:
             if delay and delay > remaining:
-                reason += f", and asks to wait {delay:.0f} s, of {remaining:.0f} s that are left for that"
+                reason += f", and asks to wait {delay:.0f} s, but {remaining:.0f} s remain for retries"
             seconds = time.monotonic() - started
             times = "once" if number == 1 else f"{number} times"
             problem = f"could not be read, tried {times} in {seconds:.1f} s: {reason}"
-            hint = "see whether the server works, or raise attempts, retry_seconds and timeout"
+            hint = "check the server, or raise attempts, retry_seconds and timeout"
             # No exception is being handled here, so none is chained.
             raise DatasetError(shown(url), problem, hint=hint)
         longest = min(first * 2 ** min(number - 1, 32), _LONGEST_WAIT)

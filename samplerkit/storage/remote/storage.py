@@ -197,8 +197,8 @@ def _check(span: Span, size: int) -> None:
         )
     if size != UNKNOWN_SIZE and span.offset + span.length > size:
         last = span.offset + span.length
-        problem = f"has {size} bytes, but those from {span.offset} to {last} were asked for"
-        raise DatasetError(shown(span.url), problem, hint="it may have been cut: see whether it is whole")
+        problem = f"has {size} bytes, but those from {span.offset} to {last} were requested"
+        raise DatasetError(shown(span.url), problem, hint="it may have been truncated: check the file")
 
 
 @final
@@ -327,11 +327,11 @@ class RemoteResources:
         digest = digest_of(self._digests, url)
         actual = self._write(url, digest, part)
         if digest not in {None, actual}:
-            _LOG.warning("%s: has another digest than was given; it is downloaded again", shown(url))
+            _LOG.warning("%s: differs from the given digest; it is downloaded again", shown(url))
             self.counts.add(retries=1)
             actual = self._write(url, digest, part)
         if digest not in {None, actual}:
-            problem = f"has the digest {actual}, though {digest} was given, also at a second download"
+            problem = f"has the digest {actual}, but {digest} was given, also after a second download"
             raise DatasetError(shown(url), problem, hint="correct digests, or the file")
 
     def _write(self, url: str, digest: str | None, part: PartFile) -> str:

@@ -107,7 +107,9 @@ class Decode:
             if isinstance(handler, str):
                 if handler not in IMAGE_SPECS:
                     kinds = ", ".join(sorted(IMAGE_SPECS))
-                    raise ArgumentValueError("decode", "is no kind of image", handler, hint=f"known: {kinds}")
+                    raise ArgumentValueError(
+                        "decode", "is not a kind of image", handler, hint=f"known: {kinds}"
+                    )
             elif not callable(handler):
                 raise ArgumentTypeError("decode", "must be a short name or a function", handler)
         names = only.split() if isinstance(only, str) else only

@@ -349,7 +349,7 @@ class TarDataset(View):
         """
         shards = self._source.shards
         if url not in shards.numbers:
-            raise ArgumentValueError("url", "is none of the shards", url)
+            raise ArgumentValueError("url", "is not one of the shards", url)
         return shards.local_path(shards.numbers[url])
 
     def save_lengths(self, path: str | os.PathLike[str]) -> None:

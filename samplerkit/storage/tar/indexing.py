@@ -149,11 +149,11 @@ def _targets(names: Sequence[str], out: Path | None, *, upload: bool) -> list[st
     remote_names = [name for name in names if is_remote(name)]
     if upload and out is not None:
         hint = "leave one of them out"
-        raise ArgumentValueError("--upload", "does not go with --out", str(out), hint=hint)
+        raise ArgumentValueError("--upload", "cannot be combined with --out", str(out), hint=hint)
     if upload and len(remote_names) < len(names):
         local_name = next(name for name in names if not is_remote(name))
         raise ArgumentValueError(
-            "--upload", "is for remote shards", local_name, hint="index shards on disk by themselves"
+            "--upload", "is for remote shards", local_name, hint="index shards on disk separately"
         )
     if remote_names and not upload and out is None:
         problem = "is needed, since nothing is written next to a remote shard"
@@ -164,9 +164,9 @@ def _targets(names: Sequence[str], out: Path | None, *, upload: bool) -> list[st
     targets = [os.fspath(out / (shown(name).rpartition("/")[2] + INDEX_SUFFIX)) for name in names]
     duplicates = [path for path, count in Counter(targets).items() if count > 1]
     if duplicates:
-        hint = "index each folder of shards by itself"
+        hint = "index each folder of shards separately"
         value = duplicates[0].rpartition("/")[2]
-        raise ArgumentValueError("--out", "would hold two indexes of one name", value, hint=hint)
+        raise ArgumentValueError("--out", "would have indexes of the same name", value, hint=hint)
     return targets
 
 
@@ -190,7 +190,7 @@ def _existing_lengths(path: str, names: set[str], storage: RemoteStorage) -> Map
     existing = lengths_in(data, shown(path))
     if not (names <= existing.keys() or existing.keys() <= names):
         hint = "use --lengths FILE with a file of its own for these shards"
-        raise ArgumentValueError("--lengths", "is there already, and of other shards", shown(path), hint=hint)
+        raise ArgumentValueError("--lengths", "exists already, for other shards", shown(path), hint=hint)
     return existing
 
 

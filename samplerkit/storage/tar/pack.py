@@ -65,7 +65,7 @@ def pack_folder(
     """
     folder = Path(source)
     if not folder.is_dir():
-        raise DatasetError("source", "is no folder", str(source))
+        raise DatasetError("source", "is not a folder", str(source))
     samples, left_out = samples_in(folder)
     if not samples:
         raise DatasetError("source", "has no file with an extension", str(source))
@@ -127,7 +127,7 @@ def _ends(shards: str, num_samples: int, samples_per_shard: int | None, num_byte
     if samples_per_shard is not None or num_bytes is not None:
         hint = "write shards as in train-%06d.tar, or leave the limit out"
         raise ArgumentValueError(
-            "shards", "says how many there are, so no limit goes with it", shards, hint=hint
+            "shards", "fixes the number of shards, so a limit cannot be given", shards, hint=hint
         )
     count = len(expand_braces(shards))
     if num_samples < count:

@@ -45,7 +45,7 @@ def shard_names(pattern: str, first: int) -> tuple[str, ...] | None:
     """
     if not pattern.endswith(".tar"):
         problem = "must end in .tar"
-        raise ArgumentValueError("shards", problem, pattern, hint="random access wants plain tar")
+        raise ArgumentValueError("shards", problem, pattern, hint="random access needs an uncompressed tar")
     if "\0" in pattern:
         raise ArgumentValueError("shards", "cannot be a path", pattern)
     if pattern.count("%") == 1 and _NUMBER.search(pattern):
@@ -112,7 +112,7 @@ class TarWriter(Writing):
             if self._max_samples is not None or self._max_bytes not in {None, DEFAULT_BYTES}:
                 hint = "give the shards a number, as in train-%06d.tar, or leave the limit out"
                 raise ArgumentValueError(
-                    "shards", "is one tar, and no limit goes with it", self._pattern, hint=hint
+                    "shards", "is a single tar, which cannot have a limit", self._pattern, hint=hint
                 )
             self._max_bytes = None
         self._index = arguments.boolean("index", index)
@@ -154,7 +154,7 @@ class TarWriter(Writing):
         if self._shard is None:
             self._shard = self._begin()
         if key in self._shard.keys or key == self._last_key:
-            raise ArgumentValueError("__key__", "is there already", key, hint="keys differ within a shard")
+            raise ArgumentValueError("__key__", "exists already", key, hint="keys differ within a shard")
         with self._writing(self._shard.path):
             self._shard.output.file.writelines(pieces)
         self._shard.size += size
@@ -271,7 +271,7 @@ def _checked_key(sample: Any) -> str:
     if is_unsafe(name) or "\0" in key or "\n" in key or key.endswith("/"):
         raise ArgumentValueError("__key__", "cannot be the name of a file below a folder", key)
     if split_name(name) != (name[:-2], b"x"):
-        hint = "what follows the first dot would be taken for a part of the extension"
+        hint = "the part after the first dot would belong to the extension"
         raise ArgumentValueError("__key__", "must have no dot in its last part", key, hint=hint)
     if "/" in key and is_meta(name):
         raise ArgumentValueError("__key__", "begins with a folder that readers skip", key)

@@ -137,7 +137,7 @@ class WindowSpec:
             hint = f"use a multiple, such as {-(-block // length) * length}"
             raise ArgumentValueError("block_len", f"must be a multiple of seq_len={length}", block, hint=hint)
         if not has_phase and block != length:
-            problem = "goes with a phase: without one there are no blocks"
+            problem = "requires a phase: without one there are no blocks"
             raise ArgumentValueError("block_len", problem, block, hint="leave it out")
         return cls(length, block, token, has_phase, number, split, part, documents)
 
@@ -185,7 +185,7 @@ def token_dtype(place: str, value: Any) -> Dtype:
     except TypeError:
         raise ArgumentTypeError(place, "must be a type of numpy's", value, hint=KINDS_HINT) from None
     if dtype.newbyteorder("<") != dtype or dtype.str[1:] not in KINDS:
-        raise ArgumentValueError(place, "is no type of tokens", dtype.str, hint=KINDS_HINT)
+        raise ArgumentValueError(place, "is not a type of tokens", dtype.str, hint=KINDS_HINT)
     return dtype
 
 

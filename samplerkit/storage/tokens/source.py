@@ -80,7 +80,7 @@ class TokenSource:
         if isinstance(spec.documents, int) and not (
             np.iinfo(dtype).min <= spec.documents <= np.iinfo(dtype).max
         ):
-            problem = f"is the end of documents, and no {dtype} token can be it"
+            problem = f"marks the end of documents, but no {dtype} token has this value"
             raise ArgumentValueError("documents", problem, spec.documents)
         for file in opened.files if spec.documents == "idx" else ():
             _ = file.index  # raises if it has none

@@ -121,7 +121,7 @@ class Pointers:
         lengths = self.lengths(*sequences)
         total = int(lengths.sum(dtype=np.int64))
         if (lengths < 0).any() or total != tokens:
-            problem = f"says {total} tokens from byte 34 on, and {tokens} are there"
+            problem = f"counts {total} tokens from byte 34 on, but there are {tokens}"
             raise DatasetError(self.name, problem, hint=_HINT)
         return lengths
 
@@ -171,8 +171,8 @@ class Pointers:
         if wrong.any():
             number = int(np.argmax(wrong))
             at, sequence = self._byte_of(sequences[number]), sequences[number]
-            problem = f"says at byte {at} that sequence {sequence} begins at byte {pointers[number]} of"
-            where = f"{problem} {self.file}, which is not where the ones beside it end or begin"
+            problem = f"lists at byte {at} a wrong start of sequence {sequence}: byte {pointers[number]} of"
+            where = f"{problem} {self.file} does not fit its neighbours"
             raise DatasetError(self.name, where, hint=_HINT)
 
 
@@ -280,16 +280,16 @@ class OpenedFiles:
         (head,) = stored.read([(0, HEADER.size)])
         magic, version, code, n, m = HEADER.unpack(head)
         if magic != MAGIC or version != 1:
-            problem = f"is no index of Megatron's: it begins with {magic!r}, version {version}"
+            problem = f"is not an index of Megatron: it begins with {magic!r}, version {version}"
             raise DatasetError(index, problem, hint="give the prefix of a .bin and an .idx")
         if code not in MEGATRON:
-            problem = f"says at byte 17 that its tokens are of type {code}, which no tokens are"
+            problem = f"has the unknown token type {code} at byte 17"
             raise DatasetError(index, problem, hint=KINDS_HINT)
         dtype = np.dtype("<" + MEGATRON[code])
         _require_dtype(name, dtype, given_dtype)
         rows = HEADER.size + 12 * n + 8 * m
         if size not in {rows, rows + n}:
-            problem = f"has {size} bytes, and its header says {rows}: {n} sequences, {m} documents"
+            problem = f"has {size} bytes, but its header needs {rows}: {n} sequences, {m} documents"
             raise DatasetError(
                 index, problem, hint=f"it is wrong from byte {min(size, rows)} on: make it again"
             )
@@ -312,7 +312,7 @@ def _open_npy(data: Stored, given_dtype: Dtype | None) -> TokenFile:
     try:
         shape, dtype = npy_header(file)
     except (ValueError, EOFError) as error:
-        raise DatasetError(name, f"is no npy file ({error})", hint="fetch or make it again") from error
+        raise DatasetError(name, f"is not an npy file ({error})", hint="fetch or make it again") from error
     if len(shape) != 1 or dtype.str[1:] not in KINDS or dtype.newbyteorder("<") != dtype:
         problem = f"holds {dtype.str} of shape {shape}"
         raise DatasetError(name, problem, hint=f"{KINDS_HINT}, in an array of one dimension")
@@ -332,20 +332,20 @@ def _require_exists(path: TokenPaths) -> None:
         return
     if not os.path.lexists(path.data) and not os.path.lexists(path.index):
         name = path.data.removesuffix(".bin")
-        problem = "is of no known format, and there is neither a .bin nor an .idx of that name"
+        problem = "has no known format, and there is neither a .bin nor an .idx of that name"
         hint = "known: .npy, raw .bin, and Megatron's .bin with its .idx, named by their prefix"
         raise AbsentError(name, problem, hint=hint)
 
 
 def _require_size(name: str, size: int, expected: int, source: str) -> None:
     if size < expected:
-        problem = f"ends at byte {size}, and {source} says {expected} bytes"
+        problem = f"ends at byte {size}, but {source} needs {expected} bytes"
         raise DatasetError(name, problem, hint="it was cut: fetch or make it again")
     if size > expected:
-        problem = f"continues behind byte {expected}, where {source} says that it ends, up to byte {size}"
+        problem = f"has {size} bytes, but {source} needs {expected} bytes"
         raise DatasetError(name, problem, hint="wait until it is written, or make both again")
 
 
 def _require_dtype(name: str, dtype: Dtype, given_dtype: Dtype | None) -> None:
     if given_dtype is not None and given_dtype != dtype:
-        raise DatasetError(name, f"holds {dtype}, and dtype says", given_dtype.name, hint="leave dtype out")
+        raise DatasetError(name, f"holds {dtype}, but dtype is", given_dtype.name, hint="leave dtype out")

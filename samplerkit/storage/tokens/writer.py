@@ -61,11 +61,11 @@ class TokenWriter(Writing):
         overwrite: bool = False,
         progress: Progress | bool | None = None,
     ) -> None:
-        path = one_path("prefix", prefix, "write to a local folder, and upload what is in it")
+        path = one_path("prefix", prefix, "write to a local folder, and upload its files")
         self._dtype: Final = token_dtype("dtype", dtype)
         codes = {name: code for code, name in MEGATRON.items()}
         if self._dtype.str[1:] not in codes:
-            raise ArgumentValueError("dtype", "has no number in an .idx", self._dtype.name, hint="take int32")
+            raise ArgumentValueError("dtype", "has no code in an .idx", self._dtype.name, hint="take int32")
         self._code: Final = codes[self._dtype.str[1:]]
         self._total: Final = arguments.limit("total", total)
         self._progress: Final = progress_of(progress)
@@ -73,7 +73,7 @@ class TokenWriter(Writing):
         self._is_overwritten: Final = arguments.boolean("overwrite", overwrite)
         if (existing := self._existing()) is not None:
             hint = "give another prefix, or replace it by overwrite=True"
-            raise ArgumentValueError("prefix", "is there already", str(existing), hint=hint)
+            raise ArgumentValueError("prefix", "exists already", str(existing), hint=hint)
         self._lengths = array("i")
         self._file: AtomicFile | None = None
         self._is_closed = False
@@ -141,7 +141,7 @@ class TokenWriter(Writing):
             self._file.drop()
 
     def _existing(self) -> Path | None:
-        """Returns a file that is there already and must not be replaced."""
+        """Returns a file that exists already and must not be replaced."""
         # Path's own method raises if a name is too long.
         paths = () if self._is_overwritten else self.paths
         return next((path for path in paths if os.path.lexists(path)), None)
@@ -149,7 +149,7 @@ class TokenWriter(Writing):
     def _open_file(self) -> AtomicFile:
         if self._is_closed:
             problem = "was closed, or could not be written"
-            raise DatasetError(str(self.paths[0]), problem, hint="begin another one")
+            raise DatasetError(str(self.paths[0]), problem, hint="make a new writer")
         if self._file is None:
             self.paths[0].parent.mkdir(parents=True, exist_ok=True)
             self._file = AtomicFile(self.paths[0])

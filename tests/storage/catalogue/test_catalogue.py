@@ -106,7 +106,7 @@ def test_a_folder_is_moved_with_its_catalogue(kind, tmp_path):
     shutil.move(tmp_path / "before", tmp_path / "after")
     assert samples_of(kind.open(tmp_path / "after" / "all.skcat")) == expected
     with served(tmp_path / "after") as web:
-        refused = pytest.raises(DatasetError, match="was made of files on a disk, and is remote itself")
+        refused = pytest.raises(DatasetError, match="was made of files on a disk, but is remote itself")
         with refused, kind.open(f"{web.url}/all.skcat") as dataset:
             len(dataset)
 
@@ -137,7 +137,7 @@ def test_a_catalogue_that_is_cut_or_changed_by_a_bit_is_an_error(tmp_path):
 
 
 IMPOSSIBLE = {
-    "no catalogue": lambda meta, arrays: meta.pop("catalogue"),
+    "not a catalogue": lambda meta, arrays: meta.pop("catalogue"),
     "of a newer version": lambda meta, arrays: meta.update(catalogue=2),
     "of a kind that is not known": lambda meta, arrays: meta.update(kind="mds"),
     "columns that are none": lambda meta, arrays: meta.update(columns=[["id"]]),
@@ -158,9 +158,7 @@ IMPOSSIBLE = {
     "no versions": lambda meta, arrays: arrays.pop("versions"),
     "a size below zero": lambda meta, arrays: arrays.update(size=-arrays["size"].astype("<i8")),
     "a chunk more": lambda meta, arrays: arrays["chunks"].__setitem__(0, arrays["chunks"][0] + 1),
-    "more samples than can be": lambda meta, arrays: arrays.update(
-        samples=np.full(arrays["samples"].size, 1 << 61)
-    ),
+    "too many samples": lambda meta, arrays: arrays.update(samples=np.full(arrays["samples"].size, 1 << 61)),
     "a footer larger than its file": lambda meta, arrays: arrays.update(footer=arrays["size"]),
     "a digest less": lambda meta, arrays: arrays.update(digest=arrays["digest"][:-16]),
 }
@@ -192,7 +190,7 @@ def test_a_catalogue_of_other_files_or_of_none_is_refused(tmp_path):
     with pytest.raises(DatasetError, match="there is no such catalogue"):
         sk.FileDataset(f"{tmp_path}/other.skcat", "npz")
     tar = make_all(TAR, tmp_path / "tar")
-    with pytest.raises(ArgumentValueError, match="a catalogue has them"):
+    with pytest.raises(ArgumentValueError, match="a catalogue has its own"):
         sk.TarDataset(tar, lengths=list(SAMPLES))
     with pytest.raises(ArgumentValueError, match="partitioning: is not supported with a catalogue"):
         sk.ParquetDataset(out, partitioning="hive")

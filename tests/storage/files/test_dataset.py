@@ -216,7 +216,7 @@ def test_lengths_are_counted_at_first_need_and_once(paths):
     reader = Counting()
     with FileDataset(paths, reader) as dataset:
         assert reader.counted == []
-        assert repr(dataset) == "FileDataset(4 files, not looked at)"
+        assert repr(dataset) == "FileDataset(4 files, not opened)"
         assert [len(dataset) for _ in range(3)] == [12, 12, 12]
         assert dataset.layout.sizes.tolist() == COUNTED
         assert sorted(reader.counted) == sorted(paths)

@@ -171,7 +171,7 @@ def test_csv_columns_have_the_types_of_all_their_values_or_the_given_ones(tmp_pa
 
 CSVS = {
     "id\n1,2\n": (CsvReader(), "Expected 1 columns, got 2"),
-    "id\n\xff\n": (CsvReader(), "column 'id' is no text in UTF-8"),
+    "id\n\xff\n": (CsvReader(), "column 'id' is not text in UTF-8"),
     "": (CsvReader(), "Empty CSV file"),
     "other\n1\n": (CsvReader(columns=("id",)), "'id'"),
     "id,n\n9007199254740993,1\n,2\n": (CsvReader(), "9007199254740993 not in range"),  # a float is another
@@ -192,7 +192,7 @@ def test_a_broken_line_of_json_is_named_and_spoils_no_other(tmp_path):
     (tmp_path / "a.jsonl").write_bytes(b'{"a": 1}\n\n{"a": \n[18446744073709551617]')
     with FileDataset([tmp_path / "a.jsonl"], "jsonl", progress=False) as dataset:
         assert (dataset[0], dataset[2]) == ({"a": 1}, [2**64 + 1])
-        with pytest.raises(sk.DatasetError, match=r"a\.jsonl, row 1: .*line 3: is no JSON"):
+        with pytest.raises(sk.DatasetError, match=r"a\.jsonl, row 1: .*line 3: is not JSON"):
             dataset[1]
     with (
         FileDataset([tmp_path / "a.jsonl"], JsonlReader(("b",)), progress=False) as dataset,
@@ -243,7 +243,7 @@ def test_compressed_text_that_is_cut_damaged_or_fills_memory_is_an_error(tmp_pat
 def test_text_in_another_encoding(tmp_path):
     (tmp_path / "a.txt").write_bytes("a\nö\n".encode("latin-1"))
     assert all_of(FileDataset([tmp_path / "a.txt"], TextReader("latin-1"))) == ["a", "ö"]
-    with pytest.raises(sk.DatasetError, match=r"a\.txt, row 1: is no text in utf-8"):
+    with pytest.raises(sk.DatasetError, match=r"a\.txt, row 1: is not text in utf-8"):
         all_of(FileDataset([tmp_path / "a.txt"], "text"))
 
 
@@ -273,9 +273,9 @@ def test_a_named_pipe_is_an_error_at_once(tmp_path, reader):
     os.mkfifo(path)
 
     def reads_and_counts():
-        with pytest.raises(sk.DatasetError, match=r"pipe: is no plain file; give the files"):
+        with pytest.raises(sk.DatasetError, match=r"pipe: is not a regular file; give the files"):
             FileDataset([path], reader, [3], read_ahead=0)[0]
-        with pytest.raises(sk.DatasetError, match=r"pipe: is no plain file; give the files"):
+        with pytest.raises(sk.DatasetError, match=r"pipe: is not a regular file; give the files"):
             len(FileDataset([path], reader, progress=False))
 
     run_in_threads(reads_and_counts)
@@ -292,7 +292,9 @@ def test_an_array_larger_than_its_file_is_an_error_with_both_sizes(tmp_path, wri
     path = tmp_path / f"claims.{reader}"
     write(path, header(shape, descr) + bytes(24))
     claimed = np.dtype(descr).itemsize * int(np.prod(np.array(shape, dtype=object)))
-    with pytest.raises(sk.DatasetError, match=rf"claims\.{reader}.*: claims {claimed} bytes of data and has"):
+    with pytest.raises(
+        sk.DatasetError, match=rf"claims\.{reader}.*: claims {claimed} bytes of data, but has"
+    ):
         len(FileDataset([path], reader, progress=False))
     with pytest.raises(sk.DatasetError, match=rf"claims\.{reader}"):
         FileDataset([path], reader, [3], read_ahead=0)[0]

@@ -74,7 +74,7 @@ MAGIC, END_MARK = b"ARROW1", b"\xff" * 4 + bytes(4)
 WRONG_ENDS = {
     "it must hold one schema": lambda data: data.removesuffix(END_MARK) + data,
     "it has data after its end": lambda data: data + b"x",
-    "says that a part of it is at": lambda data: data.removesuffix(END_MARK),
+    "refers to a part at byte": lambda data: data.removesuffix(END_MARK),
     "no Arrow message at byte 0, of a version since 0.15": lambda data: b"FEA1" + data,
     "it has no end marker": lambda data: MAGIC + bytes(2) + data,
 }

@@ -85,10 +85,10 @@ def test_lines_are_split_as_by_python_in_pieces_of_any_size():
 
 
 BROKEN = {
-    b'{"a": ': "is no JSON",
-    b'{"a": 1} {"a": 2}': "is no JSON (Extra data, column 10)",
-    b"\0\0\0": "is no JSON (Expecting value, column 1)",
-    b"   ": "is no JSON",
+    b'{"a": ': "is not JSON",
+    b'{"a": 1} {"a": 2}': "is not JSON (Extra data, column 10)",
+    b"\0\0\0": "is not JSON (Expecting value, column 1)",
+    b"   ": "is not JSON",
     b'"\xff"': "cannot be read (UnicodeDecodeError",
     b"\xff\xfe[\0]\0": "cannot be read (UnicodeDecodeError",
     b"[" * 100_000: "cannot be read (RecursionError",

@@ -139,7 +139,7 @@ LIES = {
     "it has 7 samples, but index.json lists 8": {"samples": 8},
     "its columns differ from those in index.json": {"column_names": [f"c{number}" for number in range(13)]},
     "compression 'rar' is not supported": {"compression": "rar"},
-    "format 'json', version 2: not supported": {"format": "json"},
+    "format 'json', version 2 is not supported": {"format": "json"},
     "encoding 'tiff' is not supported": {"column_encodings": ["tiff"] * 13},
     "KeyError: 'hashes'": {"raw_data": {"basename": "shard.00000.mds", "bytes": 7}},
     "needs xxhash|its xxh64 differs from": {"raw_data": {**RAW, "bytes": 1822, "hashes": {"xxh64": "00"}}},

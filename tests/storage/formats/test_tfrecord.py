@@ -142,7 +142,7 @@ def test_indexes_need_a_writable_folder_and_distinct_names(tmp_path):
         (tmp_path / folder).mkdir()
         write_files(tmp_path / folder, [(0, 3)])
     dataset = sk.TfRecordDataset([f"{tmp_path}/{folder}/0.tfrecord" for folder in "ab"], progress=False)
-    with pytest.raises(sk.ArgumentValueError, match="folder: would contain two indexes of the same name"):
+    with pytest.raises(sk.ArgumentValueError, match="folder: would have indexes of the same name"):
         dataset.save_indexes(tmp_path / "c")
     (tmp_path / "file").touch()
     with pytest.raises(sk.DatasetError, match="cannot be written"):

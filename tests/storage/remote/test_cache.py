@@ -142,9 +142,9 @@ def test_a_right_digest_is_verified_and_a_wrong_one_is_an_error_after_a_second_d
     assert content(reader.fetch(url)) == DATA[:1000]
     assert (reader.stats.retries, reader.stats.downloads) == (1, 1)
     server.requests.clear()
-    with pytest.raises(DatasetError, match=f"has the digest sha256:{good}, though sha256:{bad} was given"):
+    with pytest.raises(DatasetError, match=f"has the digest sha256:{good}, but sha256:{bad} was given"):
         storage(digests={url: f"sha256:{bad}"}).fetch(f"{url}?secret")
-    with pytest.raises(DatasetError, match="also at a second download"):
+    with pytest.raises(DatasetError, match="also after a second download"):
         storage(digests={url: f"sha256:{bad}"}).fetch(url)
     assert len(server.calls("GET")) == 4
     assert leftovers(tmp_path / "cache") == []

@@ -207,7 +207,7 @@ def test_a_certificate_is_verified(certificate, storage):
         assert reader.read([Span(url, 5, 7)]) == [DATA[5:12]]
         assert content(reader.fetch(url)) == DATA
         with pytest.raises(
-            DatasetError, match=r"certificate that is not to be trusted .self-signed certificate"
+            DatasetError, match=r"certificate of its server is not trusted .self-signed certificate"
         ) as caught:
             storage().version(f"{url}?secret")
         assert "secret" not in str(caught.value)
@@ -232,5 +232,5 @@ def test_a_redirect_to_a_url_other_than_http_is_refused(server, storage, place):
     server.always["GET", "/a"] = server.always["VERSION", "/a"] = lambda handler, _: handler.send(
         302, Location=place
     )
-    with pytest.raises(DatasetError, match="was redirected to what is no URL of HTTP"):
+    with pytest.raises(DatasetError, match="was redirected to a URL that is not HTTP"):
         storage().version(f"{server.url}/a")

@@ -155,7 +155,7 @@ def test_a_damaged_copy_in_use_is_an_error_after_the_timeout(storage, url):
     pinned = storage().fetch(url)
     zeros_everywhere(Path(pinned.path))
     with pytest.raises(
-        DatasetError, match=r"has a damaged copy in the cache, which somebody uses.*; end the"
+        DatasetError, match=r"has a damaged copy in the cache, which a process uses.*; end the"
     ):
         storage(timeout=0.3).fetch(url)
     before = _read_by_this_process()
@@ -211,7 +211,9 @@ def test_a_cache_emptied_during_a_download_is_an_error_with_the_cause(server, st
 
     server.faults["GET", "/a"] = [empties]
     reader = storage()
-    with pytest.raises(DatasetError, match=r"cache: was emptied while it was in use, got .*; leave it alone"):
+    with pytest.raises(
+        DatasetError, match=r"cache: was emptied while it was in use, got .*; do not change it"
+    ):
         reader.fetch(url)
     assert content(reader.fetch(url)) == DATA
 
@@ -297,5 +299,5 @@ def test_without_a_limit_the_cache_uses_half_of_the_free_space(server, storage, 
     for number in range(5):
         content(reader.fetch(server.put(f"/{number}", EIGHT_MB[number:][:1_500_000])))
     assert cached_sizes(small_disk) == [1_500_000] * 2
-    with pytest.raises(DatasetError, match="half of what is free on its disk"):
+    with pytest.raises(DatasetError, match="half of the free space on its disk"):
         reader.fetch(server.put("/large", EIGHT_MB[:5_000_000]))

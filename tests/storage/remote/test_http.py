@@ -43,7 +43,7 @@ def test_the_counts_agree_with_those_of_the_server(server, storage, url):
 
 def test_a_part_outside_of_its_file_is_an_error_before_the_request(server, storage):
     url = server.put("/a", DATA[:100])
-    with pytest.raises(DatasetError, match="has 100 bytes, but those from 90 to 101 were asked for"):
+    with pytest.raises(DatasetError, match="has 100 bytes, but those from 90 to 101 were requested"):
         storage().read([Span(url, 90, 11)])
     with pytest.raises(OutOfDatasetError):
         storage().read([Span(url, -1, 1)])

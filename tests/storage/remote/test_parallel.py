@@ -77,7 +77,7 @@ def test_a_header_without_an_end_is_an_incomplete_response(is_secure, certificat
         url, head = server.put("/a", DATA), b"HTTP/1.1 206 Partial Content\r\n"
         server.always["GET", "/a"] = lambda handler, _: faults.flood(handler, head, b"a: b\r\n" * 10_000)
         reader = storage(attempts=1, storage_options={"verify": str(certificate)})
-        with pytest.raises(DatasetError, match="the answer broke off"):
+        with pytest.raises(DatasetError, match="the response ended early"):
             reader.read([Span(url, 0, 700), Span(url, 700, 700)])
 
 

@@ -218,7 +218,10 @@ def test_a_signed_request_carries_no_other_credentials(server, storage, monkeypa
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     options = {"key": "K", "secret": "S", "endpoint_url": server.url, "headers": {"X-Key": "1"}}
     url = put(server, 0, b"a" * SIZE)
+    signed, address = [], SignedUrls.address
+    monkeypatch.setattr(SignedUrls, "address", lambda urls, url: signed.append(url) or address(urls, url))
     assert storage(storage_options=options).read([Span(url, 0, 3)]) == [b"aaa"]
+    assert signed == [url]  # once, though there are several requests
     assert not any({"authorization", "x-key"} & {*each.headers} for each in server.requests)
 
 

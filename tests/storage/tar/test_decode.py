@@ -67,7 +67,9 @@ def test_images_are_decoded_as_webdataset_does(tmp_path, spec):
 
 def test_our_image_names_are_those_of_webdataset():
     assert set(IMAGE_SPECS) == set(webdataset.autodecode.imagespecs)
-    with pytest.raises(sk.ArgumentValueError, match="decode: is no kind of image, got 'rgb9'; known: l, l8,"):
+    with pytest.raises(
+        sk.ArgumentValueError, match="decode: is not a kind of image, got 'rgb9'; known: l, l8,"
+    ):
         Decode.of(("rgb9",), None)
 
 

@@ -23,7 +23,7 @@ from samplerkit.testing.contract import same
 from tests.storage.forging import forge
 from tests.storage.tar.shards import jpeg_tiles, long_names, python_sources, read_by_webdataset, write
 
-NOT_FOUND = "No such file or directory); put it there again, or leave it out of the dataset"
+NOT_FOUND = "No such file or directory); restore it, or leave it out of the dataset"
 
 LARGE = 70_000
 """Bytes of a file that is read by itself."""
@@ -57,7 +57,7 @@ def fixture_dataset(path, tmp_path):
     [
         ("nowhere", f"cannot be read ({NOT_FOUND}"),
         ("loop", "cannot be read (Too many levels of symbolic links)"),
-        (".", "is no plain file; give the files themselves"),
+        (".", "is not a regular file; give the files themselves"),
     ],
 )
 def test_a_file_that_cannot_be_inspected(tmp_path, name, problem):
@@ -81,7 +81,7 @@ def test_errors_of_a_copy_name_its_original(tmp_path):
     gc.collect()  # the caught error has referred to the open file
     assert [*descriptors.iterdir()] == before
     copy.unlink()
-    hint = "leave it alone while it is in use, and start again"
+    hint = "do not change it while it is in use, and start again"
     with expect_error(f"cache: was emptied while it was in use, got '{tmp_path}'; {hint}"):
         archive.open()
 

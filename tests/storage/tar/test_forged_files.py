@@ -248,5 +248,8 @@ def test_pipes_in_place_of_files_are_not_waited_for(tmp_path, shard):
     os.mkfifo(shard)
     with pytest.raises(sk.DatasetError, match=r"x-0\.tar: was changed while it was in use"):
         dataset[0]
-    with lazy, pytest.raises(sk.DatasetError, match=r"x-0\.tar: is no plain file; give the files themselves"):
+    with (
+        lazy,
+        pytest.raises(sk.DatasetError, match=r"x-0\.tar: is not a regular file; give the files themselves"),
+    ):
         lazy[0]

@@ -201,7 +201,7 @@ def test_indexes_of_shards_with_one_name_are_refused_in_one_folder(folder, tmp_p
     other.mkdir()
     first = NAMES[0]
     (other / first).write_bytes((folder / first).read_bytes())
-    with pytest.raises(sk.ArgumentValueError, match=rf"--out: would hold two indexes .*{first}\.skidx"):
+    with pytest.raises(sk.ArgumentValueError, match=rf"--out: would have indexes .*{first}\.skidx"):
         index_shards([f"{folder}/{first}", f"{other}/{first}"], out=tmp_path / "out")
 
 
@@ -230,7 +230,7 @@ def test_lengths_of_other_shards_are_not_overwritten(folder, tmp_path):
     index_shards(f"{folder}/train-{{00..03}}.tar")
     with pytest.raises(
         sk.ArgumentValueError,
-        match=rf"--lengths: is there already, and of other shards, got '{folder}/lengths.json'; use",
+        match=rf"--lengths: exists already, for other shards, got '{folder}/lengths.json'; use",
     ):
         index_shards(f"{folder}/train-{{03..05}}.tar")
     assert len(index_files(folder)) == 5, "the error comes before the work"

@@ -191,7 +191,7 @@ def test_a_job_ends_when_most_shards_are_missing(folder, tmp_path):
     ("on_error", "length", "id", "kind", "text"),
     [
         ("skip", EACH - 1, 0, sk.DatasetError, f"has {EACH} samples, but {EACH - 1} were given; correct len"),
-        ("skip", EACH + 1, EACH, AbsentError, rf"lacks 1 of the {EACH + 1} samples .* \(it has no more\)"),
+        ("skip", EACH + 1, EACH, AbsentError, rf"lacks 1 of the {EACH + 1} samples .* \(it has no others\)"),
         ("raise", EACH + 3, 0, sk.DatasetError, f"has {EACH} samples, but {EACH + 3} were given"),
     ],
 )

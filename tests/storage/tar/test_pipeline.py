@@ -147,7 +147,7 @@ def test_large_samples_read_one_by_one_equal_those_read_together(tmp_path, monke
 
 def test_a_shard_is_found_on_disk_by_its_name_and_no_other(tiles, tmp_path):
     assert tiles.local_path(tiles[0]["__url__"]) == f"{tmp_path}/tiles-0.tar"
-    with pytest.raises(sk.ArgumentValueError, match="url: is none of the shards, got 'tiles-0'"):
+    with pytest.raises(sk.ArgumentValueError, match="url: is not one of the shards, got 'tiles-0'"):
         tiles.local_path("tiles-0")
 
 

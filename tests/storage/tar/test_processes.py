@@ -35,7 +35,7 @@ def test_a_cache_that_was_emptied_is_an_error_in_another_process(tmp_path):
     dataset = TarDataset(write_shards(tmp_path), cache=cache).decode().to_tuple("cls")
     assert dataset[0] == (0,)
     shutil.rmtree(cache)
-    problem = r"cache: has lost an index that is in use, got .*; leave the cache alone while it is in use"
+    problem = r"cache: has lost an index that is in use, got .*; do not change the cache while it is in use"
     with pytest.raises(sk.DatasetError, match=problem):
         pickle.loads(pickle.dumps(dataset))[0]  # noqa: S301  # our own
 

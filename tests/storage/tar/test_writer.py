@@ -97,7 +97,7 @@ def test_a_path_without_a_number_is_one_tar_of_any_size(tmp_path):
     assert writer.paths == [f"{tmp_path}/deep/one.tar"]
     assert sorted(path.name for path in (tmp_path / "deep").iterdir()) == ["one.tar", "one.tar.skidx"]
     assert [sample["cls"] for sample in TarDataset(writer.paths).decode()] == list(range(30))
-    with pytest.raises(sk.ArgumentValueError, match=r"shards: is there already, got '.*/one\.tar'"):
+    with pytest.raises(sk.ArgumentValueError, match=r"shards: exists already, got '.*/one\.tar'"):
         TarWriter(tmp_path / "deep" / "one.tar").write({"__key__": "0", "cls": 0})
 
 
@@ -113,7 +113,7 @@ def test_a_sample_that_is_refused_leaves_no_trace(tmp_path):
     with TarWriter(f"{tmp_path}/x-%d.tar") as writer:
         writer.write({"__key__": "first", "txt": "x"})
         for sample, text in (
-            ({"__key__": "first", "txt": "y"}, "__key__: is there already, got 'first'; keys differ"),
+            ({"__key__": "first", "txt": "y"}, "__key__: exists already, got 'first'; keys differ"),
             ({"__key__": "a", "txt": "fine", "jpg": 3}, "jpg: has no encoding for such a value, got 3; give"),
             *(
                 ({"__key__": key, "txt": "y"}, "__key__: cannot be the name of a file below a folder")
@@ -128,7 +128,7 @@ def test_a_sample_that_is_refused_leaves_no_trace(tmp_path):
 def test_a_key_does_not_continue_in_the_next_shard(tmp_path):
     with TarWriter(f"{tmp_path}/x-%d.tar", samples_per_shard=1) as writer:
         writer.write({"__key__": "a", "txt": "x"})
-        with pytest.raises(sk.ArgumentValueError, match="__key__: is there already, got 'a'"):
+        with pytest.raises(sk.ArgumentValueError, match="__key__: exists already, got 'a'"):
             writer.write({"__key__": "a", "cls": 1})
 
 

@@ -89,17 +89,17 @@ def patch_file(path, at, layout, *values):
 POINTERS = 34 + 4 * 10
 
 LIES = {
-    "another magic": ((0, "<9s", b"MMIDIDX\0x"), "is no index of Megatron's: it begins with b'MMIDIDX"),
-    "another version": ((9, "<Q", 2), "is no index of Megatron's"),
-    "floats": ((17, "<B", 7), "at byte 17 that its tokens are of type 7"),
-    "an unknown type": ((17, "<B", 9), "says at byte 17 that its tokens are of type 9"),
-    "another type": ((17, "<B", 4), "ends at byte 800, and its index .*a.idx says 880 bytes"),
-    "more sequences": ((18, "<Q", 11), "has 242 bytes, and its header says 254: 11 sequences"),
-    "2^60 sequences": ((18, "<Q", 2**60), "has 242 bytes, and its header says"),
-    "a last length": ((34 + 36, "<i", 39), "continues behind byte 798, where its index .* up to byte 800"),
-    "a negative length": ((34 + 36, "<i", -1), "continues behind byte 718, where its index"),
-    "a last pointer": ((POINTERS + 72, "<q", 722), "ends at byte 800, and its index .* says 802 bytes"),
-    "an odd pointer": ((POINTERS + 72, "<q", 721), "ends at byte 800, and its index .* says 801 bytes"),
+    "another magic": ((0, "<9s", b"MMIDIDX\0x"), "is not an index of Megatron: it begins with b'MMIDIDX"),
+    "another version": ((9, "<Q", 2), "is not an index of Megatron"),
+    "floats": ((17, "<B", 7), "has the unknown token type 7 at byte 17"),
+    "an unknown type": ((17, "<B", 9), "has the unknown token type 9 at byte 17"),
+    "another type": ((17, "<B", 4), "ends at byte 800, but its index .*a.idx needs 880 bytes"),
+    "more sequences": ((18, "<Q", 11), "has 242 bytes, but its header needs 254: 11 sequences"),
+    "2^60 sequences": ((18, "<Q", 2**60), "has 242 bytes, but its header needs"),
+    "a last length": ((34 + 36, "<i", 39), "has 800 bytes, but its index .* needs 798"),
+    "a negative length": ((34 + 36, "<i", -1), "has 800 bytes, but its index"),
+    "a last pointer": ((POINTERS + 72, "<q", 722), "ends at byte 800, but its index .* needs 802 bytes"),
+    "an odd pointer": ((POINTERS + 72, "<q", 721), "ends at byte 800, but its index .* needs 801 bytes"),
 }
 
 
@@ -125,7 +125,7 @@ INNER_LIES = {
 @pytest.mark.parametrize("use", ["borders", "spans", "documents", "split"])
 def test_an_index_that_contradicts_itself_is_an_error_where_it_is_used(tmp_path, patch, use):
     patch_file(pair(tmp_path).with_suffix(".idx"), *patch)
-    with pytest.raises(DatasetError, match=r"a\.idx: says at byte \d+ that sequence \d"):
+    with pytest.raises(DatasetError, match=r"a\.idx: lists at byte \d+ a wrong start of sequence \d"):
         data = sk.TokenDataset(
             tmp_path / "a",
             30,
@@ -145,7 +145,7 @@ def test_an_index_that_contradicts_itself_is_an_error_where_it_is_used(tmp_path,
 def test_lengths_of_documents_add_up_to_the_tokens_of_their_file(tmp_path, name):
     patch_file(pair(tmp_path).with_suffix(".idx"), *INNER_LIES[name])
     documents = sk.TokenDataset(tmp_path / "a", 30).as_documents()
-    with pytest.raises(DatasetError, match=r"a\.idx: says -?\d+ tokens from byte 34 on, and 400 are there"):
+    with pytest.raises(DatasetError, match=r"a\.idx: counts -?\d+ tokens from byte 34 on, but there are 400"):
         _ = documents.lengths
 
 
@@ -154,15 +154,15 @@ def test_lengths_of_documents_add_up_to_the_tokens_of_their_file(tmp_path, name)
     [
         ("a.bin", None, r"dtype: must be given for raw tokens, got '.*a.bin'; for example dtype='uint16'"),
         ("odd.bin", "u2", "odd.bin: has 101 bytes: at byte 100 a token of uint16 is cut"),
-        ("a", "int32", "a.bin: holds uint16, and dtype says, got 'int32'"),
+        ("a", "int32", "a.bin: holds uint16, but dtype is, got 'int32'"),
         ("float.npy", None, r"float.npy: holds <f4 of shape \(5,\)"),
         ("big.npy", None, r"big.npy: holds >u2 of shape \(5,\)"),
         ("two.npy", None, r"two.npy: holds <u2 of shape \(5, 1\)"),
-        ("text.npy", None, "text.npy: is no npy file"),
-        ("cut.npy", None, r"cut.npy: ends at byte \d+, and its header says \d+ bytes"),
-        ("more.npy", None, r"more.npy: continues behind byte \d+, where its header says that it ends"),
-        ("gone", None, "gone: is of no known format, and there is neither a .bin nor an .idx of that name"),
-        ("n.jsonl", None, "n.jsonl: is of no known format, .*; known: .npy, raw .bin, and"),
+        ("text.npy", None, "text.npy: is not an npy file"),
+        ("cut.npy", None, r"cut.npy: ends at byte \d+, but its header needs \d+ bytes"),
+        ("more.npy", None, r"more.npy: has \d+ bytes, but its header needs"),
+        ("gone", None, "gone: has no known format, and there is neither a .bin nor an .idx of that name"),
+        ("n.jsonl", None, "n.jsonl: has no known format, .*; known: .npy, raw .bin, and"),
         ("half", None, "half.bin: cannot be read"),
         (["a", "wide.npy"], None, "wide.npy: holds int32, and .*a.bin uint16; files of one dataset"),
     ],
@@ -194,7 +194,9 @@ def test_arguments_that_do_not_fit_the_files_are_refused(tmp_path):
         ArgumentValueError, match=r"as_dtype: cannot hold all tokens of .*a\.npy, which are uint32"
     ):
         len(sk.TokenDataset(tmp_path / "a.npy", 4, as_dtype="int32"))
-    with pytest.raises(ArgumentValueError, match="documents: is the end of documents, and no uint32 token"):
+    with pytest.raises(
+        ArgumentValueError, match="documents: marks the end of documents, but no uint32 token"
+    ):
         len(sk.TokenDataset(tmp_path / "a.npy", 4, documents=-1))
     with pytest.raises(DatasetError, match=r"a\.npy: has no index of documents"):
         len(sk.TokenDataset(tmp_path / "a.npy", 4, documents="idx"))
@@ -276,7 +278,7 @@ def test_a_writer_leaves_both_files_or_none(tmp_path):
         writer.write(np.array([], dtype=np.int64))
     assert reports == [("documents written:", 1, 2), ("documents written:", 2, 2)]
     assert (writer.num_documents, writer.num_tokens) == (2, 3)
-    with pytest.raises(ArgumentValueError, match="prefix: is there already"):
+    with pytest.raises(ArgumentValueError, match="prefix: exists already"):
         sk.TokenWriter(prefix)
     with pytest.raises(DatasetError, match="was closed, or could not be written"):
         writer.write([1])

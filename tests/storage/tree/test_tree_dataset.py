@@ -147,7 +147,7 @@ def test_columns_of_parts_are_joined_in_order(tmp_path):
         "pair": [[0, 0], [4, -4], [0, 0], [3, -3]],
     }
     mixed = sk.TreeDataset({"a": columns("a", [2, 3]), "b": ["x"]})
-    with pytest.raises(sk.DatasetError, match="part 'a': gives columns, and part 'b' does not"):
+    with pytest.raises(sk.DatasetError, match="part 'a': gives columns, but part 'b' does not"):
         mixed.__getitems__([0, 5])
 
 
@@ -166,7 +166,7 @@ def test_lengths_are_those_of_the_parts_and_batches_are_made_of_them():
     assert sorted(id for number in range(len(plan)) for id in plan[number].tolist()) == [0, 1, 2, 3, 4]
     assert all(tree.lengths[plan[number]].sum() <= 10 for number in range(len(plan)))
     assert sk.TreeDataset({"a": ["x"]}).lengths is None
-    with pytest.raises(sk.DatasetError, match="part 'b': has no lengths, and other parts have"):
+    with pytest.raises(sk.DatasetError, match="part 'b': has no lengths, but other parts have"):
         _ = sk.TreeDataset({"a": Lengths("a", [1]), "b": ["x"]}).lengths
     with pytest.raises(sk.DatasetError, match=r"'b': must have lengths of shape \(1,\), as other parts"):
         _ = sk.TreeDataset({"a": Lengths("a", [1]), "b": Lengths("x", [1, 2])}).lengths

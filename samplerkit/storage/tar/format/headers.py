@@ -160,7 +160,7 @@ def _byte_sum(data: bytes) -> int:
 def _octal(field: bytes, name: str) -> int:
     match = _OCTAL.match(field)
     if match is None:
-        raise HeaderError(f"the {name} is no number")
+        raise HeaderError(f"the {name} is not a number")
     return int(match[1] or b"0", 8)
 
 

@@ -247,7 +247,7 @@ class Walk:
 
 def _size(record: bytes) -> int:
     if not record.isdigit() or len(record) > _MAX_DIGITS:
-        raise HeaderError("the size in a pax record is no number")
+        raise HeaderError("the size in a pax record is not a number")
     return int(record)
 
 

@@ -119,8 +119,8 @@ class Index:
         """Returns the error for an index next to an archive that is of another version of it."""
         return DatasetError(
             self.archive.name,
-            "has an index next to it that is of another version of it",
-            hint="make it again with `samplerkit index` and put it there, or take it away",
+            "has an index next to it that belongs to another version",
+            hint="make it again with `samplerkit index` and put it there, or remove it",
         )
 
     @property
@@ -198,7 +198,7 @@ def reopened(path: Path, archives: tuple[Stored, ...]) -> Index:
     """Maps an index that was verified before, by this process or another one."""
     index = read_index(path, archives, verify=False)
     if index is None:
-        hint = "leave the cache alone while it is in use, and make the dataset again"
+        hint = "do not change the cache while it is in use, and make the dataset again"
         raise DatasetError("cache", "has lost an index that is in use", str(path), hint=hint)
     return index
 

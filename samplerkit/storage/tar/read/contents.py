@@ -167,7 +167,7 @@ def _missing_error(name: str, index: Index, expected: int) -> AbsentError:
     num_missing = expected - index.num_samples
     amount = f"all {expected}" if num_missing == expected else f"{num_missing} of the {expected}"
     # Without flaws, the lengths may be of other shards.
-    reason = "it has no more"
+    reason = "it has no others"
     hint = "correct lengths, or leave them out to have the shards indexed"
     if index.skipped.places:
         flaw = index.skipped.places[0]

@@ -252,7 +252,7 @@ def archive_names(
     missing = [name for name in names if not (is_remote(name) or os.path.isfile(name))]  # noqa: PTH113
     for name in filter(os.path.exists, missing):
         hint = "give the files themselves, as in 'folder/*.tar'"
-        raise DatasetError("urls", "is no plain file", name, hint=hint)
+        raise DatasetError("urls", "is not a regular file", name, hint=hint)
     if missing and not (keeps_absent and len(missing) < len(names)):
         is_link = os.path.islink(missing[0])  # noqa: PTH114
         problem = "is a link whose target is missing" if is_link else "there is no such file"
