@@ -191,6 +191,6 @@ def test_a_reader_with_a_length_from_before_the_process_group_refuses_another_jo
     reader, fresh = (readers(None, None)[kind]() for _ in range(2))
     before = len(reader)
     request.getfixturevalue("process_group")
-    with pytest.raises(sk.WorldError, match=r"now it says World\(num_shards=1, shard_id=0\)"):
+    with pytest.raises(sk.WorldError, match=r"now it is World\(num_shards=1, shard_id=0\)"):
         next(iter(reader))
     assert len(list(fresh)) == 2 * before
