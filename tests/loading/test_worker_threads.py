@@ -184,7 +184,7 @@ def test_an_epoch_that_the_dataset_refused_once_is_set_again():
 def test_a_dataset_that_iterates_over_its_own_loader_from_a_thread_is_an_error():
     dataset = Made(8, lambda _: next(iter(loader)))
     loader = sk.Loader(dataset, sk.SequentialSampler(), batch_size=2, **THREADS)
-    with loader, pytest.raises(sk.StateError, match="which a thread began that reads for it"):
+    with loader, pytest.raises(sk.StateError, match="begun by a thread that reads for its loader"):
         next(iter(loader))
 
 
