@@ -82,9 +82,9 @@ BUGS = [
     ),
     Bug(
         "nobody watches over the workers",
-        "WorkerProcesses._message",
-        "[pipe, *sentinels]",
-        "[pipe]",
+        "WorkerProcesses._start",
+        "[worker.pipe.fileno(), *sentinels]",
+        "[worker.pipe.fileno()]",
         SENDING,
     ),
     Bug(
