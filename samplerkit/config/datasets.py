@@ -170,10 +170,8 @@ def of_parts(parts: Parts) -> Layout | TreeDataset:
     if len(layouts) == len(parts):
         return Layout.tree(parts)
     if layouts:
-        problem, hint = (
-            "is only a layout, but other parts have files to read",
-            "name one of kind files, tar or tree",
-        )
+        problem = "is only a layout, but other parts have files to read"
+        hint = "name one of kind files, tar or tree"
         raise ArgumentValueError(below("parts", layouts[0]), problem, parts[layouts[0]], hint=hint)
     return TreeDataset(parts)
 

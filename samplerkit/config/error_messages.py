@@ -244,9 +244,8 @@ def require_known_keys(
         if key not in known:
             where, hint = below(place, key), suggest(key, [*known, *others])
             # The value of an unknown key may be a password.
-            raise ConfigError(
-                where, f"is not a key of {of}", public(where, value, shows_text=False), hint=hint
-            )
+            given = public(where, value, shows_text=False)
+            raise ConfigError(where, f"is not a key of {of}", given, hint=hint)
 
 
 def from_pydantic(place: str, error: ValidationError, section: dict[str, Any], of: str) -> ConfigError:

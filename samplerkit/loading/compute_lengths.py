@@ -229,9 +229,7 @@ def _resumed(file: BinaryIO, identity: dict[str, Any], path: Path) -> list[np.nd
     # A file without lengths, as an error of the first sample leaves it, fits any dataset.
     for name, value in identity.items() if computed else ():
         if saved.get(name) != value:
-            raise StateError(
-                f"{path}: {name}", "belongs to other lengths", saved.get(name), value, hint=_HINT
-            )
+            raise StateError(f"{path}: {name}", "is for other lengths", saved.get(name), value, hint=_HINT)
     file.seek(0)
     file.write(header)
     # The rest after the last complete line is truncated or damaged.
