@@ -29,7 +29,7 @@ def test_a_changed_file_of_a_store_without_etag_is_an_error(server, storage, cli
     reader = storage(storage_options={"anon": True, "endpoint_url": server.url, **client_options})
     assert reader.read([Span(url, 5, 7)]) == [b"a" * 7]
     server.resources["/shards/0.bin"] = Resource(b"a" * SIZE)
-    with pytest.raises(DatasetError, match="without the tag that was given before"):
+    with pytest.raises(DatasetError, match="without the tag of earlier ones"):
         reader.read([Span(url, 5, 7)])
 
 
