@@ -271,7 +271,7 @@ def load_config(source: str | os.PathLike[str] | Mapping[str, Any], *, check_qua
         (1000, 1)
         >>> load_config({"sampler": {"kind": "random", "sed": 7}})
         Traceback (most recent call last):
-        samplerkit.errors.ConfigError: sampler.sed: is no key of random, got 7; did you mean seed?
+        samplerkit.errors.ConfigError: sampler.sed: is not a key of random, got 7; did you mean seed?
     """
     arguments.boolean("check_quality", check_quality)
     if isinstance(source, Mapping):

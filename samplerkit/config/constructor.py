@@ -50,9 +50,9 @@ class Constructor:
         >>> sequential = Constructor("sequential", sk.SequentialSampler)
         >>> sequential.read({"start_index": 2}, "sampler", Path()).value
         SequentialSampler(start_index=2)
-        >>> sequential.read({"start": 2}, "child", Path())
+        >>> sequential.read({"start": 2}, "one", Path())
         Traceback (most recent call last):
-        samplerkit.errors.ConfigError: child.start: is no key of sequential, got 2; did you mean start_index?
+        samplerkit.errors.ConfigError: one.start: is not a key of sequential, got 2; did you mean start_index?
     """
 
     name: str

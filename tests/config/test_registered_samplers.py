@@ -140,7 +140,7 @@ def test_a_name_that_is_taken_a_class_that_is_no_sampler_and_a_signature_without
             pass
 
     class Unknown(sk.Sampler):
-        def __init__(self, other: NotThere) -> None:  # noqa: F821
+        def __init__(self, other: "NotThere") -> None:  # noqa: F821
             pass
 
     for kind, sampler, error, fragment in [

@@ -20,7 +20,7 @@ from samplerkit.storage.remote.filesystem import read_small, write_small
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tar.format.flaws import Flaw
-from samplerkit.storage.tar.index.finding import Cache, certain_index
+from samplerkit.storage.tar.index.finding import Cache, cache_index, find_index, make_index
 from samplerkit.storage.tar.index.index import Index, read_index
 from samplerkit.storage.tar.read.shards import archive_names
 from samplerkit.storage.threads import Progress, all_in_threads, silence
@@ -204,6 +204,10 @@ def _ensure_index(name: str, target: str, storage: RemoteStorage, *, checksums: 
         # Only an index of the current version of the shard is used.
         if existing is not None and existing.is_certain and existing.serves(checksums):
             return existing, False
-    index = certain_index(archive, Cache.of(None), checksums=checksums)
+    # Without the cache's lock, which a few shards share: the threads make different ones.
+    cache = Cache.of(None)
+    index = find_index(archive, cache, checksums=checksums)
+    if index is None or not index.is_certain:
+        index = cache_index(make_index(archive, cache, checksums=checksums), cache)
     write_small(target, array_bytes(index.meta, index.arrays), storage.options)
     return index, True

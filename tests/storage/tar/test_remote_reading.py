@@ -237,7 +237,7 @@ def test_a_stale_index_next_to_a_shard_of_the_same_size_is_detected(tmp_path, se
             with pytest.raises(sk.DatasetError, match=r"train-03\.tar.*index next to it.*samplerkit index"):
                 dataset[3 * EACH]
         else:
-            with pytest.warns(UserWarning, match="another version of it.*not used"):
+            with pytest.warns(UserWarning, match="another version.*not used"):
                 assert dataset[3 * EACH]["cls"] == str(numbers[0]).encode()
     # Without lengths, the layout was already taken from it.
     message = r"train-03\.tar.*index next to it.*samplerkit index"
