@@ -226,6 +226,11 @@ def answer_correctly(handler: Handler, resource: Resource) -> None:
     handler.body(data)
 
 
+def private(url: str) -> str:
+    """Adds a user, a password, a query and a fragment to a URL."""
+    return url.replace("://", "://secret-user:secret-password@") + "?token=secret-query#secret-query"
+
+
 class _Threading(http.server.ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False

@@ -16,7 +16,7 @@ from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage, Span
 from tests.storage.remote.conftest import CLIENTS
 from tests.storage.remote.faults import CASES
-from tests.storage.remote.server import MODIFIED
+from tests.storage.remote.server import MODIFIED, private
 from tests.waiting import LoadFreeTimer
 
 SECRETS = (
@@ -27,11 +27,6 @@ SECRETS = (
     "secret-option",
     "secret-cookie",
 )
-
-
-def private(url: str) -> str:
-    """Adds a user, a password, a query and a fragment to a URL."""
-    return url.replace("://", "://secret-user:secret-password@") + "?token=secret-query#secret-query"
 
 
 def texts(error: BaseException) -> list[str]:

@@ -4,8 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import samplerkit as sk
-from tests.storage.remote.server import Server
-from tests.storage.remote.test_faulty_servers import private
+from tests.storage.remote.server import Server, private
 from tests.storage.tar.shards import jpeg_tiles, write, write_tar
 
 SHARDS, EACH = 8, 12

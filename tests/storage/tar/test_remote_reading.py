@@ -10,8 +10,8 @@ import pytest
 
 import samplerkit as sk
 from tests.storage.forging import forge
-from tests.storage.remote.server import served
-from tests.storage.remote.test_faulty_servers import leaks, private, texts
+from tests.storage.remote.server import private, served
+from tests.storage.remote.test_faulty_servers import leaks, texts
 from tests.storage.tar.remote_shards import (
     EACH,
     LENGTHS,
