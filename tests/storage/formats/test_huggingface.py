@@ -63,7 +63,7 @@ def test_a_transform_that_loses_rows_is_an_error_and_no_short_batch(tmp_path):
     """Hugging Face itself returns as many samples as there are."""
     dataset = sk.HuggingFaceDataset(load_saved(tmp_path).with_transform(lambda rows: {"id": rows["id"][:1]}))
     assert dataset.__getitems__([3]) == [{"id": 3}]
-    with pytest.raises(sk.DatasetError, match="makes 1 samples of 2 rows; let its transform"):
+    with pytest.raises(sk.DatasetError, match="returns 1 samples for 2 rows; let its transform"):
         dataset.__getitems__([3, 4])
 
 
