@@ -97,15 +97,16 @@ class ArrowContent:
 def _values_of(batch: Any, rows: Ids) -> Any:
     """Returns some rows of the only column of a batch, if it does not hold only numbers, as array or list."""
     types, column = _arrow().types, batch.column(0)
-    if types.is_list(column.type) or types.is_large_list(column.type):
+    is_list = types.is_list(column.type) or types.is_large_list(column.type)
+    if is_list:
         values = as_numbers(column.values)
         if values is not None:
             starts, is_valid = column.offsets.to_numpy(), column.is_valid().to_numpy(zero_copy_only=False)
             return [values[starts[r] : starts[r + 1]].copy() if is_valid[r] else None for r in rows.tolist()]
     taken = take(batch, rows).column(0)
-    if not _is_of_numbers(taken.type):
+    if not _is_of_numbers(taken.type.value_type if is_list else taken.type):
         return taken.to_pylist()
-    numbers = as_numbers(taken.drop_null())
+    numbers = None if is_list else as_numbers(taken.drop_null())
     if numbers is None:  # some lists hold nulls: how a list is converted must not depend on the others
         inner = (getattr(item, "values", None) for item in taken)  # a tensor has none
         arrays = [None if part is None else as_numbers(part) for part in inner]

@@ -105,8 +105,12 @@ def test_rows_of_a_type_without_a_take_kernel_are_read(tmp_path, batches):
     assert [str(text) for text in texts] == ["c", "a", "None"]
 
 
-def test_the_type_of_a_fixed_size_list_does_not_depend_on_other_rows(tmp_path):
+def test_the_type_of_a_list_does_not_depend_on_other_rows(tmp_path):
     """It is an array unless there is a null in it."""
+    path = save(tmp_path, tokens=pa.array([[1, 2], None, [3, None], []]))
+    with sk.ArrowDataset(path) as dataset:
+        first, none, with_null, empty = (sample["tokens"] for sample in dataset.__getitems__([0, 1, 2, 3]))
+        assert [first.tolist(), none, with_null, empty.tolist()] == [[1, 2], None, [3, None], []]
     tensor = pa.fixed_shape_tensor(pa.float64(), [2, 1])
     lists = pa.array([[1.0, 2.0], None, [3.0, None]], pa.list_(pa.float64(), 2))
     tensors = pa.ExtensionArray.from_storage(tensor, lists.slice(0, 2))
