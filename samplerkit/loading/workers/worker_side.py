@@ -1,7 +1,7 @@
 """The code of a worker process: its start, its messages, and its end with its parent.
 
-A batch is pickled where it is made, so that what cannot be pickled is an error at its place, or skipped, and
-unpickled when its turn comes. Small tensors are in the message, large ones in shared memory, whose
+A batch is pickled where it is made, and unpickled when its turn comes; what becomes of samples that cannot be
+pickled is in `batch_maker.py`. Small tensors are in the message, large ones in shared memory, whose
 descriptors follow it.
 """
 
