@@ -18,7 +18,7 @@ from typing import IO, Any
 import numpy as np
 
 from samplerkit.storage.atomic import atomic
-from samplerkit.storage.opening import open_nonblocking
+from samplerkit.storage.open_files import open_nonblocking
 
 MAGIC = b"samplkit"
 VERSION = 2

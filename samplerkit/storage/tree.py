@@ -19,7 +19,7 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache_entries import FileStats
 from samplerkit.storage.batch_readers import map_parts, present_reader, read_args
 from samplerkit.storage.ids import checked_ids, checked_index, checked_segments
-from samplerkit.storage.opening import Samples, log_missing
+from samplerkit.storage.open_files import Samples, log_missing
 from samplerkit.storage.per_process import OpenPerProcess
 from samplerkit.storage.tree_leaves import Array, Columns, Leaf, LeafSamples, Share, copies, joined
 

@@ -16,7 +16,7 @@ from samplerkit.order.draws import entered_draws, in_draws
 from samplerkit.order.typing import Ids
 from samplerkit.storage.batch_readers import batch_reader, has_getitem, only_sample, present_reader, read_args
 from samplerkit.storage.files.content import FileContent, gathered_columns
-from samplerkit.storage.opening import Samples
+from samplerkit.storage.open_files import Samples
 
 MAX_SCANNED = 1 << 14
 """Ids of all parts that are searched for those of one part before `try_next` returns None."""

@@ -14,7 +14,7 @@ from torch.utils.data import get_worker_info
 
 from samplerkit.errors import DatasetError, SamplerkitError, note_once
 from samplerkit.loading.world import detect_world
-from samplerkit.storage.opening import AbsentError
+from samplerkit.storage.open_files import AbsentError
 from samplerkit.storage.tar.format.flaws import REASONS
 from samplerkit.storage.threads import this_worker
 

@@ -21,7 +21,7 @@ from samplerkit.order.draws import in_draws
 from samplerkit.storage.files.content import entries_of
 from samplerkit.storage.files.packages import extra
 from samplerkit.storage.inflate import GZIP, GzipError, TooLargeError, inflated, zstd_packing
-from samplerkit.storage.opening import REWRITE, open_regular
+from samplerkit.storage.open_files import REWRITE, open_regular
 from samplerkit.storage.threads import all_in_threads
 
 LineKind = Literal["json", "text", "bytes"]

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 from samplerkit.errors import DatasetError, SamplerkitError, note_once
-from samplerkit.storage.opening import MISSING, REWRITE
+from samplerkit.storage.open_files import MISSING, REWRITE
 from samplerkit.storage.threads import importing
 
 Result = TypeVar("Result")

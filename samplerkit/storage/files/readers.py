@@ -22,7 +22,7 @@ from samplerkit.storage.files.file_reader import FileReader, has_get_data
 from samplerkit.storage.files.lines import LineDecoder, LineKind, Lines, LinesRead, lines_of, unpacked
 from samplerkit.storage.files.packages import extra
 from samplerkit.storage.inflate import max_unpacked
-from samplerkit.storage.opening import open_regular
+from samplerkit.storage.open_files import open_regular
 
 
 def file_reader(reader: Any, *, or_any: bool = False) -> FileReader:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Final, final
 
 from samplerkit.errors import DatasetError
-from samplerkit.storage.opening import (
+from samplerkit.storage.open_files import (
     REWRITE,
     Handle,
     Handles,

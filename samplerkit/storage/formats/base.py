@@ -30,7 +30,7 @@ from samplerkit.storage.files.paths import one_path
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.formats.values import between, ends_in
 from samplerkit.storage.lengths import COUNTING_THREADS
-from samplerkit.storage.opening import REWRITE
+from samplerkit.storage.open_files import REWRITE
 from samplerkit.storage.per_process import storage_for
 from samplerkit.storage.remote.access import UNKNOWN_SIZE
 from samplerkit.storage.remote.options import RemoteOptions

@@ -24,7 +24,7 @@ from samplerkit.storage.formats.base import content_of, digest_of
 from samplerkit.storage.formats.file_index import IndexedFiles, IndexKind
 from samplerkit.storage.ids import checked_ids, checked_index
 from samplerkit.storage.lengths import COUNTING_THREADS
-from samplerkit.storage.opening import REWRITE
+from samplerkit.storage.open_files import REWRITE
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import Span
 from samplerkit.storage.threads import Progress, all_in_threads

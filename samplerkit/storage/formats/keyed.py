@@ -24,7 +24,7 @@ from samplerkit.storage.files.content import checked_decode, names_of
 from samplerkit.storage.files.packages import extra, guarded
 from samplerkit.storage.files.stored import CHANGED, Stored
 from samplerkit.storage.ids import checked_ids, checked_index
-from samplerkit.storage.opening import REWRITE
+from samplerkit.storage.open_files import REWRITE
 from samplerkit.storage.per_process import OpenPerProcess, PerProcess
 
 

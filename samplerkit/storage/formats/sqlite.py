@@ -17,7 +17,7 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.files.content import names_of
 from samplerkit.storage.files.stored import CHANGED, Stored
 from samplerkit.storage.formats.keyed import KeyedDataset, OpenStore
-from samplerkit.storage.opening import REWRITE, open_regular
+from samplerkit.storage.open_files import REWRITE, open_regular
 
 _AT_ONCE = 500
 """The number of rows per query: older versions of SQLite allow 999 parameters."""

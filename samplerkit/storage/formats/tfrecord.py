@@ -24,7 +24,7 @@ from samplerkit.storage.files.stored import ByteSpan, Stored
 from samplerkit.storage.formats.base import FormatOfFiles, content_of
 from samplerkit.storage.formats.file_index import IndexedFiles, IndexKind
 from samplerkit.storage.inflate import inflated
-from samplerkit.storage.opening import open_regular
+from samplerkit.storage.open_files import open_regular
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.threads import Progress
 

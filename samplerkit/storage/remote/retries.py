@@ -13,7 +13,7 @@ from functools import partial
 from typing import TypeVar, final
 
 from samplerkit.errors import DatasetError, SamplerkitError
-from samplerkit.storage.opening import AbsentError
+from samplerkit.storage.open_files import AbsentError
 from samplerkit.storage.remote.access import Absent, Refused, Transient, translate_errors
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.threads import Stop, Stopped

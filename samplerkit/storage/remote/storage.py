@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar, final
 
 from samplerkit.closing import Closing
 from samplerkit.errors import DatasetError, OutOfDatasetError
-from samplerkit.storage.opening import AbsentError
+from samplerkit.storage.open_files import AbsentError
 from samplerkit.storage.remote.access import UNKNOWN_SIZE, Refused, Requests, Span, Version, changed
 from samplerkit.storage.remote.cache_entries import Entry, entry_of
 from samplerkit.storage.remote.disk_cache import DiskCache, LocalFile, PartFile

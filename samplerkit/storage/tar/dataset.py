@@ -21,7 +21,7 @@ from samplerkit.storage.catalogue.catalogue_file import open_catalogue, refuse_l
 from samplerkit.storage.ids import OrderWatch, checked_ids, checked_index
 from samplerkit.storage.lengths import given_lengths, save_lengths
 from samplerkit.storage.names import short_names
-from samplerkit.storage.opening import AbsentError, Samples, log_missing
+from samplerkit.storage.open_files import AbsentError, Samples, log_missing
 from samplerkit.storage.per_process import storage_for
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar.codecs import Decode

@@ -18,7 +18,7 @@ from samplerkit.order.draws import in_draws
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ids import checked_ids
-from samplerkit.storage.opening import AbsentError, Samples, log_missing
+from samplerkit.storage.open_files import AbsentError, Samples, log_missing
 from samplerkit.storage.per_process import OpenPerProcess
 from samplerkit.storage.tar.format.flaws import Skipped
 from samplerkit.storage.tar.index.index import Index

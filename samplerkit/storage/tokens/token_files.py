@@ -17,7 +17,7 @@ from samplerkit.order.caching import Latest, cached_property
 from samplerkit.order.typing import Ids
 from samplerkit.storage.arrays import npy_header
 from samplerkit.storage.files.stored import ByteFiles, Stored, stored_files
-from samplerkit.storage.opening import AbsentError
+from samplerkit.storage.open_files import AbsentError
 from samplerkit.storage.remote.access import RemoteAccess
 from samplerkit.storage.tokens.arguments import KINDS, KINDS_HINT, Dtype, TokenPaths
 from samplerkit.storage.urls import is_remote, shown

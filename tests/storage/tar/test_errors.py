@@ -15,7 +15,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.storage.files.stored import CHANGED, Stored
-from samplerkit.storage.opening import AbsentError
+from samplerkit.storage.open_files import AbsentError
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.format.headers import BLOCK
 from samplerkit.storage.tar.index.finding import Cache, make_index, unpack

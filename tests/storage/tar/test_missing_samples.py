@@ -10,7 +10,7 @@ import pytest
 import torch.utils.data
 
 import samplerkit as sk
-from samplerkit.storage.opening import AbsentError
+from samplerkit.storage.open_files import AbsentError
 from tests.numbers import Made
 from tests.storage.remote.server import served
 from tests.storage.tar.remote_shards import EACH, LENGTHS, NUMBERS, PATTERN, SHARDS

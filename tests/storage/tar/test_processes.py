@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.storage.opening import Handle, Handles
+from samplerkit.storage.open_files import Handle, Handles
 from samplerkit.storage.tar.dataset import TarDataset
 from tests.storage.crowd import Child, run_in_threads
 from tests.storage.tar.remote_shards import EACH, LENGTHS, NUMBERS, write_shards

@@ -15,7 +15,7 @@ from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.ids import by_file
-from samplerkit.storage.opening import AbsentError, open_at_most
+from samplerkit.storage.open_files import AbsentError, open_at_most
 from samplerkit.storage.tar.format.flaws import HINTS, Flaw, Skipped
 from samplerkit.storage.tar.index.index import Index, split_between
 

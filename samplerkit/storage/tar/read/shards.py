@@ -19,7 +19,7 @@ from samplerkit.storage.catalogue.file_catalogue import FileCatalogue
 from samplerkit.storage.files.paths import file_paths
 from samplerkit.storage.files.stored import INDEX_SUFFIX, Stored
 from samplerkit.storage.names import short_names
-from samplerkit.storage.opening import AbsentError
+from samplerkit.storage.open_files import AbsentError
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import LocalFile, RemoteStorage
 from samplerkit.storage.tar.format.flaws import Flaw
