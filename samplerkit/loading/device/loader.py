@@ -280,6 +280,7 @@ class WrappedLoader:
         if self._dropped_stage is not None:
             # Two threads must not read from one loader: a load may have outlasted the end.
             self._dropped_stage.close(LONGEST_TIMEOUT)
+            self._dropped_stage = None
         upcoming = self._cursor.upcoming
         epoch, skipped = upcoming.epoch, upcoming.start
         if self._must_set_epoch:
@@ -341,8 +342,8 @@ class WrappedLoader:
     def _drop_stage(self) -> None:
         stage, self._stage = self._stage, None
         if stage is not None:
-            stage.close()
-            self._dropped_stage = stage
+            # Only one whose load outlasts the end is kept: a stage holds leaves of its last batches.
+            self._dropped_stage = None if stage.close() else stage
             self._must_set_epoch = True
 
 

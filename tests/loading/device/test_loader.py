@@ -3,6 +3,7 @@
 import itertools
 import threading
 import traceback
+import weakref
 
 import pytest
 import torch
@@ -62,6 +63,25 @@ def test_after_an_early_break_the_epoch_begins_again(kind, run_ahead):
                     break
             wait_until(lambda: loading_threads() == [])  # on a busy machine, each may take its time
         assert read(loader) == expected
+
+
+class Movable:
+    def to(self, *_, **__):
+        return self
+
+
+def test_after_a_break_no_batch_is_held_though_its_tensors_are_unknown():
+    batches = []
+
+    def collate(_):
+        batches.append(weakref.ref(batch := Movable()))
+        return batch
+
+    with DeviceLoader(DataLoader(range(20), 2, collate_fn=collate), "cpu") as loader:
+        for _ in loader:
+            break
+        del _
+        wait_until(lambda: not any(batch() for batch in batches))
 
 
 @pytest.mark.parametrize("kind", KINDS)
