@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from functools import partial
-from itertools import accumulate, count, pairwise
+from itertools import count, pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -56,10 +56,13 @@ def cut(data: bytes, sizes: Iterable[int], start: int, end: int) -> list[bytes]:
         >>> cut(b"abcdef", [1, 0, 2], 2, 5)
         [b'c', b'', b'de']
     """
-    ends = [*accumulate(sizes, initial=start)]
-    if ends[-1] != end:
-        raise ValueError(f"its values take {ends[-1] - start} bytes, not {end - start}")
-    return [data[begin:stop] for begin, stop in pairwise(ends)]
+    parts, at = [], start
+    for size in sizes:  # a third of the time of `accumulate` and `pairwise` for samples of a few values
+        parts.append(data[at : at + size])
+        at += size
+    if at != end:
+        raise ValueError(f"its values take {at - start} bytes, not {end - start}")
+    return parts
 
 
 def between(data: bytes, ends: Iterable[int]) -> list[bytes]:
@@ -93,8 +96,10 @@ def cutter(sizes: Sequence[int | None]) -> Callable[[bytes], list[bytes]]:
     sizes_head = struct.Struct(f"<{sizes.count(None)}I")
 
     def cut_sample(sample: bytes) -> list[bytes]:
-        rest = iter(sizes_head.unpack_from(sample))
-        all_sizes = [next(rest) if size is None else size for size in sizes]
+        all_sizes = sizes_head.unpack_from(sample)
+        if len(all_sizes) < len(sizes):
+            stored = iter(all_sizes)
+            all_sizes = tuple(next(stored) if size is None else size for size in sizes)
         return cut(sample, all_sizes, sizes_head.size, len(sample))
 
     return cut_sample
@@ -143,7 +148,7 @@ def _array(dtype: Any, shape: tuple[int, ...] | None, data: bytes) -> Any:
         number, size_dtype = data[at] >> 2, np.dtype(_SHAPE_DTYPES[data[at] % 4])
         shape = tuple(np.frombuffer(data, size_dtype, number, at + 1).tolist())
         at += 1 + number * size_dtype.itemsize
-    values = np.frombuffer(data, dtype, offset=at).reshape(shape)
+    values = np.frombuffer(data, dtype, -1, at).reshape(shape)  # `offset=` takes twice as long
     return values.astype(dtype.newbyteorder("="))  # a writable copy
 
 
