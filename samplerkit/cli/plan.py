@@ -145,7 +145,7 @@ def _batch_sizes(plan: Plan) -> str:
 
 def _pads(plan: Plan) -> str:
     if plan.batches is not None:
-        return counted(plan.pads, "whole batch").replace("batchs", "batches") if plan.pads else "0"
+        return f"{plan.pads:,} whole batch{'es' * (plan.pads > 1)}" if plan.pads else "0"
     return f"{plan.pads}" + (f", at most {plan.most_pads_of_a_rank} a rank" if plan.pads else "")
 
 

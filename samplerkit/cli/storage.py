@@ -166,9 +166,8 @@ def lengths(
     measure: Any = FieldLength(field) if function is None else import_function(function)
     with progress() as report:
         values = compute_lengths(dataset, measure, out, num_workers=workers, progress=report)
-    shortest, longest, mean = (
-        (int(values.min()), int(values.max()), float(values.mean())) if values.size else (0, 0, 0.0)
-    )
+    shortest, longest = (int(values.min()), int(values.max())) if values.size else (0, 0)
+    mean = float(values.mean()) if values.size else 0.0
     figures = {"samples": len(values), "shortest": shortest, "longest": longest, "mean": mean}
     extent = f"{shortest:,} to {longest:,} long, {mean:,.1f} on average"
     text = f"{out}: {counted(len(values), 'sample')}, {extent}"

@@ -192,8 +192,7 @@ class Kinds(dict[str, Constructor]):
             raise ArgumentValueError("kind", problem, name, hint="use another name")
         constructor = Constructor(name, cls, section=self.section, extra_keys=self.extra_keys)
         for argument in RESERVED.intersection(constructor.names):
-            problem = "has another meaning in a config"
-            raise ArgumentValueError(argument, problem, cls, hint="rename the argument")
+            raise ArgumentValueError(argument, "has another meaning in a config", cls, hint="rename it")
         self[name] = constructor
         return cls
 
