@@ -13,7 +13,7 @@ from samplerkit.config.error_messages import below
 from samplerkit.errors import ArgumentValueError, ConfigError, DatasetError, SamplerkitError
 from samplerkit.order.layout import Layout
 from samplerkit.storage.batch_readers import present_reader
-from samplerkit.storage.files.lines import LineKind
+from samplerkit.storage.files.json_lines import LineKind
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tree import TreeDataset

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, final
+from typing import Any, BinaryIO, Final, Literal, final
+
+from samplerkit.errors import DatasetError
+from samplerkit.storage.files.packages import extra
+from samplerkit.storage.open_files import REWRITE, open_regular
 
 RATIO = 200
 """By default, the largest allowed ratio of decompressed to compressed bytes."""
@@ -41,13 +47,11 @@ class GzipError(Exception):
     Args:
         offset: the byte at which the problem was found.
         problem: what is wrong there.
-        ends_early: whether the stream is only truncated.
     """
 
-    def __init__(self, offset: int, problem: str, *, ends_early: bool = False) -> None:
+    def __init__(self, offset: int, problem: str) -> None:
         super().__init__(problem)
         self.offset = offset
-        self.ends_early = ends_early
 
 
 class TooLargeError(Exception):
@@ -59,7 +63,6 @@ class TooLargeError(Exception):
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"unpacks to more than {limit} bytes")
-        self.limit = limit
 
 
 def max_in_memory(packed: int) -> int:
@@ -74,7 +77,7 @@ def max_in_memory(packed: int) -> int:
 
 @final
 @dataclass(frozen=True)
-class Packing:
+class _Packing:
     """A compression format: consecutive members, each of which marks its own end.
 
     Args:
@@ -92,7 +95,7 @@ class Packing:
     padding: bytes = b""
 
 
-GZIP: Final = Packing(
+_GZIP: Final = _Packing(
     # Tapes are often padded with zeros.
     partial(zlib.decompressobj, wbits=31),
     lambda member, piece: member.decompress(piece, _PIECE),
@@ -103,17 +106,18 @@ GZIP: Final = Packing(
 """gzip; zlib checks the CRC and the length of each member, and returns at most 1 MiB at a time."""
 
 
-def zstd_packing(zstandard: Any) -> Packing:
-    """Returns zstd as a format, for the package `zstandard`, which checks the checksums of frames.
+def _zstd() -> _Packing:
+    """Returns zstd as a format, by the package `zstandard`, which checks the checksums of frames.
 
     A block of 3 bytes decompresses to at most 128 KiB.
     """
+    zstandard = extra("zstandard", "jsonl")
     new = partial(zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj)
-    return Packing(new, lambda frame, piece: frame.decompress(piece), zstandard.ZstdError, 1 << 12)
+    return _Packing(new, lambda frame, piece: frame.decompress(piece), zstandard.ZstdError, 1 << 12)
 
 
 def inflated(
-    read: Callable[[int], bytes], max_bytes: int | None = None, packing: Packing = GZIP
+    read: Callable[[int], bytes], max_bytes: int | None = None, packing: _Packing = _GZIP
 ) -> Iterator[bytes]:
     """Decompresses all members of a stream.
 
@@ -135,7 +139,7 @@ def inflated(
         b'one two'
     """
     unpacker = packing.new()
-    offset, unpacked, pending = 0, 0, b""
+    offset, size, pending = 0, 0, b""
     while piece := pending or read(packing.at_once):
         pending = b""
         if unpacker.eof:
@@ -154,12 +158,47 @@ def inflated(
             rest = unpacker.unused_data if unpacker.eof else unpacker.unconsumed_tail
             offset += len(piece) - len(rest)
             piece = b"" if unpacker.eof else rest
-            unpacked += len(data)
+            size += len(data)
             limit = max_unpacked(offset, max_bytes)
-            if unpacked > limit:
+            if size > limit:
                 raise TooLargeError(limit)
             if data:
                 yield data
         pending = unpacker.unused_data
     if not unpacker.eof:
-        raise GzipError(offset, "the compressed data end early", ends_early=True)
+        raise GzipError(offset, "the compressed data end early")
+
+
+PackedBy = Literal["", "gzip", "zstd"]
+
+# Files written by pzstd begin with a skippable frame.
+_MAGIC: Final[dict[PackedBy, bytes]] = {
+    "gzip": rb"\x1f\x8b",
+    "zstd": rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18",
+}
+
+
+def packing_of(file: BinaryIO) -> PackedBy:
+    """Returns the compression of a file, by its first bytes."""
+    start = os.pread(file.fileno(), 4, 0)
+    return next((packing for packing, magic in _MAGIC.items() if re.match(magic, start)), "")
+
+
+def unpacked(path: str, max_bytes: int | None = None) -> Iterator[bytes]:
+    """Reads a file piece by piece, and decompresses gzip and zstd.
+
+    Raises:
+        DatasetError: a compressed file is damaged or exceeds `max_bytes`.
+    """
+    with open_regular(path) as file:
+        packing = packing_of(file)
+        if not packing:
+            yield from iter(partial(file.read, _PIECE), b"")
+            return
+        try:
+            yield from inflated(file.read, max_bytes, _zstd() if packing == "zstd" else _GZIP)
+        except TooLargeError as error:
+            hint = "if you trust it, set max_unpacked_bytes"
+            raise DatasetError(path, f"{error} (max_unpacked_bytes)", hint=hint) from error
+        except GzipError as error:
+            raise DatasetError(path, f"cannot be unpacked ({error})", hint=REWRITE) from error

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
-from samplerkit.order.arguments import integer
+from samplerkit.order.arguments import integer, is_iterable
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.paths import one_path
 from samplerkit.storage.remote.filesystem import read_small, write_small
@@ -45,11 +45,12 @@ def given_lengths(
         lengths = _load(os.fspath(lengths), storage)
     if isinstance(lengths, Mapping):
         lengths = _by_file(lengths, paths, names)
-    elif isinstance(lengths, bytes | set | frozenset) or not _has_length(lengths):
+    elif isinstance(lengths, bytes | set | frozenset) or not is_iterable(lengths):
         raise ArgumentTypeError("lengths", "must be a dict, a list or the path of a JSON file", lengths)
-    if len(lengths) != len(paths):
-        raise ArgumentValueError("lengths", f"must be as many as the {len(paths)} files", len(lengths))
-    return [_checked(length, name) for length, name in zip(lengths, names, strict=True)]
+    listed = list(lengths)
+    if len(listed) != len(paths):
+        raise ArgumentValueError("lengths", f"must be as many as the {len(paths)} files", len(listed))
+    return [_checked(length, name) for length, name in zip(listed, names, strict=True)]
 
 
 def save_lengths(path: str | os.PathLike[str], names: Sequence[str], lengths: Ids) -> None:
@@ -65,9 +66,15 @@ def save_lengths(path: str | os.PathLike[str], names: Sequence[str], lengths: Id
 
 
 def _by_file(lengths: Mapping[Any, Any], paths: Sequence[str], names: Sequence[str]) -> list[Any]:
-    """Returns the values of a dict of lengths in the order of the files."""
+    """Returns the values of a dict of lengths in the order of the files.
+
+    The key of a file is its path as given, its URL without the query, or its name.
+    """
     given = {os.fspath(key) if isinstance(key, os.PathLike) else key: value for key, value in lengths.items()}
-    used = [_key(given, path, name) for path, name in zip(paths, names, strict=True)]
+    used = [
+        next((key for key in (path, shown(path)) if key in given), name)
+        for path, name in zip(paths, names, strict=True)
+    ]
     missing = next((key for key in used if key not in given), None)
     if missing is not None:
         raise ArgumentValueError("lengths", "lacks a file", missing, hint="name every file, or none")
@@ -76,15 +83,6 @@ def _by_file(lengths: Mapping[Any, Any], paths: Sequence[str], names: Sequence[s
         name = shown(extra) if isinstance(extra, str) and is_remote(extra) else extra
         raise ArgumentValueError("lengths", "names a file that is not in the dataset", name)
     return [given[key] for key in used]
-
-
-def _key(given: Mapping[Any, Any], path: str, name: str) -> str:
-    """Returns the key of a file in a dict: its path as given, its URL without the query, or its name."""
-    if path in given:
-        return path
-    if is_remote(path) and shown(path) in given:
-        return shown(path)
-    return name
 
 
 def _load(path: str, storage: RemoteStorage | None) -> Mapping[Any, Any]:
@@ -117,11 +115,6 @@ def lengths_in(data: bytes, name: str) -> Mapping[Any, Any]:
     if not isinstance(lengths, dict):
         raise DatasetError("lengths", "holds no dict of files", name, hint=_HINT)
     return lengths
-
-
-def _has_length(lengths: Any) -> bool:
-    # Arrays and tensors without dimensions have `__len__`, but it raises.
-    return hasattr(lengths, "__len__") and getattr(lengths, "ndim", 1) > 0
 
 
 def _checked(length: Any, name: str) -> int:

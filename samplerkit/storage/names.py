@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import heapq
 import os
 import re
 import stat
@@ -17,8 +18,7 @@ from samplerkit.storage.urls import is_remote, shown
 MAX_NAMES = 10_000_000
 """A pattern for more names than this is an error."""
 
-_RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)(?:\.\.(-?\d+))?\Z")
-_LETTERS = re.compile(r"([A-Za-z])\.\.([A-Za-z])(?:\.\.(-?\d+))?\Z")
+_RANGE = re.compile(r"(-?\d+|[A-Za-z])\.\.(-?\d+|[A-Za-z])(?:\.\.(-?\d+))?\Z")
 
 
 def expand_braces(pattern: str) -> list[str]:
@@ -86,20 +86,18 @@ def _alternatives(parts: Sequence[str], pattern: str) -> Iterator[str]:
     if len(parts) > 1:
         for part in parts:
             yield from _expanded(part)
-    elif match := _RANGE.match(parts[0]):
-        yield from _numbers(match[1], match[2], match[3], pattern)
-    elif match := _LETTERS.match(parts[0]):
-        yield from (chr(code) for code in _range(ord(match[1]), ord(match[2]), match[3], pattern))
-    else:
+        return
+    match = _RANGE.match(parts[0])
+    if match is None or match[1].isalpha() != match[2].isalpha():
         hint = "write a range as {000..127} and a choice as {a,b}"
         raise ArgumentValueError("urls", "has braces that are no range or choice", pattern, hint=hint)
-
-
-def _numbers(first: str, last: str, step: str | None, pattern: str) -> Iterator[str]:
-    padded = any(len(text.lstrip("-")) > 1 and text.lstrip("-").startswith("0") for text in (first, last))
-    width = max(len(first), len(last)) if padded else 0
-    for number in _range(int(first), int(last), step, pattern):
-        yield f"{number:0{width}d}" if width else str(number)
+    first, last, step = match.groups()
+    if first.isalpha():
+        yield from map(chr, _range(ord(first), ord(last), step, pattern))
+    else:
+        is_padded = any(re.match(r"-?0\d", text) for text in (first, last))
+        width = max(len(first), len(last)) if is_padded else 0
+        yield from (f"{number:0{width}d}" for number in _range(int(first), int(last), step, pattern))
 
 
 def _range(first: int, last: int, step: str | None, pattern: str) -> range:
@@ -203,51 +201,43 @@ def _matches(folder: str, parts: Sequence[str], broken: set[str]) -> Iterator[st
 
 
 def _folders(base: str, broken: set[str]) -> Iterator[str]:
-    """Yields a folder and all folders below it, each once: by its own path if possible, else by a link's."""
+    """Yields a folder and all folders below it, each once: by the path with the fewest links."""
     seen: set[tuple[int, int]] = set()
-    wave = [base]
-    while wave:
-        links: list[str] = []
-        for top in wave:
-            waiting = [top]
-            while waiting:
-                folder = waiting.pop()
-                if not _is_folder(folder, broken) or not _is_new(folder, seen):
-                    continue
-                yield folder
-                for entry in _entries_of(folder):
-                    if not entry.name.startswith("."):
-                        path = os.path.join(folder, entry.name)  # noqa: PTH118  # likewise
-                        if entry.is_symlink():
-                            links.append(path)
-                        elif entry.is_dir():
-                            waiting.append(path)
-        wave = sorted(links, key=os.fsencode)
+    waiting = [(0, os.fsencode(base))]
+    while waiting:
+        links, path = heapq.heappop(waiting)
+        folder = os.fsdecode(path)
+        identity = _folder_identity(folder, broken)
+        if identity is None or identity in seen:
+            continue
+        seen.add(identity)
+        yield folder
+        for entry in _entries_of(folder):
+            if not entry.name.startswith(".") and (entry.is_symlink() or entry.is_dir()):
+                path = os.fsencode(os.path.join(folder, entry.name))  # noqa: PTH118  # likewise
+                heapq.heappush(waiting, (links + entry.is_symlink(), path))
 
 
 def _is_folder(path: str, broken: set[str]) -> bool:
-    """Returns whether a path is a folder or a link to one; broken links are added to `broken`."""
+    return _folder_identity(path, broken) is not None
+
+
+def _folder_identity(path: str, broken: set[str]) -> tuple[int, int] | None:
+    """Returns the device and inode of a folder, also through a link; None if it is none.
+
+    Broken links are added to `broken`.
+    """
     try:
-        return stat.S_ISDIR(os.stat(path or ".").st_mode)  # noqa: PTH116  # "" is the working folder
+        status = os.stat(path or ".")  # noqa: PTH116  # "" is the working folder
     except ValueError:  # a null byte
-        return False
+        return None
     except OSError as error:
         if os.path.islink(path):  # noqa: PTH114  # Path's own is slow
             broken.add(path)
         elif not isinstance(error, FileNotFoundError | NotADirectoryError):
             raise DatasetError(path, f"cannot be examined ({error.strerror})") from error
-        return False
-
-
-def _is_new(folder: str, seen: set[tuple[int, int]]) -> bool:
-    try:
-        status = os.stat(folder or ".")  # noqa: PTH116  # likewise
-    except FileNotFoundError:  # gone meanwhile
-        return False
-    key = (status.st_dev, status.st_ino)
-    is_new = key not in seen
-    seen.add(key)
-    return is_new
+        return None
+    return (status.st_dev, status.st_ino) if stat.S_ISDIR(status.st_mode) else None
 
 
 def _entries_of(folder: str) -> list[os.DirEntry[str]]:

@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, final
 
+import numpy as np
+
 from samplerkit.errors import DatasetError
 from samplerkit.order.caching import Latest
 from samplerkit.order.draws import in_draws
@@ -239,21 +241,19 @@ class Samples(list[Any]):
         """
         if self or not self.missing:
             return
-        shard = int(layout.file_of(ids[:1])[0])
-        tried = 0
-        for number in (*range(shard, layout.num_files), *range(shard)):
-            if layout.sizes[number]:
-                first = int(layout.starts[number])
-                (sample,) = in_draws(sample_of, [first], [0], ids.size)
-                if not isinstance(sample, AbsentError):
-                    self.append(sample)
-                    self.stand_in = first
-                    return
-                tried += 1
-                if tried == MAX_TRIED:
-                    break
+        shards = np.flatnonzero(layout.sizes)
+        at = np.searchsorted(shards, layout.file_of(ids[:1])[0])
+        tried = layout.starts[np.roll(shards, -at)[:MAX_TRIED]].tolist()
+        for first in tried:
+            (sample,) = in_draws(sample_of, [first], [0], ids.size)
+            if not isinstance(sample, AbsentError):
+                self.append(sample)
+                self.stand_in = first
+                return
         _, place, text = self.missing[0]
-        problem = f"{text.removeprefix(f'{place}: ')}. None of {tried} shards has a sample to make a batch of"
+        problem = (
+            f"{text.removeprefix(f'{place}: ')}. None of {len(tried)} shards has a sample to make a batch of"
+        )
         raise DatasetError(place, problem, hint="see whether the shards can be reached")
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from itertools import pairwise
 from typing import Any, Final, TypeVar, get_args
@@ -13,7 +14,7 @@ import numpy as np
 from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.order.arguments import LARGEST
 from samplerkit.storage.arrays import Array, UnreadableFileError, array_bytes, narrow, on_disk, read_arrays
-from samplerkit.storage.catalogue.file_catalogue import DIGEST_BYTES, REMAKE, FileCatalogue, Kind, Texts
+from samplerkit.storage.catalogue.file_catalogue import DIGEST_BYTES, REMAKE, FileCatalogue, Kind, encoded
 from samplerkit.storage.remote.filesystem import read_small, write_small
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
@@ -52,22 +53,24 @@ def write_catalogue(catalogue: FileCatalogue, out: str, remote: RemoteOptions | 
         own = os.path.abspath(os.path.dirname(out))  # noqa: PTH100, PTH120  # links are kept
         if f"{folder}/".startswith(own.rstrip("/") + "/"):
             folder = os.path.relpath(folder or "/", own)
-    names, versions = catalogue.names.packed(), catalogue.versions.packed()
+    names, name_bytes = _packed(catalogue.names)
+    versions, version_bytes = _packed(catalogue.versions)
     meta = {
         "catalogue": VERSION,
         "kind": catalogue.kind,
         "folder": folder,
-        "name_bytes": len(catalogue.names.data),
-        "version_bytes": len(catalogue.versions.data),
+        "name_bytes": name_bytes,
+        "version_bytes": version_bytes,
         "columns": catalogue.columns,
     }
     numbers = {"size": catalogue.sizes, "samples": catalogue.samples}
     if (catalogue.chunks != 1).any():
         numbers["chunks"] = catalogue.chunks
+    if catalogue.kind == "parquet":
+        numbers["footer"] = catalogue.footers
     arrays: dict[str, Array] = {"names": names, "versions": versions}
     arrays |= {name: array.astype(narrow(int(array.max(initial=0)))) for name, array in numbers.items()}
     if catalogue.kind == "parquet":
-        arrays["footer"] = catalogue.footers.astype(narrow(int(catalogue.footers.max(initial=0))))
         arrays["digest"] = np.frombuffer(catalogue.digests, dtype=np.uint8)
     write_small(out, array_bytes(meta, arrays), remote or RemoteOptions())
 
@@ -127,12 +130,12 @@ def _parse(path: str, meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> F
         )
     try:
         sizes, samples = (arrays[name].astype(np.int64) for name in ("size", "samples"))
+        folder = _folder(path, meta["folder"])
         catalogue = FileCatalogue(
             meta["kind"],
-            _folder(path, meta["folder"]),
-            Texts.unpacked(arrays["names"], meta["name_bytes"]),
+            tuple(f"{folder}/{name}" for name in _unpacked(arrays["names"], meta["name_bytes"])),
             sizes,
-            Texts.unpacked(arrays["versions"], meta["version_bytes"]),
+            tuple(_unpacked(arrays["versions"], meta["version_bytes"])),
             arrays["chunks"].astype(np.int64) if "chunks" in arrays else np.ones_like(sizes),
             samples,
             tuple((name, kind) for name, kind in meta["columns"]),
@@ -149,12 +152,12 @@ def _parse(path: str, meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> F
 
 def _laws(files: FileCatalogue) -> Iterator[tuple[str, bool]]:
     """Yields the invariants of catalogues: a message for the violation, and whether the invariant holds."""
-    number, samples = files.num_files, files.samples
+    number, samples = files.sizes.size, files.samples
     kind, texts = files.kind in get_args(Kind), [text for column in files.columns for text in column]
     yield "its kind or its columns are not known", kind and all(isinstance(text, str) for text in texts)
-    names = files.names.as_bytes()
-    yield f"it has {number} sizes, and {len(names)} names", 0 < number == len(names) == len(files.versions)
-    yield "its names are not sorted", all(one < other for one, other in pairwise(names))
+    names = files.num_files
+    yield f"it has {number} sizes, and {names} names", 0 < number == names == len(files.versions)
+    yield "its names are not sorted", all(one < other for one, other in pairwise(map(encoded, files.files)))
     counts = (files.sizes, files.chunks, samples, files.footers)
     yield "it has a negative number", min(int(each.min(initial=0)) for each in counts) == 0
     is_complete = files.chunks.size == number and int(files.chunks.max()) <= samples.size
@@ -164,6 +167,32 @@ def _laws(files: FileCatalogue) -> Iterator[tuple[str, bool]]:
     is_complete = files.footers.size == footers and len(files.digests) == DIGEST_BYTES * footers
     yield "its footers do not match its files", is_complete
     yield "its footers are longer than its files", bool((files.footers + 12 <= files.sizes[:footers]).all())
+
+
+def _packed(texts: Iterable[str]) -> tuple[Array, int]:
+    """Compresses strings without zero bytes: similar names and times take a few bytes each.
+
+    Returns:
+        The compressed bytes, and the number of bytes before.
+    """
+    data = encoded("".join(f"{text}\0" for text in texts))
+    return np.frombuffer(zlib.compress(data), dtype=np.uint8), len(data)
+
+
+def _unpacked(packed: Array, size: int) -> list[str]:
+    """Returns the strings of `_packed`; more than `size` bytes are never allocated.
+
+    Raises:
+        ValueError: the bytes are damaged, or decompress to another size.
+    """
+    inflating = zlib.decompressobj()
+    try:
+        data = inflating.decompress(packed.tobytes(), size + 1)
+    except zlib.error as error:
+        raise ValueError(str(error)) from error
+    if len(data) != size or not inflating.eof or not data.endswith(b"\0"):
+        raise ValueError(f"they are not {size} bytes of texts")
+    return data.decode("utf-8", "surrogateescape").split("\0")[:-1]
 
 
 def _folder(path: str, folder: str) -> str:

@@ -45,14 +45,13 @@ def file_paths(
     paths: list[str] = []
     for number, path in enumerate(given):
         name = one_path(place if is_alone else f"{place}[{number}]", path)
-        if is_remote(name):
-            is_pattern = is_alone or (remote is not None and not {"*", "{"}.isdisjoint(shown(name)))
-            paths += _remote_matches(name, remote, place, exclude) if is_pattern else [name]
-        else:
-            if is_alone and os.path.isdir(name):  # noqa: PTH112  # Path's own raises where a name is too long
-                hint = f"give its files, as in {name.rstrip('/') + '/*'!r}"
-                raise ArgumentValueError(place, "is a folder", files, hint=hint)
-            paths += _matches(name, place, exclude)
+        is_url = is_remote(name)
+        # Path's own methods raise if a name is too long for the file system.
+        if is_alone and not is_url and os.path.isdir(name):  # noqa: PTH112
+            hint = f"give its files, as in {name.rstrip('/') + '/*'!r}"
+            raise ArgumentValueError(place, "is a folder", files, hint=hint)
+        is_key = is_url and not is_alone and (remote is None or {"*", "{"}.isdisjoint(shown(name)))
+        paths += [name] if is_key else _matches(name, remote, place, exclude)
     if not paths:
         raise ArgumentValueError(place, "must not be empty", files)
     return tuple(paths)
@@ -109,36 +108,29 @@ def distinct_names(paths: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-def _matches(path: str, place: str, exclude: str | None) -> list[str]:
-    # Path's own methods raise if a name is too long for the file system.
-    if not ("{" in path or has_magic(path)) or os.path.lexists(path):
-        return [path]
-    paths: list[str] = []
-    for name in _without_braces(path, place):
-        if not has_magic(name) or os.path.lexists(name):
+def _matches(pattern: str, remote: RemoteOptions | None, place: str, exclude: str | None) -> list[str]:
+    is_url, paths = is_remote(pattern), []
+    # Web servers list no files, so braces are the only pattern that works for all URLs.
+    has_braces = "{" in shown(pattern) and (is_url or not os.path.lexists(pattern))
+    for name in _without_braces(pattern, place) if has_braces else [pattern]:
+        if not (has_pattern(name) if is_url else has_magic(name) and not os.path.lexists(name)):
             paths.append(name)
             continue
-        matches = [match for match in matching_files(name) if not (exclude and match.endswith(exclude))]
+        if not is_url:
+            matches: Iterable[str] = matching_files(name)
+        elif remote is not None:
+            matches = expand(name, remote)
+        else:
+            problem, hint = (
+                "is a pattern of URLs, with remote=False",
+                "list the URLs, or let samplerkit fetch them",
+            )
+            raise ArgumentValueError(place, problem, shown(pattern), hint=hint)
+        matches = [match for match in matches if not (exclude and shown(match).endswith(exclude))]
         if not matches:
-            raise DatasetError(place, "no file matches", name, hint="check folder and pattern")
+            raise DatasetError(place, "no file matches", shown(name), hint="check folder and pattern")
         paths += matches
     return paths
-
-
-def _remote_matches(pattern: str, remote: RemoteOptions | None, place: str, exclude: str | None) -> list[str]:
-    # Web servers list no files, so braces are the only pattern that works for all URLs.
-    names = _without_braces(pattern, place) if "{" in shown(pattern) else [pattern]
-    if remote is None and any(map(has_pattern, names)):
-        hint = "list the URLs, or let samplerkit fetch them"
-        raise ArgumentValueError(place, "is a pattern of URLs, with remote=False", shown(pattern), hint=hint)
-    urls: list[str] = []
-    for name in names:
-        if remote is None or not has_pattern(name):
-            urls.append(name)
-        else:
-            matches = expand(name, remote)
-            urls += (url for url in matches if not (exclude and shown(url).endswith(exclude)))
-    return urls
 
 
 def _without_braces(pattern: str, place: str) -> list[str]:

@@ -19,9 +19,9 @@ from samplerkit.order import arguments
 from samplerkit.storage.arrays import npy_header
 from samplerkit.storage.files.content import LazySamples, require_columns
 from samplerkit.storage.files.file_reader import FileReader, has_get_data
-from samplerkit.storage.files.lines import LineDecoder, LineKind, Lines, LinesRead, lines_of, unpacked
+from samplerkit.storage.files.json_lines import LineDecoder, LineKind, Lines, lines_of
 from samplerkit.storage.files.packages import extra
-from samplerkit.storage.inflate import max_unpacked
+from samplerkit.storage.inflate import max_unpacked, unpacked
 from samplerkit.storage.open_files import open_regular
 
 
@@ -277,11 +277,11 @@ class JsonlReader:
         """Reads a file."""
         data = b"".join(unpacked(path, self.max_unpacked_bytes))
         lines = Lines.of([np.frombuffer(data, np.uint8)] if data else [])
-        ends = lines.starts.tolist()
-        parts = [data[start:end] for start, end in pairwise(ends)]
-        read = LinesRead(parts, lambda row: f"line {lines.number(row)}")
-        decoder = LineDecoder.of(self.decode, self.columns)
-        return LazySamples(range(len(lines)), partial(decoder.at, read), len(data))
+        parts = [data[start:end] for start, end in pairwise(lines.starts.tolist())]
+        decode = partial(
+            LineDecoder.of(self.decode, self.columns).at, parts, lambda row: f"line {lines.number(row)}"
+        )
+        return LazySamples(range(len(lines)), decode, len(data))
 
     def count(self, path: str) -> int:
         """Reports the number of lines, reading the file in pieces."""

@@ -163,17 +163,13 @@ class Stored:
         Raises:
             DatasetError: the file was changed or cannot be read.
         """
-        descriptor, pread = handle.descriptor, os.pread
-        lengths = [length for _, length in spans]
         try:
-            data = [pread(descriptor, length, offset) for offset, length in spans]
-            if [*map(len, data)] != lengths:
-                data = [read_part(descriptor, offset, length) for offset, length in spans]
+            data = [read_part(handle.descriptor, *span) for span in spans]
         except OSError as error:
             raise file_error(self.name, "cannot be read", error) from error
         # Checked after reading, so that all bytes are known to be of the unchanged file.
         self.require_open(handle)
-        if [*map(len, data)] != lengths:
+        if [*map(len, data)] != [length for _, length in spans]:
             raise DatasetError(self.name, "was cut while it was read", hint=REWRITE)
         return data
 
@@ -251,22 +247,19 @@ class ByteFiles:
             DatasetError: a file was changed.
         """
         requested: list[BytesRequest] = []
-        by_ranges, files = self._storage is not None, self.files
-        current, descriptor = -1, -1
+        files, storage, current, descriptor = self.files, self._storage, -1, -1
         handle: Handle | None = None
-        preadv = os.preadv
         for number, begin, buffer in parts:
-            if number != current:
-                if handle is not None:
-                    files[current].require_open(handle)
-                needs_request = by_ranges and files[number].storage is not None
-                handle, current = None if needs_request else self._handles.get(number), number
-                descriptor = -1 if handle is None else handle.descriptor
-            if handle is None:
+            if storage is not None and files[number].storage is not None:
                 requested.append((number, begin, buffer))
                 continue
+            if handle is None or number != current:
+                if handle is not None:
+                    files[current].require_open(handle)
+                current, handle = number, self._handles.get(number)
+                descriptor = handle.descriptor
             try:
-                count = preadv(descriptor, (buffer,), begin)
+                count = os.preadv(descriptor, (buffer,), begin)
             except OSError as error:
                 raise file_error(files[number].name, f"cannot be read at byte {begin}", error) from error
             if count != buffer.nbytes:  # Linux reads at most 2 GiB per call
@@ -275,9 +268,9 @@ class ByteFiles:
         # Checked after reading, so that all bytes are known to be of the unchanged file.
         if handle is not None:
             files[current].require_open(handle)
-        if requested and self._storage is not None:
+        if storage is not None and requested:
             spans = [Span(files[number].path, begin, buffer.nbytes) for number, begin, buffer in requested]
-            for (_, _, buffer), data in zip(requested, self._storage.read(spans), strict=True):
+            for (_, _, buffer), data in zip(requested, storage.read(spans), strict=True):
                 memoryview(buffer).cast("B")[:] = data
 
     def close(self) -> None:

@@ -18,11 +18,12 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache_entries import CacheLimits
 from samplerkit.storage.files.chunked import ChunkLimits, Chunks
 from samplerkit.storage.files.content import FileContent, gathered_samples, names_of
-from samplerkit.storage.files.lines import LineDecoder, LineKind, Lines, LinesRead, lines_of, unpacked
+from samplerkit.storage.files.json_lines import LineDecoder, LineKind, Lines, lines_of, require_sums
 from samplerkit.storage.files.stored import ByteFiles, Stored
 from samplerkit.storage.formats.base import content_of, digest_of
 from samplerkit.storage.formats.file_index import IndexedFiles, IndexKind
 from samplerkit.storage.ids import checked_ids, checked_index
+from samplerkit.storage.inflate import unpacked
 from samplerkit.storage.lengths import COUNTING_THREADS
 from samplerkit.storage.open_files import REWRITE
 from samplerkit.storage.remote.options import RemoteOptions
@@ -142,9 +143,9 @@ class JsonlDataset(IndexedFiles):
             file: IndexedFile = indexed[int(files[at])]
             return file.place(int(rows[at]))
 
-        read = LinesRead(lines.tolist(), place)
-        read.require_sums(sums)
-        return self._decoder.samples(read)
+        read = lines.tolist()
+        require_sums(read, sums, place)
+        return self._decoder.samples(read, place)
 
     def expect(self, upcoming: Iterable[Ids]) -> None:
         """Receives the ids that this process will read, to decompress files in advance.

@@ -220,7 +220,7 @@ TEXTS = {
 @pytest.mark.parametrize("case", TEXTS)
 def test_text_lines_are_read_also_from_gzip(tmp_path, monkeypatch, case, packed):
     """Under any name, and of several members, as bgzip and `cat a.gz b.gz` make them."""
-    monkeypatch.setattr("samplerkit.storage.files.lines._PIECE", 3)
+    monkeypatch.setattr("samplerkit.storage.inflate._PIECE", 3)
     text, lines = TEXTS[case]
     data = text.encode()
     path = tmp_path / ("a.txt.gz" if packed and len(data) % 2 else "a.txt")

@@ -11,8 +11,8 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.storage.arrays import write_arrays
-from samplerkit.storage.files import lines
-from samplerkit.storage.files.lines import Lines
+from samplerkit.storage.files import json_lines
+from samplerkit.storage.files.json_lines import Lines
 from samplerkit.testing import DatasetContract
 from samplerkit.testing.contract import same
 from tests.storage.checks import assert_refused
@@ -134,7 +134,7 @@ VALUES = [
 @pytest.mark.parametrize("parser", ["pydantic", "json"])
 def test_values_equal_those_of_pythons_json_with_both_parsers(tmp_path, monkeypatch, parser):
     if parser == "json":
-        monkeypatch.setattr(lines, "from_json", int)  # it refuses all but integers
+        monkeypatch.setattr(json_lines, "from_json", int)  # it refuses all but integers
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(value) + "\n" for value in VALUES))
     with jsonl(tmp_path / "a.jsonl") as dataset:
         assert [dataset[at] for at in range(len(VALUES))] == VALUES
@@ -164,8 +164,8 @@ def test_samples_are_values_or_fields_of_them_or_texts_or_bytes_or_results_of_a_
 
 @pytest.mark.parametrize("stretch", [64, 640])
 def test_a_line_longer_than_the_read_buffer_is_one_line(tmp_path, monkeypatch, stretch):
-    monkeypatch.setattr(lines, "_PART", stretch)
-    monkeypatch.setattr(lines, "_PIECE", 16)
+    monkeypatch.setattr(json_lines, "_PART", stretch)
+    monkeypatch.setattr(json_lines, "_PIECE", 16)
     long = json.dumps({"id": 1, "text": "long " * 200}).encode() + b"\n"
     (tmp_path / "a.jsonl").write_bytes(text_of([row(0)]) + long + text_of([row(2)]))
     with jsonl(tmp_path / "a.jsonl") as dataset:
@@ -194,8 +194,8 @@ def test_an_index_is_made_once_takes_nine_bytes_a_line_and_is_made_again_for_ano
 ):
     path = tmp_path / "a.jsonl"
     path.write_bytes(text_of(map(row, range(1000))))
-    scans, original = [], lines.Lines.joined
-    monkeypatch.setattr(lines.Lines, "joined", lambda *arguments: scans.append(1) or original(*arguments))
+    scans, original = [], Lines.joined
+    monkeypatch.setattr(Lines, "joined", lambda *arguments: scans.append(1) or original(*arguments))
     results = []
     for _ in range(2):
         with jsonl(path) as dataset:

@@ -192,7 +192,7 @@ class ParquetDataset(FormatOfFiles):
         if catalogue is None or self._filter is not None:
             return super()._find()
         types = dict(catalogue.columns)
-        require_columns(shown(catalogue.path(0)), [*types], self._columns or ())
+        require_columns(shown(catalogue.files[0]), [*types], self._columns or ())
         columns = tuple((name, types[name]) for name in self._columns or types)
         file_at = partial(_catalogued_file, catalogue, self._storage, columns, self._footers)
         return self._chunks_of(file_at, catalogue.starts, catalogue.samples, catalogue.digests)

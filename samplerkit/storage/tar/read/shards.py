@@ -89,7 +89,7 @@ class Shards:
     @property
     def short_names(self) -> tuple[str, ...]:
         """The names relative to the common folder."""
-        return short_names(self.urls) if self.catalogue is None else tuple(self.catalogue.names)
+        return short_names(self.urls) if self.catalogue is None else self.catalogue.names
 
     @property
     def is_remote(self) -> bool:

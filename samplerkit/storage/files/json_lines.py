@@ -1,16 +1,15 @@
-"""Files of lines: decompressing, finding lines, detecting changed lines, and decoding lines of JSON."""
+"""Lines of JSON: finding them in a file, detecting changed ones, and decoding them."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any, BinaryIO, Final, Literal, final, get_args
+from typing import Any, Final, Literal, final, get_args
 
 import numpy as np
 from pydantic_core import from_json
@@ -19,29 +18,25 @@ from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.order import arguments
 from samplerkit.order.draws import in_draws
 from samplerkit.storage.files.content import entries_of
-from samplerkit.storage.files.packages import extra
-from samplerkit.storage.inflate import GZIP, GzipError, TooLargeError, inflated, zstd_packing
+from samplerkit.storage.inflate import PackedBy, packing_of, unpacked
 from samplerkit.storage.open_files import REWRITE, open_regular
 from samplerkit.storage.threads import all_in_threads
 
 LineKind = Literal["json", "text", "bytes"]
 """How a line is decoded: as its JSON value, its text, or its bytes."""
 
-PackedBy = Literal["", "gzip", "zstd"]
-
-# Files written by pzstd begin with a skippable frame.
-_MAGIC: Final[dict[PackedBy, bytes]] = {
-    "gzip": rb"\x1f\x8b",
-    "zstd": rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18",
-}
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _PIECE: Final = 1 << 20
 _PART: Final = 64 << 20
 _LEAVE_OUT: Final = 'correct the line, or leave it out with bad_samples="skip"'
 
 Array = np.ndarray[Any, Any]
+
+PlaceOf = Callable[[int], str]
+"""Returns the name of a line in error messages."""
+
 LineEnds = tuple[Array, Array]
-"""The offsets of line ends in a piece of a file, and the sums of the bytes before, between and after them."""
+"""The offsets of the line ends in a piece of a file, and the sums of the bytes of each line in it."""
 
 
 @final
@@ -79,27 +74,23 @@ class Lines:
     @classmethod
     def joined(cls, line_ends: Sequence[LineEnds], size: int, packing: PackedBy = "") -> Lines:
         """Joins the lines found in the pieces of a file of `size` bytes."""
-        ends, parts, rest = [np.zeros(1, np.int64)], [np.zeros(0, np.uint8)], np.zeros(1, np.uint8)
+        ends, totals, total = [np.zeros(1, np.int64)], [np.zeros(1, np.uint8)], np.zeros(1, np.uint8)
         for piece_ends, sums in line_ends:
-            # The line that begins after the last line end of a piece continues in the next piece.
-            sums[:1] += rest
-            rest = sums[-1:]
+            # Running totals, since a line may begin in one piece and end in another.
+            running = np.cumsum(sums, dtype=np.uint8) + total
             ends.append(piece_ends)
-            parts.append(sums[:-1])
-        if size > next(piece[-1] for piece in reversed(ends) if piece.size):
-            ends.append(np.array([size]))
-            parts.append(rest)
-        starts, sums = np.concatenate(ends), np.concatenate(parts)
+            totals.append(running[: piece_ends.size])
+            total = running[-1:]
+        starts, sums = np.concatenate(ends), np.concatenate(totals)
+        if size > starts[-1]:  # the last line has no end
+            starts, sums = np.append(starts, size), np.append(sums, total)
         # "\n", "\r\n", and a "\r" at the end of the file: no other lines of JSON have these lengths and sums.
         short = np.flatnonzero(np.diff(starts) <= 2)
-        length, total = starts[short + 1] - starts[short], sums[short]
+        length, total = starts[short + 1] - starts[short], sums[short + 1] - sums[short]
         is_empty = (length == 1) & ((total == 10) | (total == 13)) | (length == 2) & (total == 23)
         empty = short[is_empty]
-        if empty.size:
-            rows = np.delete(np.arange(sums.size), empty)
-            starts = np.append(starts[rows], size)
-            sums = np.add.reduceat(sums, rows, dtype=np.uint8) if rows.size else sums[:0]
-        return cls(starts, sums, empty - np.arange(empty.size), packing)
+        starts, sums = np.delete(starts, empty), np.delete(sums, empty)
+        return cls(starts, np.diff(sums), empty - np.arange(empty.size), packing)
 
     def __len__(self) -> int:
         return self.sums.size
@@ -130,7 +121,7 @@ def lines_of(path: str, size: int, max_bytes: int | None = None) -> Lines:
         DatasetError: a compressed file is damaged or exceeds `max_bytes`, or the file changes meanwhile.
     """
     with open_regular(path) as file:
-        if packing := _packing(file):
+        if packing := packing_of(file):
             return Lines.of((np.frombuffer(piece, np.uint8) for piece in unpacked(path, max_bytes)), packing)
         number, cores = -(-size // _PART), len(os.sched_getaffinity(0))
         scan = partial(_scan_part, file.fileno(), path, size)
@@ -138,56 +129,24 @@ def lines_of(path: str, size: int, max_bytes: int | None = None) -> Lines:
         return Lines.joined([*chain.from_iterable(line_ends)], size)
 
 
-def unpacked(path: str, max_bytes: int | None = None) -> Iterator[bytes]:
-    """Reads a file piece by piece, and decompresses gzip and zstd.
-
-    Raises:
-        DatasetError: a compressed file is damaged or exceeds `max_bytes`.
-    """
-    with open_regular(path) as file:
-        packing = _packing(file)
-        if not packing:
-            yield from iter(partial(file.read, _PIECE), b"")
-            return
-        how = zstd_packing(extra("zstandard", "jsonl")) if packing == "zstd" else GZIP
-        try:
-            yield from inflated(file.read, max_bytes, how)
-        except TooLargeError as error:
-            hint = "if you trust it, set max_unpacked_bytes"
-            raise DatasetError(path, f"{error} (max_unpacked_bytes)", hint=hint) from error
-        except GzipError as error:
-            raise DatasetError(path, f"cannot be unpacked ({error})", hint=REWRITE) from error
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class LinesRead:
-    """Lines that were read together.
+def require_sums(lines: Sequence[bytes], sums: Array, place_of: PlaceOf) -> None:
+    """Checks that lines are those that were found; none of them is empty.
 
     Args:
         lines: their bytes, with the line ends.
+        sums: the sums of their bytes, modulo 256, when they were found.
         place_of: returns the name of a line in error messages.
+
+    Raises:
+        DatasetError: the bytes of a line have another sum.
     """
-
-    lines: Sequence[bytes]
-    place_of: Callable[[int], str]
-
-    def require_sums(self, sums: Array) -> None:
-        """Checks that the lines are those that were found; none of them is empty.
-
-        Args:
-            sums: the sums of their bytes, modulo 256, when the lines were found.
-
-        Raises:
-            DatasetError: the bytes of a line have another sum.
-        """
-        if not self.lines:
-            return
-        sizes = np.fromiter(map(len, self.lines), np.int64, len(self.lines))
-        data = np.frombuffer(b"".join(self.lines), np.uint8)
-        wrong = np.flatnonzero(np.add.reduceat(data, np.cumsum(sizes) - sizes, dtype=np.uint8) != sums)
-        if wrong.size:
-            raise DatasetError(self.place_of(int(wrong[0])), "was changed since it was indexed", hint=REWRITE)
+    if not lines:
+        return
+    sizes = np.fromiter(map(len, lines), np.int64, len(lines))
+    data = np.frombuffer(b"".join(lines), np.uint8)
+    wrong = np.flatnonzero(np.add.reduceat(data, np.cumsum(sizes) - sizes, dtype=np.uint8) != sums)
+    if wrong.size:
+        raise DatasetError(place_of(int(wrong[0])), "was changed since it was indexed", hint=REWRITE)
 
 
 @final
@@ -220,61 +179,51 @@ class LineDecoder:
             raise ArgumentValueError("columns", f"are for JSON, not for decode={kind!r}", list(columns))
         return cls(kind, columns, decode if is_function else None)
 
-    def samples(self, read: LinesRead) -> list[Any]:
+    def samples(self, lines: Sequence[bytes], place_of: PlaceOf) -> list[Any]:
         """Decodes all lines, each in its own draw.
 
         Raises:
             DatasetError: as in `at`.
         """
-        places = range(len(read.lines))
         if self.kind == "json" and self.decode is None:
             try:  # without a draw, since no function of the user's runs
-                values = [*map(from_json, read.lines)]
+                values = [*map(from_json, lines)]
                 return values if self.columns is None else [*map(self._select, values)]
             except (ValueError, TypeError):
                 pass  # decoding one at a time finds the line, and whether Python's own parser reads it
-        return in_draws(partial(self.at, read), places, places, len(places))
+        places = range(len(lines))
+        return in_draws(partial(self.at, lines, place_of), places, places, len(lines))
 
-    def at(self, read: LinesRead, number: int) -> Any:
-        """Decodes a line.
+    def at(self, lines: Sequence[bytes], place_of: PlaceOf, number: int) -> Any:
+        """Decodes one of some lines.
 
         Raises:
             DatasetError: the line is not JSON, not UTF-8 or not an object with these fields, or `decode`
                 fails.
         """
         try:
-            return self._sample(read.lines[number])
+            value = self._value(lines[number])
+            return value if self.decode is None else self.decode(value)
         except json.JSONDecodeError as error:
             problem = f"is not JSON ({error.msg}, column {error.colno})"
-            raise DatasetError(read.place_of(number), problem, hint=_LEAVE_OUT) from error
+            raise DatasetError(place_of(number), problem, hint=_LEAVE_OUT) from error
         except Exception as error:
             problem = f"cannot be read ({type(error).__name__}: {error})"
-            raise DatasetError(read.place_of(number), problem, hint=_LEAVE_OUT) from error
+            raise DatasetError(place_of(number), problem, hint=_LEAVE_OUT) from error
 
-    def _sample(self, line: bytes) -> Any:
-        if self.kind == "json":
-            value = self._select(_value_of(line))
-        else:
+    def _value(self, line: bytes) -> Any:
+        if self.kind != "json":
             # In concatenated files, other lines than the first may also begin with a byte order mark.
             content = line.rstrip(b"\r\n").removeprefix(_BYTE_ORDER_MARK)
-            value = content if self.kind == "bytes" else content.decode()
-        return value if self.decode is None else self.decode(value)
+            return content if self.kind == "bytes" else content.decode()
+        try:
+            value = from_json(line)
+        except ValueError:  # Python's own parser may read what this one refuses, such as lone surrogates
+            value = json.loads(line.decode("utf-8-sig"))
+        return self._select(value)
 
     def _select(self, value: Any) -> Any:
         return value if self.columns is None else entries_of(value, self.columns)
-
-
-def _value_of(line: bytes) -> Any:
-    try:  # not `suppress`, which takes as long as decoding a short line
-        return from_json(line)
-    except ValueError:
-        pass  # Python's own parser may read what this one refuses, such as lone surrogates
-    return json.loads(line.decode("utf-8-sig"))
-
-
-def _packing(file: BinaryIO) -> PackedBy:
-    start = os.pread(file.fileno(), 4, 0)
-    return next((packing for packing, magic in _MAGIC.items() if re.match(magic, start)), "")
 
 
 def _scan_part(descriptor: int, path: str, size: int, number: int) -> list[LineEnds]:
@@ -290,7 +239,5 @@ def _scan_part(descriptor: int, path: str, size: int, number: int) -> list[LineE
 
 def _ends_in(piece: Array, at: int) -> LineEnds:
     ends = np.flatnonzero(piece == ord("\n")) + 1
-    sums = np.zeros(ends.size + 1, np.uint8)
-    begins = np.concatenate([np.zeros(1, np.int64), ends[: np.searchsorted(ends, piece.size)]])
-    sums[: begins.size] = np.add.reduceat(piece, begins, dtype=np.uint8)
-    return ends + at, sums
+    begins = np.append(0, ends[ends < piece.size])
+    return ends + at, np.add.reduceat(piece, begins, dtype=np.uint8)
