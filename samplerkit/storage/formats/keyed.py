@@ -113,8 +113,6 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
         """
         checked = checked_ids(ids, len(self))
         process, (stored, keys) = self._processes.current(), self._index
-        if process.open_files is None:
-            stored.require_same()
         values = None
         while values is None:
             store = process.open(self, lambda _: guarded(stored.name, "read", lambda: self._open(stored)))
