@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -138,10 +139,6 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
         return f"{type(self).__name__}({self.path!r}, {samples})"
 
 
-_META_BYTES: Final = 152
-_PAGE_SIZE, _LAST_PAGE, _TXN_ID = slice(40, 44), slice(136, 144), slice(144, 152)
-"""Fields of the two meta pages, one of which has the newest state: page size, last page, transaction."""
-
 _DATABASE_BYTES: Final = 48
 _MAX_DATABASES: Final = 256
 
@@ -219,8 +216,9 @@ class _Store(OpenStore):
 
     def __init__(self, stored: Stored, name: str | None, left_out: frozenset[bytes]) -> None:
         self._stored, self._name, self._left_out = stored, name, left_out
-        self._txn_id = _require_complete(stored)
         self._environment = _environment(stored)
+        _require_complete(self._environment, stored)
+        self._txn_id = self._environment.info()["last_txnid"]
         # Before the read transaction, which does not know databases that are opened later.
         base = self._environment.open_db(None if name is None else self._database_key(name), create=False)
         self._transaction = self._environment.begin(db=base)
@@ -276,7 +274,12 @@ class _Store(OpenStore):
 
 
 def _environment(stored: Stored) -> Any:
-    """Returns the environment of a file in this process, and opens it if it is not open."""
+    """Returns the environment of a file in this process, and opens it if it is not open.
+
+    Raises:
+        DatasetError: the file is open elsewhere in this process.
+        Exception: any error that lmdb raises if its header is damaged.
+    """
     status = os.stat(stored.path)  # noqa: PTH116  # Path's own is slow
     file = (status.st_dev, status.st_ino)
     with _OPENING.current().lock:
@@ -306,28 +309,15 @@ def _databases(environment: Any) -> Iterator[bytes]:
             yield key
 
 
-def _require_complete(stored: Stored) -> int:
+def _require_complete(environment: Any, stored: Stored) -> None:
     """Checks that a file has all pages that it claims: reading beyond its end would end the process.
-
-    Returns:
-        The number of the newest transaction.
 
     Raises:
         DatasetError: the file is too short.
-        ValueError: the file is not an LMDB store.
     """
-    (first,) = stored.read([(0, _META_BYTES)])
-    page_bytes = int.from_bytes(first[_PAGE_SIZE], "little")
-    if page_bytes not in {1 << power for power in range(9, 17)}:
-        raise ValueError(f"its page size is {page_bytes} bytes")
-    metas = [first, *stored.read([(page_bytes, _META_BYTES)])]
-    txn_id, last = max(
-        (int.from_bytes(meta[_TXN_ID], "little"), int.from_bytes(meta[_LAST_PAGE], "little"))
-        for meta in metas
-    )
-    needed = (last + 1) * page_bytes
+    needed = 2 * mmap.PAGESIZE  # the header, which lmdb read; the file may have been cut since
+    if stored.size >= needed:
+        needed = (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
     if needed > stored.size:
-        raise DatasetError(
-            stored.name, f"was truncated: it should have {needed} bytes", stored.size, hint=REWRITE
-        )
-    return txn_id
+        problem = f"was truncated: it should have {needed} bytes"
+        raise DatasetError(stored.name, problem, stored.size, hint=REWRITE)
