@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
-from functools import partial
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any, Final, Literal, final
@@ -22,8 +22,6 @@ from samplerkit.storage.formats.arrow_rows import Batches, gather_of
 from samplerkit.storage.formats.base import FormatOfFiles
 
 MissingChunks = Literal["raise", "fill"]
-
-OpenArrays = Callable[[Sequence[str] | None], AbstractContextManager[Mapping[str, Any]]]
 
 
 @final
@@ -78,53 +76,8 @@ class Hdf5Dataset(FormatOfFiles):
         super().__init__(files, limits, gather_of(batches), find=local_paths)
 
     def _inspect(self, number: int) -> ChunkFile:
-        path = self.files[number]
-        open_arrays = partial(_open_hdf5, Stored.of(path))
-        return RowRanges.of(path, self._arrays, self._chunk_rows, open_arrays, _hdf5_rows)
-
-
-@contextmanager
-def _open_hdf5(stored: Stored, names: Sequence[str] | None) -> Iterator[Mapping[str, Any]]:
-    """Opens arrays of a file, by default those at the top level that are not links."""
-    stored.require_same()
-    h5py = extra("h5py", "hdf5")
-    with h5py.File(stored.path, "r") as file:
-        if names is None:
-            links = {name: file.get(name, getlink=True) for name in file}
-            own = (name for name, link in links.items() if isinstance(link, h5py.HardLink))
-            names = [name for name in own if isinstance(file[name], h5py.Dataset)]
-        yield {name: _hdf5_array(h5py, stored.path, file, name) for name in names}
-
-
-def _hdf5_rows(_name: str, array: Any, span: slice) -> Any:
-    is_text = extra("h5py", "hdf5").check_string_dtype(array.dtype) is not None
-    return (array.asstr() if is_text else array)[span]
-
-
-def _hdf5_array(h5py: Any, path: str, file: Any, name: str) -> Any:
-    """Returns an array of a file, unless it leads to another file.
-
-    Raises:
-        DatasetError: there is no such array, or it leads to another file.
-    """
-    # Checked before links are followed: the other file may be a pipe. A link within the file may lead to an
-    # external link.
-    parts = name.strip("/").split("/")
-    links = (file.get("/".join(parts[:end]), getlink=True) for end in range(1, len(parts) + 1))
-    other = next((link.filename for link in links if isinstance(link, h5py.ExternalLink)), None)
-    array = file.get(name) if other is None else None
-    if isinstance(array, h5py.Dataset) and array.file.filename != file.filename:
-        other = array.file.filename
-    if other is not None:
-        raise DatasetError(path, f"array {name!r} is in another file", other, hint="name that file")
-    if not isinstance(array, h5py.Dataset):
-        raise DatasetError(path, f"must have an array {name!r}", sorted(file))
-    if array.external or array.is_virtual:
-        raise DatasetError(path, f"array {name!r} is stored in other files", hint="copy it into one")
-    kind = array.dtype
-    if kind.hasobject and h5py.check_string_dtype(kind) is None and h5py.check_vlen_dtype(kind) is None:
-        raise DatasetError(path, f"array {name!r} holds references, which are not followed", str(kind))
-    return array
+        stored = Stored.of(self.files[number])
+        return Hdf5Rows(path=stored.path, stored=stored).of(self._arrays, self._chunk_rows)
 
 
 @final
@@ -182,49 +135,158 @@ class ZarrDataset(FormatOfFiles):
         return f"ZarrDataset({self.folder!r}, {self._shown_size})"
 
     def _inspect(self, number: int) -> ChunkFile:
-        rows = partial(_zarr_rows, self.folder, self._fills)
-        return RowRanges.of(
-            self.folder, self._arrays, self._chunk_rows, partial(_open_zarr, self.folder), rows
-        )
+        return ZarrRows(path=self.folder, fills=self._fills).of(self._arrays, self._chunk_rows)
 
 
 def _folder(folder: Any) -> tuple[str]:
     return (one_path("folder", folder, "fetch it"),)
 
 
-@contextmanager
-def _open_zarr(folder: str, names: Sequence[str] | None) -> Iterator[Mapping[str, Any]]:
-    """Opens arrays of a group, by default all."""
-    group = extra("zarr", "zarr").open(folder, mode="r")
-    if not hasattr(group, "array_keys"):
-        raise DatasetError(
-            folder, "is an array, not a group", hint="put it into a group, named as the column"
-        )
-    yield {name: _zarr_array(folder, group, name) for name in names or sorted(group.array_keys())}
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RowRanges(ChunkFile):
+    """The rows of a file or group, in ranges. There is no digest: shapes do not change with the content.
+
+    Args:
+        path: the path of the file or group.
+        step: the number of rows of a range; the last range may have fewer.
+        shapes: the shape and type of each array, for errors and to detect changes.
+    """
+
+    path: str
+    step: int = 0
+    shapes: Sequence[tuple[tuple[int, ...], str]] = ()
+
+    @abstractmethod
+    def open_arrays(self, names: Sequence[str] | None) -> AbstractContextManager[Mapping[str, Any]]:
+        """Opens the arrays of these names, or all; they have `shape`, `dtype` and `chunks`."""
+
+    @abstractmethod
+    def rows(self, name: str, array: Any, chunk: int) -> Any:
+        """Reads a range of an open array, given its name."""
+
+    def of(self, names: Sequence[str] | None, step: int | None) -> RowRanges:
+        """Returns the ranges of the rows of arrays.
+
+        Args:
+            names: the names of the arrays; None for all.
+            step: the rows of a range; None for the rows of the largest chunk, or 1024 without chunks.
+
+        Raises:
+            DatasetError: there is no array, one is a single value, or they have different lengths.
+        """
+        with self.open_arrays(names) as arrays:
+            count = FileContent.of(arrays, self.path).length
+            step = step or max(map(_rows_at_once, arrays.values())) or 1024
+            shapes = [*map(_shape, arrays.values())]
+            sizes = [min(step, count - start) for start in range(0, count, step)]
+            return replace(self, step=step, shapes=shapes, columns=tuple(arrays), sizes=sizes)
+
+    def place(self, chunk: int) -> str:
+        """Returns the name of a range in error messages."""
+        span = self.span(chunk)
+        return f"{self.path}, rows {span.start} to {span.stop}"
+
+    def read(self, chunk: int) -> FileContent:
+        """Reads a range.
+
+        Raises:
+            DatasetError: the file was changed, or an array has another shape or type.
+        """
+        columns = {}
+        with self.open_arrays(self.columns) as arrays:
+            for before, (name, array) in zip(self.shapes, arrays.items(), strict=True):
+                if (now := _shape(array)) != before:
+                    raise DatasetError(self.path, f"array {name!r} has changed from {before}", now)
+                columns[name] = self.rows(name, array, chunk)
+        return FileContent.of(columns, self.place(chunk))
+
+    def span(self, chunk: int) -> slice:
+        """Returns the rows of a range."""
+        return slice(chunk * self.step, chunk * self.step + self.sizes[chunk])
 
 
-def _zarr_rows(folder: str, fills: bool, name: str, array: Any, span: slice) -> Any:
-    """Reads rows of an array.
+@final
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Hdf5Rows(RowRanges):
+    """The rows of an HDF5 file."""
+
+    stored: Stored
+
+    @contextmanager
+    def open_arrays(self, names: Sequence[str] | None) -> Iterator[Mapping[str, Any]]:
+        """Opens arrays of the file, by default those at the top level that are not links."""
+        self.stored.require_same()
+        h5py = extra("h5py", "hdf5")
+        with h5py.File(self.path, "r") as file:
+            if names is None:
+                links = {name: file.get(name, getlink=True) for name in file}
+                own = (name for name, link in links.items() if isinstance(link, h5py.HardLink))
+                names = [name for name in own if isinstance(file[name], h5py.Dataset)]
+            yield {name: _hdf5_array(h5py, self.path, file, name) for name in names}
+
+    def rows(self, name: str, array: Any, chunk: int) -> Any:
+        """Reads a range; texts are strings."""
+        is_text = extra("h5py", "hdf5").check_string_dtype(array.dtype) is not None
+        return (array.asstr() if is_text else array)[self.span(chunk)]
+
+
+def _hdf5_array(h5py: Any, path: str, file: Any, name: str) -> Any:
+    """Returns an array of a file, unless it leads to another file.
 
     Raises:
-        DatasetError: a chunk is missing, unless missing chunks are read as the fill value.
+        DatasetError: there is no such array, or it leads to another file.
     """
-    missing = None if fills else next(_missing(Path(folder, name), array, span), None)
-    if missing is not None:
-        hint = "write it again; if it holds only the fill value, use missing_chunks='fill'"
-        raise DatasetError(_place(folder, span), "lacks a chunk", str(missing), hint=hint)
-    return array[span]
+    # Checked before links are followed: the other file may be a pipe. A link within the file may lead to an
+    # external link.
+    parts = name.strip("/").split("/")
+    links = (file.get("/".join(parts[:end]), getlink=True) for end in range(1, len(parts) + 1))
+    other = next((link.filename for link in links if isinstance(link, h5py.ExternalLink)), None)
+    array = file.get(name) if other is None else None
+    if isinstance(array, h5py.Dataset) and array.file.filename != file.filename:
+        other = array.file.filename
+    if other is not None:
+        raise DatasetError(path, f"array {name!r} is in another file", other, hint="name that file")
+    if not isinstance(array, h5py.Dataset):
+        raise DatasetError(path, f"must have an array {name!r}", sorted(file))
+    if array.external or array.is_virtual:
+        raise DatasetError(path, f"array {name!r} is stored in other files", hint="copy it into one")
+    kind = array.dtype
+    if kind.hasobject and h5py.check_string_dtype(kind) is None and h5py.check_vlen_dtype(kind) is None:
+        raise DatasetError(path, f"array {name!r} holds references, which are not followed", str(kind))
+    return array
 
 
-def _missing(folder: Path, array: Any, span: slice) -> Iterator[Path]:
-    """Iterates over the missing chunks of some rows."""
-    grid = array.shards or array.chunks
-    rows = range(span.start // grid[0], -(-span.stop // grid[0]))
-    others = (range(-(-size // step)) for size, step in zip(array.shape[1:], grid[1:], strict=True))
-    for place in product(rows, *others):
-        path = folder / array.metadata.encode_chunk_key(place)
-        if not path.is_file():
-            yield path
+@final
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ZarrRows(RowRanges):
+    """The rows of a zarr group; `fills` reads missing chunks as the fill value."""
+
+    fills: bool
+
+    def open_arrays(self, names: Sequence[str] | None) -> AbstractContextManager[Mapping[str, Any]]:
+        """Opens arrays of the group, by default all."""
+        group = extra("zarr", "zarr").open(self.path, mode="r")
+        if not hasattr(group, "array_keys"):
+            hint = "put it into a group, named as the column"
+            raise DatasetError(self.path, "is an array, not a group", hint=hint)
+        names = names or sorted(group.array_keys())
+        return nullcontext({name: _zarr_array(self.path, group, name) for name in names})
+
+    def rows(self, name: str, array: Any, chunk: int) -> Any:
+        """Reads a range.
+
+        Raises:
+            DatasetError: a chunk is missing, unless missing chunks are read as the fill value.
+        """
+        span, grid = self.span(chunk), array.shards or array.chunks
+        rows = range(span.start // grid[0], -(-span.stop // grid[0]))
+        others = (range(-(-size // step)) for size, step in zip(array.shape[1:], grid[1:], strict=True))
+        for place in () if self.fills else product(rows, *others):
+            path = Path(self.path, name, array.metadata.encode_chunk_key(place))
+            if not path.is_file():
+                hint = "write it again; if it holds only the fill value, use missing_chunks='fill'"
+                raise DatasetError(self.place(chunk), "lacks a chunk", str(path), hint=hint)
+        return array[span]
 
 
 def _zarr_array(folder: str, group: Any, name: str) -> Any:
@@ -242,74 +304,6 @@ def _zarr_array(folder: str, group: Any, name: str) -> Any:
             folder, f"array {name!r} is a pickle, which is never loaded", hint="write it again"
         )
     return array
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class RowRanges(ChunkFile):
-    """The rows of a file or group, in ranges. There is no digest: shapes do not change with the content.
-
-    Args:
-        path: the path of the file or group.
-        shapes: the shape and type of each array, for errors and to detect changes.
-        step: the number of rows of a range; the last range may have fewer.
-        open_arrays: opens the arrays of these names, or all; they have `shape`, `dtype` and `chunks`.
-        rows: reads rows of an open array, given its name.
-    """
-
-    path: str
-    shapes: Sequence[tuple[tuple[int, ...], str]]
-    step: int
-    open_arrays: OpenArrays
-    rows: Callable[[str, Any, slice], Any]
-
-    @classmethod
-    def of(
-        cls, path: str, names: Sequence[str] | None, step: int | None, open_arrays: OpenArrays, rows: Any
-    ) -> RowRanges:
-        """Makes ranges of the rows of arrays.
-
-        Args:
-            path: the path of the file or group.
-            names: the names of the arrays; None for all.
-            step: the rows of a range; None for the rows of the largest chunk, or 1024 without chunks.
-            open_arrays: opens the arrays.
-            rows: reads rows.
-
-        Raises:
-            DatasetError: there is no array, one is a single value, or they have different lengths.
-        """
-        with open_arrays(names) as arrays:
-            count = FileContent.of(arrays, path).length
-            step = step or max(map(_rows_at_once, arrays.values())) or 1024
-            shapes = [*map(_shape, arrays.values())]
-            sizes = [min(step, count - start) for start in range(0, count, step)]
-            return cls(path, shapes, step, open_arrays, rows, columns=tuple(arrays), sizes=sizes)
-
-    def place(self, chunk: int) -> str:
-        """Returns the name of a range in error messages."""
-        return _place(self.path, self._span(chunk))
-
-    def read(self, chunk: int) -> FileContent:
-        """Reads a range.
-
-        Raises:
-            DatasetError: the file was changed, or an array has another shape or type.
-        """
-        columns = {}
-        with self.open_arrays(self.columns) as arrays:
-            for before, (name, array) in zip(self.shapes, arrays.items(), strict=True):
-                if (now := _shape(array)) != before:
-                    raise DatasetError(self.path, f"array {name!r} has changed from {before}", now)
-                columns[name] = self.rows(name, array, self._span(chunk))
-        return FileContent.of(columns, self.place(chunk))
-
-    def _span(self, chunk: int) -> slice:
-        return slice(chunk * self.step, chunk * self.step + self.sizes[chunk])
-
-
-def _place(path: str, span: slice) -> str:
-    return f"{path}, rows {span.start} to {span.stop}"
 
 
 def _shape(array: Any) -> tuple[tuple[int, ...], str]:

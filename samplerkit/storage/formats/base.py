@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+from operator import getitem
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar, Final, final
 
@@ -65,11 +66,6 @@ class ChunkPositions:
         return guarded(file.place(chunk), "read", lambda: file.read(chunk))
 
 
-def _file_of(files: Sequence[ChunkFile], number: int) -> ChunkFile:
-    """Returns a file. Not `files.__getitem__`: a copy of the dataset would share this bound method."""
-    return files[number]
-
-
 class FormatOfFiles(DatasetOfFiles):
     """A dataset over files that have several chunks each.
 
@@ -79,15 +75,18 @@ class FormatOfFiles(DatasetOfFiles):
     _progress_label: ClassVar[str] = "headers read:"
 
     @abstractmethod
-    def _inspect(self, number: int) -> ChunkFile:
-        """Examines a file by its number; called from several threads."""
+    def _inspect(self, number: int) -> Any:
+        """Examines a file by its number, and returns a `ChunkFile`; called from several threads."""
 
-    def _find(self) -> Chunks:
-        def inspect(number: int) -> ChunkFile:
+    def _inspect_all(self) -> list[Any]:
+        def inspect(number: int) -> Any:
             return guarded(shown(self.files[number]), "read", lambda: self._inspect(number))
 
         report = partial(self._progress, self._progress_label)
-        files = all_in_threads(inspect, len(self.files), COUNTING_THREADS, "samplerkit-scan", report)
+        return all_in_threads(inspect, len(self.files), COUNTING_THREADS, "samplerkit-scan", report)
+
+    def _find(self) -> Chunks:
+        files = self._inspect_all()
         columns = files[0].columns if files else ()
         for place, file in zip(self.files, files, strict=True):
             if file.columns != columns:
@@ -96,9 +95,9 @@ class FormatOfFiles(DatasetOfFiles):
                 raise DatasetError(shown(place), problem, list(file.columns), hint=hint)
         starts = np.cumsum([0, *(len(file.sizes) for file in files)])
         sizes = np.fromiter(chain.from_iterable(file.sizes for file in files), np.int64, int(starts[-1]))
-        return self._chunks_of(
-            partial(_file_of, files), starts, sizes, b"".join(file.digest for file in files)
-        )
+        digests = b"".join(file.digest for file in files)
+        # Not `files.__getitem__`: a copy of the dataset would share this bound method.
+        return self._chunks_of(partial(getitem, files), starts, sizes, digests)
 
     def _chunks_of(self, get: Callable[[int], ChunkFile], starts: Ids, sizes: Ids, digests: bytes) -> Chunks:
         """Makes the chunks of all files.
@@ -154,7 +153,7 @@ class FolderDataset(ChunkedDataset):
         super().__init__(limits, gathered_samples, storage, columns, decode)
 
     @abstractmethod
-    def _parse_index(self, index: bytes, place: str) -> ParsedIndex:
+    def _parse_index(self, index: bytes, place: str) -> Sequence[FolderShard]:
         """Finds the files that an index lists; may raise any exception. `place` is the index's name."""
 
     def _find(self) -> Chunks:
@@ -162,10 +161,10 @@ class FolderDataset(ChunkedDataset):
         (data,) = index.read([(0, index.size)])
 
         def parse() -> Chunks:
-            shards, rows = self._parse_index(data, index.name)
+            shards = self._parse_index(data, index.name)
             layout = Layout([shard.samples for shard in shards], [shard.name for shard in shards])
-            files = [self._stored(shard) for shard in shards]
-            return Chunks(layout, partial(_read_shard, files, rows), digest_of(data).hex())
+            files = [(shard, self._stored(shard)) for shard in shards]
+            return Chunks(layout, partial(_read_shard, files), digest_of(data).hex())
 
         return guarded(index.name, "read", parse)
 
@@ -186,12 +185,15 @@ class FolderDataset(ChunkedDataset):
         return stored
 
     def __repr__(self) -> str:
-        place = shown(self.folder) if self.is_remote else self.folder
-        return f"{type(self).__name__}({place!r}, {self._shown_size})"
+        return f"{type(self).__name__}({shown(self.folder)!r}, {self._shown_size})"
+
+
+Rows = tuple[Sequence[Any], int, Callable[[Any], Any]]
+"""The rows of a chunk, their size in memory, and the function that makes a sample from a row."""
 
 
 @dataclass(frozen=True)
-class FolderShard:
+class FolderShard(ABC):
     """A file that an index lists.
 
     Args:
@@ -221,6 +223,10 @@ class FolderShard:
             size = (*self.sizes, *self.plain_sizes)[0]
             raise ValueError(f"{self.file!r} of {size!r} bytes and {self.samples!r} samples")
 
+    @abstractmethod
+    def rows(self, data: bytes) -> Rows:
+        """Splits the bytes of the file into rows; may raise any exception."""
+
     def split(self, plain: bytes) -> tuple[bytes, list[bytes], bytes]:
         """Splits the decompressed file, which begins with the offsets of its samples.
 
@@ -241,20 +247,12 @@ class FolderShard:
         return plain[head : ends[0]], between(plain, ends), plain[ends[-1] :]
 
 
-Rows = tuple[Sequence[Any], int, Callable[[Any], Any]]
-"""The rows of a chunk, their size in memory, and the function that makes a sample from a row."""
-
-ParsedIndex = tuple[Sequence[FolderShard], Callable[[int, bytes], Rows]]
-"""Shards, and the function that splits the bytes of one into rows; it may raise any exception."""
-
-
-def _read_shard(files: Sequence[Stored], rows: Callable[[int, bytes], Rows], number: int) -> FileContent:
-    stored = files[number]
+def _read_shard(files: Sequence[tuple[FolderShard, Stored]], number: int) -> FileContent:
+    shard, stored = files[number]
     if stored.size == UNKNOWN_SIZE:
         stored = Stored.of(stored.path, stored.storage)
     (data,) = stored.read([(0, stored.size)])
-    content = guarded(stored.name, "read", lambda: rows(number, data))
-    return content_of(stored.name, *content)
+    return content_of(stored.name, *guarded(stored.name, "read", lambda: shard.rows(data)))
 
 
 def content_of(place: str, rows: Sequence[Any], size: int, make: Callable[[Any], Any]) -> FileContent:

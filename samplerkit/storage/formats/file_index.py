@@ -17,9 +17,9 @@ import numpy as np
 from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.storage.arrays import UnreadableFileError, on_disk, read_arrays, write_arrays
 from samplerkit.storage.atomic import user_cache_folder
-from samplerkit.storage.files.chunked import DatasetOfFiles
 from samplerkit.storage.files.packages import guarded
 from samplerkit.storage.files.stored import INDEX_SUFFIX, Stored
+from samplerkit.storage.formats.base import FormatOfFiles
 from samplerkit.storage.lengths import COUNTING_THREADS
 from samplerkit.storage.threads import all_in_threads
 from samplerkit.storage.urls import add_suffix
@@ -129,9 +129,10 @@ class IndexKind(Generic[Indexed]):
         raise UnreadableFileError(f"it belongs to another version of the file, which has {stored.size} bytes")
 
 
-class IndexedFiles(DatasetOfFiles):
+class IndexedFiles(FormatOfFiles):
     """A dataset over indexed files; the indexes can be written next to the files."""
 
+    _progress_label = "files indexed:"
     _indexes: IndexKind[Any]
 
     def save_indexes(self, folder: str | os.PathLike[str] | None = None) -> int:
@@ -167,5 +168,5 @@ class IndexedFiles(DatasetOfFiles):
                 raise DatasetError(str(target), f"cannot be written ({error.strerror})") from error
             return len(indexed)
 
-        report = partial(self._progress, "files indexed:")
+        report = partial(self._progress, self._progress_label)
         return sum(all_in_threads(save, len(self.files), COUNTING_THREADS, "samplerkit-index", report))

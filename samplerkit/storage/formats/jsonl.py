@@ -24,11 +24,10 @@ from samplerkit.storage.formats.base import content_of, digest_of
 from samplerkit.storage.formats.file_index import IndexedFiles, IndexKind
 from samplerkit.storage.ids import checked_ids, checked_index
 from samplerkit.storage.inflate import unpacked
-from samplerkit.storage.lengths import COUNTING_THREADS
 from samplerkit.storage.open_files import REWRITE
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import Span
-from samplerkit.storage.threads import Progress, all_in_threads
+from samplerkit.storage.threads import Progress
 
 
 @final
@@ -168,14 +167,13 @@ class JsonlDataset(IndexedFiles):
         limits, (_, is_packed, _) = super()._limits, self._index.files
         return limits if is_packed.any() else replace(limits, max_files=max(1, len(self.files)))
 
-    def _find(self) -> Chunks:
-        def inspect(number: int) -> IndexedFile:
-            file = IndexedFile(Stored.of(self.files[number], self._storage), self._indexes)
-            _ = file.lines
-            return file
+    def _inspect(self, number: int) -> IndexedFile:
+        file = IndexedFile(Stored.of(self.files[number], self._storage), self._indexes)
+        _ = file.lines
+        return file
 
-        report = partial(self._progress, "files indexed:")
-        files = tuple(all_in_threads(inspect, len(self.files), COUNTING_THREADS, "samplerkit-scan", report))
+    def _find(self) -> Chunks:
+        files = tuple(self._inspect_all())
         is_packed = np.array([bool(file.lines.packing) for file in files])
         data = ByteFiles([file.stored for file in files], self._storage)
         layout = Layout([len(file.lines) for file in files], self._names)

@@ -113,8 +113,6 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
         """
         checked = checked_ids(ids, len(self))
         process, (stored, keys) = self._processes.current(), self._index
-        if process.open_files is None:
-            stored.require_same()
         values = None
         while values is None:
             store = process.open(self, lambda _: guarded(stored.name, "read", lambda: self._open(stored)))
@@ -140,9 +138,8 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
         return f"{type(self).__name__}({self.path!r}, {samples})"
 
 
-_META_BYTES: Final = 152
-_PAGE_SIZE, _LAST_PAGE, _TXN_ID = slice(40, 44), slice(136, 144), slice(144, 152)
-"""Fields of the two meta pages, one of which has the newest state: page size, last page, transaction."""
+_PAGE_BYTES: Final = 40, 4
+"""Where in a store the size of its pages is, and in how many bytes."""
 
 _DATABASE_BYTES: Final = 48
 _MAX_DATABASES: Final = 256
@@ -221,8 +218,9 @@ class _Store(OpenStore):
 
     def __init__(self, stored: Stored, name: str | None, left_out: frozenset[bytes]) -> None:
         self._stored, self._name, self._left_out = stored, name, left_out
-        self._txn_id = _require_complete(stored)
         self._environment = _environment(stored)
+        _require_complete(self._environment, stored)
+        self._txn_id = self._environment.info()["last_txnid"]
         # Before the read transaction, which does not know databases that are opened later.
         base = self._environment.open_db(None if name is None else self._database_key(name), create=False)
         self._transaction = self._environment.begin(db=base)
@@ -278,7 +276,12 @@ class _Store(OpenStore):
 
 
 def _environment(stored: Stored) -> Any:
-    """Returns the environment of a file in this process, and opens it if it is not open."""
+    """Returns the environment of a file in this process, and opens it if it is not open.
+
+    Raises:
+        DatasetError: the file is open elsewhere in this process.
+        Exception: any error that lmdb raises if its header is damaged.
+    """
     status = os.stat(stored.path)  # noqa: PTH116  # Path's own is slow
     file = (status.st_dev, status.st_ino)
     with _OPENING.current().lock:
@@ -308,28 +311,16 @@ def _databases(environment: Any) -> Iterator[bytes]:
             yield key
 
 
-def _require_complete(stored: Stored) -> int:
+def _require_complete(environment: Any, stored: Stored) -> None:
     """Checks that a file has all pages that it claims: reading beyond its end would end the process.
-
-    Returns:
-        The number of the newest transaction.
 
     Raises:
         DatasetError: the file is too short.
-        ValueError: the file is not an LMDB store.
     """
-    (first,) = stored.read([(0, _META_BYTES)])
-    page_bytes = int.from_bytes(first[_PAGE_SIZE], "little")
-    if page_bytes not in {1 << power for power in range(9, 17)}:
-        raise ValueError(f"its page size is {page_bytes} bytes")
-    metas = [first, *stored.read([(page_bytes, _META_BYTES)])]
-    txn_id, last = max(
-        (int.from_bytes(meta[_TXN_ID], "little"), int.from_bytes(meta[_LAST_PAGE], "little"))
-        for meta in metas
-    )
-    needed = (last + 1) * page_bytes
+    # The first two pages have the figures; they may be longer than pages of this machine.
+    needed = 2 * int.from_bytes(stored.read([_PAGE_BYTES])[0], "little")
+    if stored.size >= needed:
+        needed = (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
     if needed > stored.size:
-        raise DatasetError(
-            stored.name, f"was truncated: it should have {needed} bytes", stored.size, hint=REWRITE
-        )
-    return txn_id
+        problem = f"was truncated: it should have {needed} bytes"
+        raise DatasetError(stored.name, problem, stored.size, hint=REWRITE)

@@ -6,11 +6,10 @@ import json
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final, final
 
 from samplerkit.storage.files.packages import extra
-from samplerkit.storage.formats.base import INDEX, FolderDataset, FolderShard, ParsedIndex, Rows
+from samplerkit.storage.formats.base import INDEX, FolderDataset, FolderShard, Rows
 from samplerkit.storage.formats.values import between, cutter, ends_in, sample_maker, unpacked, value_decoder
 
 _HEAD_OF_FRAMES: Final = struct.Struct("<8sHHIII")
@@ -51,58 +50,43 @@ class LitDataset(FolderDataset):
         LitDataset('/data/optimized/train', not opened)
     """
 
-    def _parse_index(self, index: bytes, place: str) -> ParsedIndex:
-        parsed, columns = LitIndex.of(index), self._columns
-        if parsed.chunks:
-            parsed.maker(columns)  # raises if a column does not exist
-        return parsed.chunks, partial(parsed.rows, columns)
-
-
-def _chunk(parsed: Mapping[str, Any], packing: str) -> FolderShard:
-    """Reads the index entry of a chunk.
-
-    Raises:
-        ValueError: a value of the entry is not valid.
-        LookupError: a value is missing.
-    """
-    name, size, samples = parsed["filename"], parsed["chunk_bytes"], parsed["chunk_size"]
-    # In early versions the size does not include the header of a chunk.
-    sizes = (size, size + 4 * (samples + 2))
-    # Of a chunk that is compressed as a whole, the index has the decompressed size.
-    return FolderShard(name, samples, name, () if packing == "chunk" else sizes, sizes)
+    def _parse_index(self, index: bytes, place: str) -> Sequence[FolderShard]:
+        parsed = json.loads(index)
+        config, entries = parsed["config"], parsed["chunks"]
+        if not entries:  # the config is empty then
+            return ()
+        samples = LitSamples.of(config, self._columns)
+        samples.maker()  # raises if a column does not exist
+        return [LitChunk.of(entry, samples) for entry in entries]
 
 
 @final
 @dataclass(frozen=True)
-class LitIndex:
-    """The index of a folder.
+class LitSamples:
+    """How the samples of a folder are stored.
 
     Args:
-        chunks: the files.
         formats: the name of litData's serializer of each value of a sample.
         spec: how a sample is built from its values.
         packing: the unit that zstd compresses: `chunk`, `batch` or `sample`; empty if not compressed.
         is_tokens: whether samples are tokens, which are stored without the sizes of values before them.
+        columns: the entries of a sample to return; None for all.
     """
 
-    chunks: tuple[FolderShard, ...]
     formats: tuple[str, ...]
     spec: Any
     packing: str
     is_tokens: bool
+    columns: Sequence[str] | None
 
     @classmethod
-    def of(cls, data: bytes) -> LitIndex:
-        """Reads the index.
+    def of(cls, config: Mapping[str, Any], columns: Sequence[str] | None) -> LitSamples:
+        """Reads the config in an index.
 
         Raises:
-            ValueError: the index is not valid, or its format is not supported.
+            ValueError: the config is not valid, or its format is not supported.
             LookupError: a value is missing.
         """
-        parsed = json.loads(data)
-        config = parsed["config"]
-        if not parsed["chunks"]:  # the config is empty then
-            return cls((), (), None, "", is_tokens=False)
         if config.get("encryption"):
             raise ValueError("its chunks are encrypted")
         loader = config.get("item_loader") or "PyTreeLoader"
@@ -114,47 +98,63 @@ class LitIndex:
         packing = (config.get("compression_level") or "chunk") if compression else ""
         if packing not in {"", "chunk", "batch", "sample"}:
             raise ValueError(f"compression of each {packing!r} is not supported")
-        chunks = tuple(_chunk(entry, packing) for entry in parsed["chunks"])
         formats, is_tokens = tuple(config["data_format"]), loader == "TokensLoader"
-        return cls(chunks, formats, json.loads(config["data_spec"]), packing, is_tokens)
+        return cls(formats, json.loads(config["data_spec"]), packing, is_tokens, columns)
 
-    def maker(self, columns: Sequence[str] | None) -> Callable[[bytes], Any]:
+    def maker(self) -> Callable[[bytes], Any]:
         """Returns the function that makes a sample from its bytes.
 
         Raises:
             ValueError: a column does not exist, or the spec of samples is not valid.
         """
-        make = sample_maker(self.spec, tuple(map(value_decoder, self.formats)), columns)
+        make = sample_maker(self.spec, tuple(map(value_decoder, self.formats)), self.columns)
         if self.is_tokens:
             return lambda sample: make([sample])
         cut_sample = cutter([None] * len(self.formats))
         return lambda sample: make(cut_sample(sample))
 
-    def rows(self, columns: Sequence[str] | None, number: int, data: bytes) -> Rows:
-        """Splits a chunk into the bytes of samples, or into the rows of its Arrow table as dicts.
 
-        Args:
-            columns: the entries of a sample to return; None for all.
-            number: the number of the chunk.
-            data: the bytes of the chunk.
+@final
+@dataclass(frozen=True)
+class LitChunk(FolderShard):
+    """The index entry of a chunk, and how its samples are stored."""
+
+    stored: LitSamples
+
+    @classmethod
+    def of(cls, parsed: Mapping[str, Any], stored: LitSamples) -> LitChunk:
+        """Reads the index entry of a chunk.
+
+        Raises:
+            ValueError: a value of the entry is not valid.
+            LookupError: a value is missing.
+        """
+        name, size, samples = parsed["filename"], parsed["chunk_bytes"], parsed["chunk_size"]
+        # In early versions the size does not include the header of a chunk.
+        sizes = (size, size + 4 * (samples + 2))
+        # Of a chunk that is compressed as a whole, the index has the decompressed size.
+        return cls(name, samples, name, () if stored.packing == "chunk" else sizes, sizes, stored)
+
+    def rows(self, data: bytes) -> Rows:
+        """Splits a chunk into the bytes of samples, or into the rows of its Arrow table as dicts.
 
         Raises:
             ValueError: the chunk does not match the index.
         """
-        chunk = self.chunks[number]
-        if self.packing == "batch":
-            samples = _unpack_frames(data, chunk.samples)
+        packing = self.stored.packing
+        if packing == "batch":
+            samples = _unpack_frames(data, self.samples)
         else:
-            is_packed, most = self.packing == "chunk", max(chunk.plain_sizes)
-            plain = unpacked("zstd", data, most, is_exact=False) if is_packed else data
-            header, samples, rest = chunk.split(plain)
+            if packing == "chunk":
+                data = unpacked("zstd", data, max(self.plain_sizes), is_exact=False)
+            header, samples, rest = self.split(data)
             if header:
                 raise ValueError("its sample offsets are wrong")
             if rest:
-                return _rows(rest, chunk.samples, columns), len(plain), dict
-            if self.packing == "sample":
+                return _rows(rest, self.samples, self.stored.columns), len(data), dict
+            if packing == "sample":
                 samples = [unpacked("zstd", sample, _MAX_BYTES, is_exact=False) for sample in samples]
-        return samples, sum(map(len, samples)), self.maker(columns)
+        return samples, sum(map(len, samples)), self.stored.maker()
 
 
 def _unpack_frames(raw: bytes, samples: int) -> list[bytes]:
@@ -163,9 +163,8 @@ def _unpack_frames(raw: bytes, samples: int) -> list[bytes]:
     if (mark, version, flags, count) != (_MARK_OF_FRAMES, 1, 0, samples):
         raise ValueError(f"it does not begin with frames of {samples} samples, as {INDEX} lists")
     ends, at = ends_in(raw, _HEAD_OF_FRAMES.size, count), _HEAD_OF_FRAMES.size + 4 * (count + 1)
-    parsed = [_FRAME.unpack_from(raw, at + number * _FRAME.size) for number in range(frames)]
     place, first, plain = at + frames * _FRAME.size, 0, bytearray()
-    for begins, items, offset, packed, size in parsed:
+    for begins, items, offset, packed, size in _FRAME.iter_unpack(raw[at:place]):
         if (begins, offset, ends[first]) != (first, place, len(plain)):
             raise ValueError("its frame offsets or sizes are wrong")
         plain += unpacked("zstd", raw[offset : offset + packed], size)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import bz2
+import gzip
 import hashlib
+import io
 import json
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,13 +15,13 @@ from typing import Any, Final, final
 
 from samplerkit.storage.files.content import require_columns
 from samplerkit.storage.files.packages import extra, guarded
-from samplerkit.storage.formats.base import INDEX, FolderDataset, FolderShard, ParsedIndex, Rows
+from samplerkit.storage.formats.base import INDEX, FolderDataset, FolderShard, Rows
 from samplerkit.storage.formats.values import Decoder, cutter, decoder, unpacked
 
 _CODECS: Final = {"zstd": "zstd", "br": "brotli", "snappy": "snappy"}
 """Compressions that pyarrow decompresses, by their names in MDS."""
 
-_STANDARD: Final[dict[str, Any]] = {"gz": partial(zlib.decompressobj, 31), "bz2": bz2.BZ2Decompressor}
+_STANDARD: Final[dict[str, Any]] = {"gz": gzip.open, "bz2": bz2.open}
 """Compressions that Python decompresses."""
 
 
@@ -56,36 +57,21 @@ class MdsDataset(FolderDataset):
         MdsDataset('/data/c4/train', not opened)
     """
 
-    def _parse_index(self, index: bytes, place: str) -> ParsedIndex:
-        shards = [MdsShard.of(shard, self._exists) for shard in json.loads(index)["shards"]]
-        # The index of an empty dataset has no columns.
-        columns = shards[0].columns if shards else ()
+    def _parse_index(self, index: bytes, place: str) -> Sequence[FolderShard]:
+        entries = json.loads(index)["shards"]
+        if not entries:  # then there are no columns
+            return ()
+        columns = _columns(entries[0])
+        decoders = _decoders(columns, place, self._columns)
+        shards = [MdsShard.of(entry, self._exists, decoders) for entry in entries]
         other = next((shard for shard in shards if shard.columns != columns), None)
         if other is not None:
             raise ValueError(f"{other.name} has other columns than {shards[0].name}, {other.columns}")
-        decoders = _decoders(columns, place, self._columns if shards else None)
-        return shards, partial(_rows, shards, decoders)
+        return shards
 
     def _exists(self, name: str) -> bool:
         """Whether the uncompressed shard is on this machine, because MDS's package decompressed it."""
         return not self.is_remote and Path(self._inside(name)).exists()
-
-
-def _rows(
-    shards: Sequence[MdsShard],
-    decoders: Sequence[tuple[str, int, Decoder]],
-    number: int,
-    data: bytes,
-) -> Rows:
-    """Splits a shard into the bytes of its samples."""
-    shard = shards[number]
-    samples, cut_sample = shard.samples_in(data), cutter([size for _, _, size in shard.columns])
-
-    def make_sample(sample: bytes) -> dict[str, Any]:
-        values = cut_sample(sample)
-        return {name: decode_value(values[at]) for name, at, decode_value in decoders}
-
-    return samples, sum(map(len, samples)), make_sample
 
 
 MdsColumns = tuple[tuple[str, str, int | None], ...]
@@ -128,19 +114,22 @@ class MdsShard(FolderShard):
         compression: the compression of the file to read, without the level; empty if it is not compressed.
         digests: the digests of that file in hex, by algorithm.
         columns: the columns of the samples.
+        decoders: name, position and decoder of each column to return.
     """
 
     compression: str
     digests: Mapping[str, str]
     columns: MdsColumns
+    decoders: Sequence[tuple[str, int, Decoder]]
 
     @classmethod
-    def of(cls, parsed: Mapping[str, Any], exists: Callable[[str], bool]) -> MdsShard:
+    def of(cls, parsed: Mapping[str, Any], exists: Callable[[str], bool], decoders: Any) -> MdsShard:
         """Reads the index entry of a shard.
 
         Args:
             parsed: the entry.
             exists: whether an uncompressed shard exists; it is then read instead of the compressed one.
+            decoders: those of the columns to return.
 
         Raises:
             ValueError: the version or format is not supported, or a value is not valid.
@@ -164,9 +153,10 @@ class MdsShard(FolderShard):
             compression,
             dict(file["hashes"]),
             _columns(parsed),
+            decoders,
         )
 
-    def samples_in(self, data: bytes) -> list[bytes]:
+    def rows(self, data: bytes) -> Rows:
         """Splits the bytes of the file into those of its samples.
 
         Raises:
@@ -179,17 +169,21 @@ class MdsShard(FolderShard):
             raise ValueError("its sample offsets are wrong")
         if _columns(json.loads(header)) != self.columns:
             raise ValueError(f"its columns differ from those in {INDEX}")
-        return samples
+        cut_sample = cutter([size for _, _, size in self.columns])
+
+        def make_sample(sample: bytes) -> dict[str, Any]:
+            values = cut_sample(sample)
+            return {name: decode_value(values[at]) for name, at, decode_value in self.decoders}
+
+        return samples, sum(map(len, samples)), make_sample
 
 
 def _unpacked(compression: str, data: bytes, size: int) -> bytes:
     """Decompresses a shard, to at most `size` + 1 bytes."""
     if compression in _CODECS:
         return unpacked(_CODECS[compression], data, size)
-    unpacker = _STANDARD[compression]()
-    plain: bytes = unpacker.decompress(data, size + 1)
-    if not unpacker.eof or unpacker.unused_data:
-        raise ValueError("it is truncated, or has data after its compressed stream")
+    with _STANDARD[compression](io.BytesIO(data)) as file:
+        plain: bytes = file.read(size + 1)
     return plain
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
@@ -17,10 +18,7 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.files.content import names_of
 from samplerkit.storage.files.stored import CHANGED, Stored
 from samplerkit.storage.formats.keyed import KeyedDataset, OpenStore
-from samplerkit.storage.open_files import REWRITE, open_regular
-
-_AT_ONCE = 500
-"""The number of rows per query: older versions of SQLite allow 999 parameters."""
+from samplerkit.storage.open_files import REWRITE
 
 
 @final
@@ -78,10 +76,12 @@ class _Table(OpenStore):
     def __init__(self, stored: Stored, table: str, columns: str) -> None:
         self._stored = stored
         with _query_errors(stored.path):
-            self._database = _connect(stored.path)
-            number = _row_number(self._database, table)
-            self._query = f"select {number}, {columns} from {_quoted(table)} where {number} in "  # noqa: S608  # quoted
-            self._key_query = f"select {number} from {_quoted(table)} order by {number}"  # noqa: S608  # quoted
+            self._database = _connect(stored)
+            number, rows = _row_number(self._database, table), f"from {_quoted(table)}"
+            self._key_query = f"select {number} {rows} order by {number}"
+            # Numbers as JSON, since older versions of SQLite allow 999 parameters.
+            keys = "(select value from json_each(?))"
+            self._query = f"select {number}, {columns} {rows} where {number} in {keys}"
             self._version = self._data_version()
 
     def keys(self) -> Ids:
@@ -94,21 +94,14 @@ class _Table(OpenStore):
         """Reads rows."""
         with _query_errors(self._stored.path):
             chosen = keys[ids].tolist()
-            rows_by_key = self._read(chosen)
+            rows = self._database.execute(self._query, [json.dumps(chosen)])
+            names = [entry[0] for entry in rows.description][1:]
+            rows_by_key = {row[0]: dict(zip(names, row[1:], strict=True)) for row in rows}
             self._stored.require_same()
             # A write-ahead log does not change the file itself, but the database's own counter.
             if self._data_version() != self._version:
                 raise DatasetError(self._stored.path, "was changed while it was read", hint=CHANGED)
             return [rows_by_key[key] for key in chosen]
-
-    def _read(self, keys: list[int]) -> dict[int, dict[str, Any]]:
-        rows_by_key: dict[int, dict[str, Any]] = {}
-        for start in range(0, len(keys), _AT_ONCE):
-            batch = keys[start : start + _AT_ONCE]
-            cursor = self._database.execute(f"{self._query}({', '.join('?' * len(batch))})", batch)
-            names = [entry[0] for entry in cursor.description][1:]
-            rows_by_key.update((row[0], dict(zip(names, row[1:], strict=True))) for row in cursor)
-        return rows_by_key
 
     def _data_version(self) -> Any:
         """Returns a number that changes when another connection changes the database."""
@@ -146,9 +139,9 @@ def _query_errors(path: str) -> Iterator[None]:
         raise
 
 
-def _connect(path: str) -> sqlite3.Connection:
-    with open_regular(path) as file:
-        header, size = file.read(100), os.fstat(file.fileno()).st_size
+def _connect(stored: Stored) -> sqlite3.Connection:
+    path, size = stored.path, stored.size
+    (header,) = stored.read([(0, min(100, size))])
     # SQLite reads the missing part of a truncated page as zeros. Old versions do not store the page count.
     page, pages = int.from_bytes(header[16:18]), int.from_bytes(header[28:32])
     has_page_count = pages and header[24:28] == header[92:96]

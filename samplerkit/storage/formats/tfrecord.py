@@ -21,7 +21,7 @@ from samplerkit.storage.files.chunked import ChunkLimits
 from samplerkit.storage.files.content import ChunkFile, FileContent, entries_of, gathered_samples, names_of
 from samplerkit.storage.files.packages import extra
 from samplerkit.storage.files.stored import ByteSpan, Stored
-from samplerkit.storage.formats.base import FormatOfFiles, content_of
+from samplerkit.storage.formats.base import content_of
 from samplerkit.storage.formats.file_index import IndexedFiles, IndexKind
 from samplerkit.storage.inflate import inflated
 from samplerkit.storage.open_files import open_regular
@@ -32,7 +32,7 @@ RecordKind = Literal["example", "bytes"]
 
 
 @final
-class TfRecordDataset(IndexedFiles, FormatOfFiles):
+class TfRecordDataset(IndexedFiles):
     """Samples in TFRecord files, one per record: runs of consecutive records are the files of the layout.
 
     An index holds the offsets of records. It is next to the file, under the file's name and `.skidx`, or in
@@ -72,8 +72,6 @@ class TfRecordDataset(IndexedFiles, FormatOfFiles):
         >>> TfRecordDataset(["train-0.tfrecord", "train-1.tfrecord"], scalars=["label"])
         TfRecordDataset(2 files, not opened)
     """
-
-    _progress_label = "files indexed:"
 
     def __init__(
         self,

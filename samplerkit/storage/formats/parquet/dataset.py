@@ -12,7 +12,7 @@ import numpy as np
 
 from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.order import arguments
-from samplerkit.order.caching import cached_property
+from samplerkit.order.caching import Latest, cached_property
 from samplerkit.order.typing import Ids
 from samplerkit.storage.catalogue.file_catalogue import DIGEST_BYTES, FileCatalogue
 from samplerkit.storage.files.chunked import ChunkLimits, Chunks
@@ -26,6 +26,9 @@ from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.threads import Progress, all_in_threads
 from samplerkit.storage.urls import shown
+
+_COLUMNS: Final = 64
+"""The number of whole columns that are kept in memory; they are not sent to other processes."""
 
 
 @final
@@ -112,7 +115,7 @@ class ParquetDataset(FormatOfFiles):
                 problem = "is not supported with a catalogue"
                 raise ArgumentValueError("partitioning", problem, partitioning, hint="name the files")
         self._has_keys: Final = partitioning is not None
-        self._columns_read: dict[str, Any] = {}
+        self._columns_read: Final = Latest[Any](_COLUMNS)
         self._footers: Final = Footers()
 
     @property
@@ -145,27 +148,24 @@ class ParquetDataset(FormatOfFiles):
         Raises:
             DatasetError: the column does not exist or cannot be read.
         """
-        if name not in self._columns_read:
-            files, is_length = self._index.files, name == self._length_column
+        return self._columns_read.get(name, partial(self._read_column, name))
 
-            def read(number: int) -> Any:
-                file, chunk = files.at(number)
-                single = replace(file, columns=((name, ""),))
-                content = guarded(file.place(chunk), "read", lambda: single.read(chunk))
-                return _values_of(content, name, is_length)
+    def _read_column(self, name: str) -> Any:
+        files, is_length = self._index.files, name == self._length_column
 
-            parts = all_in_threads(read, self.layout.num_files, self._limits.threads, "samplerkit-column")
-            column = np.concatenate(parts or [np.zeros(0, dtype=np.int64)])
-            self._columns_read[name] = column if column.dtype.kind != "O" else column.tolist()
-        return self._columns_read[name]
+        def read(number: int) -> Any:
+            file, chunk = files.at(number)
+            single = replace(file, columns=((name, ""),))
+            content = guarded(file.place(chunk), "read", lambda: single.read(chunk))
+            return _values_of(content, name, is_length)
+
+        parts = all_in_threads(read, self.layout.num_files, self._limits.threads, "samplerkit-column")
+        column = np.concatenate(parts or [np.zeros(0, dtype=np.int64)])
+        return column if column.dtype.kind != "O" else column.tolist()
 
     def __getitem__(self, index: int | str) -> Any:
         """Returns a sample; or a column of all samples, if its name is given."""
         return self.column(index) if isinstance(index, str) else super().__getitem__(index)
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Columns that were read are not sent to other processes.
-        return {**super().__getstate__(), "_columns_read": {}}
 
     def close(self) -> None:
         """Ends the threads and frees the memory. The dataset can be used again."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import os
 from collections.abc import Sequence
@@ -20,6 +19,7 @@ from samplerkit.storage.files.content import ChunkFile, require_columns
 from samplerkit.storage.files.packages import extra, guarded
 from samplerkit.storage.files.stored import ByteSpan, Stored
 from samplerkit.storage.formats.arrow_rows import ArrowContent, as_record_batch, take
+from samplerkit.storage.formats.base import digest_of
 from samplerkit.storage.formats.parquet.filter import Keys, RowFilter, ranges_of
 from samplerkit.storage.remote.storage import RemoteStorage
 
@@ -77,7 +77,7 @@ class ParquetFile(ChunkFile):
         data = end[-8 - length : -8] if length + 8 <= guess else stored.read([footer])[0]
         metadata = _parse_footer(data)
         columns = tuple((field.name, str(field.type)) for field in metadata.schema.to_arrow_schema())
-        file = cls(stored, footer, _digest(data), _rows(metadata), footers, columns=columns)
+        file = cls(stored, footer, digest_of(data), _rows(metadata), footers, columns=columns)
         footers.add(file, metadata)
         return file
 
@@ -111,14 +111,13 @@ class ParquetFile(ChunkFile):
     def _filter_rows(self, group: int, condition: RowFilter) -> Ids | None:
         if not self.rows[group]:
             return _NO_ROWS
-        metadata = self.footers.of(self)
-        # Where metadata is damaged or encrypted, this raises, and `metadata.row_group(group).column(0)` would
-        # end the process. One at a time: `spans` raises if no bytes are requested.
-        reader = _Reader(self.stored, metadata)
+        footer = self.footers.of(self)
+        # Where metadata is damaged or encrypted, this raises, and `footer.row_group(group).column(0)` would
+        # end the process. One at a time: `_spans` raises if no bytes are requested.
         for column in self._own(condition.names):
-            reader.spans(group, [column])
+            _spans(self.stored, footer, group, [column])
         keys = {name: (value.as_py(), value.as_py()) for name, value in self.keys if value.is_valid}
-        if not condition.may_hold(ranges_of(metadata, group, condition.names) | keys):
+        if not condition.may_hold(ranges_of(footer, group, condition.names) | keys):
             return _NO_ROWS
         table = self._table(group, condition.names)
         hint = "compare a column with values of its own type"
@@ -132,7 +131,7 @@ class ParquetFile(ChunkFile):
             ValueError: the footer has changed.
         """
         (data,) = self.stored.read([self.footer])
-        if _digest(data) != self.check:
+        if digest_of(data) != self.check:
             raise ValueError("its footer was changed")
         return _parse_footer(data)
 
@@ -149,7 +148,10 @@ class ParquetFile(ChunkFile):
 
     def _table(self, group: int, columns: Sequence[str]) -> Any:
         own, footer = self._own(columns), self.footers.of(self)
-        table = _Reader(self.stored, footer).table(group, own)
+        spans = _spans(self.stored, footer, group, own)
+        parts = dict(zip(spans, self.stored.read(spans), strict=True))
+        table = _read_columns(_PartReader(self.stored, parts), footer, group, own)
+        table.validate()
         if sorted(table.column_names) != sorted(own):
             require_columns(self.stored.name, footer.schema.to_arrow_schema().names, own)
         if table.num_rows != self.rows[group]:
@@ -195,86 +197,69 @@ class Footers:
             return footer
 
 
-@final
-class _Reader:
-    """Reads row groups with pyarrow.
+def _spans(stored: Stored, footer: Metadata, group: int, columns: Sequence[str]) -> list[ByteSpan]:
+    """Finds the parts of a file that hold columns of a row group, without reading them.
 
-    Args:
-        stored: the file.
-        metadata: the footer of the file.
+    The metadata of columns has these parts, but accessing damaged metadata may end the process, while
+    reading columns with damaged metadata raises an exception. pyarrow requests the bytes of all columns
+    before it decodes the first one. It receives zeros and fails at decoding; by then its requests are
+    recorded. If it requests other parts later, in the real read, these are read as well.
+
+    Returns:
+        The parts, in order.
     """
+    parts = _PartReader(stored)
+    try:
+        _read_columns(parts, footer, group, columns)
+    except Exception:
+        if not parts.requested:
+            raise
+    return sorted(parts.requested)
 
-    def __init__(self, stored: Stored, metadata: Metadata) -> None:
-        self._parts = _PartReader(stored)
-        self._file = extra("pyarrow.parquet", "parquet").ParquetFile(
-            extra("pyarrow", "parquet").PythonFile(self._parts, mode="r"),
-            metadata=metadata,
-            page_checksum_verification=True,
-            pre_buffer=False,
-        )
 
-    def table(self, group: int, columns: Sequence[str]) -> Any:
-        """Reads columns of a row group into a table."""
-        spans = self.spans(group, columns)
-        self._parts.cached = dict(zip(spans, self._parts.stored.read(spans), strict=True))
-        table = self._read(group, columns)
-        table.validate()
-        return table
-
-    def spans(self, group: int, columns: Sequence[str]) -> list[ByteSpan]:
-        """Finds the parts of the file that hold columns of a row group, without reading them.
-
-        The metadata of columns has these parts, but accessing damaged metadata may end the process, while
-        reading columns with damaged metadata raises an exception. pyarrow requests the bytes of all columns
-        before it decodes the first one. It receives zeros and fails at decoding; by then its requests are
-        recorded. If it requests other parts later, in the real read, these are read as well.
-
-        Returns:
-            The parts, in order.
-        """
-        self._parts.cached, self._parts.requested = None, []
-        try:
-            self._read(group, columns)
-        except Exception:
-            if not self._parts.requested:
-                raise
-        return sorted(self._parts.requested)
-
-    def _read(self, group: int, columns: Sequence[str]) -> Any:
-        return self._file.read_row_group(group, columns=list(columns), use_threads=False)
+def _read_columns(parts: _PartReader, footer: Metadata, group: int, columns: Sequence[str]) -> Any:
+    """Reads columns of a row group with pyarrow, as a table."""
+    file = extra("pyarrow.parquet", "parquet").ParquetFile(
+        extra("pyarrow", "parquet").PythonFile(parts, mode="r"),
+        metadata=footer,
+        page_checksum_verification=True,
+        pre_buffer=False,
+    )
+    return file.read_row_group(group, columns=list(columns), use_threads=False)
 
 
 @final
 class _PartReader(io.RawIOBase):
     """A file-like object that pyarrow reads from.
 
-    It must not refer to its reader: pyarrow holds a reference that garbage collection cannot see, so both,
-    and the bytes that were read, would never be freed.
+    It must not refer to the `ParquetFile` that reads it: pyarrow holds a reference that garbage collection
+    cannot see, so both, and the bytes that were read, would never be freed.
+
+    Args:
+        stored: the file.
+        cached: parts that were read already; None to return zeros and record the requested parts.
 
     Attributes:
-        cached: parts that were read already; None to return zeros and record the requested parts.
         requested: the requested parts.
     """
 
-    def __init__(self, stored: Stored) -> None:
-        self.stored = stored
-        self.cached: dict[ByteSpan, bytes] | None = None
+    def __init__(self, stored: Stored, cached: dict[ByteSpan, bytes] | None = None) -> None:
+        self._stored, self._cached, self._at = stored, cached, 0
         self.requested: list[ByteSpan] = []
-        self._at = 0
 
     def read(self, length: int = -1) -> bytes:
         """Reads from the current position."""
         span = (self._at, length)
         self._at += length
-        if self.cached is not None:
-            return self.cached.get(span) or self.stored.read([span])[0]
-        self.stored.require_parts([span])
+        if self._cached is not None:
+            return self._cached.get(span) or self._stored.read([span])[0]
+        self._stored.require_parts([span])
         self.requested.append(span)
         return bytes(length)
 
     def seek(self, offset: int, whence: int = 0) -> int:
         """Changes the position."""
-        self._at = offset + (0, self._at, self.stored.size)[whence]
+        self._at = offset + (0, self._at, self._stored.size)[whence]
         return self._at
 
     def readable(self) -> bool:
@@ -294,7 +279,3 @@ def _parse_footer(footer: bytes) -> Metadata:
 
 def _rows(metadata: Metadata) -> tuple[int, ...]:
     return tuple(metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))
-
-
-def _digest(footer: bytes) -> bytes:
-    return hashlib.blake2b(footer, digest_size=16).digest()

@@ -21,14 +21,14 @@ _COMPARISONS: Final = ("==", "=", "!=", "<", "<=", ">", ">=", "in", "not in")
 _NUMBER: Final = "\0number of the row"
 """The name of a column of row numbers that is added to a table while it is filtered."""
 
-_MAY: dict[str, Callable[[Bounds, Any], bool]] = {
-    "==": lambda bounds, value: bounds[0] <= value <= bounds[1],
-    "=": lambda bounds, value: bounds[0] <= value <= bounds[1],
-    "<": lambda bounds, value: bounds[0] < value,
-    "<=": lambda bounds, value: bounds[0] <= value,
-    ">": lambda bounds, value: bounds[1] > value,
-    ">=": lambda bounds, value: bounds[1] >= value,
-    "in": lambda bounds, values: any(bounds[0] <= value <= bounds[1] for value in values),
+_MAY: dict[str, Callable[[Any, Any, Any], bool]] = {
+    "==": lambda low, high, value: low <= value <= high,
+    "=": lambda low, high, value: low <= value <= high,
+    "<": lambda low, _, value: low < value,
+    "<=": lambda low, _, value: low <= value,
+    ">": lambda _, high, value: high > value,
+    ">=": lambda _, high, value: high >= value,
+    "in": lambda low, high, values: any(low <= value <= high for value in values),
 }
 """For each comparison, whether a value between a minimum and a maximum can meet it; others are not pruned.
 
@@ -153,12 +153,10 @@ def _checked(entry: Any) -> Condition:
 
 def _may(condition: Condition, ranges: Mapping[str, Bounds]) -> bool:
     name, comparison, value = condition
-    if name not in ranges or comparison not in _MAY:
-        return True
-    try:
-        return _MAY[comparison](ranges[name], value)
-    except TypeError:  # comparing the values themselves raises a better error
-        return True
+    if name in ranges and comparison in _MAY:
+        with suppress(TypeError):  # comparing the values themselves raises a better error
+            return _MAY[comparison](*ranges[name], value)
+    return True
 
 
 Keys = tuple[tuple[str, Any], ...]
