@@ -20,10 +20,10 @@ from samplerkit.storage.remote.filesystem import read_small, write_small
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tar.format.flaws import Flaw
-from samplerkit.storage.tar.index.finding import Cache, cache_index, find_index, make_index
+from samplerkit.storage.tar.index.finding import Cache, cache_index, find_or_make, make_index
 from samplerkit.storage.tar.index.index import Index, read_index
 from samplerkit.storage.tar.read.shards import archive_names
-from samplerkit.storage.threads import Progress, all_in_threads, silence
+from samplerkit.storage.threads import Progress, Stop, all_in_threads, silence
 from samplerkit.storage.urls import add_suffix, is_remote, shown
 
 LENGTHS = "lengths.json"
@@ -70,7 +70,7 @@ def index_shards(
     """Writes the index of each shard, and the lengths of all; keeps indexes that exist and are up to date.
 
     So an interrupted run can be resumed, on this machine or another one. Remote shards are fetched into the
-    cache.
+    cache. The first error ends the run: no more indexes are written, and those that were stay.
 
     Args:
         urls: as for a `TarDataset`.
@@ -99,11 +99,16 @@ def index_shards(
             raise ArgumentValueError("--lengths", "is remote", shown(json_path), hint="add --upload")
         existing = _existing_lengths(json_path, set(short), storage)
 
-        def work(number: int) -> tuple[Index, bool]:
-            return _ensure_index(names[number], targets[number], storage, checksums=checksums)
+        stop = Stop()
 
-        report = partial(progress, "indexing shard")
-        results = all_in_threads(work, len(names), threads, "samplerkit-index", report)
+        def work(number: int) -> tuple[Index, bool]:
+            return _ensure_index(names[number], targets[number], storage, stop, checksums=checksums)
+
+        try:
+            report = partial(progress, "indexing shard")
+            results = all_in_threads(work, len(names), threads, "samplerkit-index", report)
+        finally:
+            stop.set()
         indexes = [index for index, _ in results]
         sizes = {name: index.num_samples for name, index in zip(short, indexes, strict=True)}
         write_small(json_path, lengths_text({**existing, **sizes}).encode(), options)
@@ -141,7 +146,7 @@ def index_shard(
     """
     (target,) = _targets([url], out, upload=upload)
     with closing(RemoteStorage(remote or RemoteOptions())) as storage:
-        return _ensure_index(url, target, storage, checksums=checksums)[0]
+        return _ensure_index(url, target, storage, Stop(), checksums=checksums)[0]
 
 
 def _targets(names: Sequence[str], out: Path | None, *, upload: bool) -> list[str]:
@@ -194,8 +199,10 @@ def _existing_lengths(path: str, names: set[str], storage: RemoteStorage) -> Map
     return existing
 
 
-def _ensure_index(name: str, target: str, storage: RemoteStorage, *, checksums: bool) -> tuple[Index, bool]:
-    """Returns the index of a shard, and whether it was built now."""
+def _ensure_index(
+    name: str, target: str, storage: RemoteStorage, stop: Stop, *, checksums: bool
+) -> tuple[Index, bool]:
+    """Returns the index of a shard, and whether it was written now; after `stop`, nothing is written."""
     archive = Stored.of(name, storage)
     data = read_small(target, storage.read_small)
     if data is not None:
@@ -204,10 +211,11 @@ def _ensure_index(name: str, target: str, storage: RemoteStorage, *, checksums: 
         # Only an index of the current version of the shard is used.
         if existing is not None and existing.is_certain and existing.serves(checksums):
             return existing, False
-    # Without the cache's lock, which a few shards share: the threads make different ones.
-    cache = Cache.of(None)
-    index = find_index(archive, cache, checksums=checksums)
-    if index is None or not index.is_certain:
-        index = cache_index(make_index(archive, cache, checksums=checksums), cache)
+    cache = Cache.of(None, storage.options)
+    make = partial(make_index, archive, cache, checksums=checksums)
+    index = find_or_make(archive, cache, make, checksums=checksums, reads_sidecar=False)
+    if not index.is_certain:
+        index = cache_index(make(), cache)
+    stop.check()
     write_small(target, array_bytes(index.meta, index.arrays), storage.options)
     return index, True

@@ -1,19 +1,23 @@
 """The index: how it is made, where it is kept, when it is used, and that an old one is never used."""
 
+import fcntl
 import gzip
 import json
 import os
 import pickle
 import sys
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 
+import fsspec
 import pytest
 
 import samplerkit as sk
 from samplerkit.cli.main import main
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.index import finding as index_module
+from samplerkit.storage.tar.index.finding import Cache
 from samplerkit.storage.tar.indexing import index_shards
 from tests.storage.remote.server import served
 from tests.storage.tar.remote_shards import EACH, NAMES, NUMBERS, PATTERN, SHARDS
@@ -85,6 +89,40 @@ def test_a_cache_that_cannot_be_written_to_leaves_the_index_in_memory(tmp_path):
     dataset = TarDataset(paths, cache=tmp_path / "file")
     assert list(dataset) == samples
     assert list(pickle.loads(pickle.dumps(dataset))) == samples  # noqa: S301  # our own
+
+
+def test_each_index_has_a_lock_of_its_own_that_leaves_no_file(tmp_path):
+    cache = Cache.of(tmp_path)
+    with ExitStack() as locks:
+        for number in range(200):
+            locks.enter_context(cache.lock(tmp_path / f"{number}.skidx"))
+    assert file_names(tmp_path) == []
+
+
+def test_an_index_is_made_once_by_threads_that_need_it_together(tmp_path, scanned):
+    path = write(tmp_path / "one.tar", jpeg_tiles())
+    start = threading.Barrier(8)
+
+    def use():
+        start.wait(30)
+        assert len(TarDataset(path, cache=tmp_path / "cache", progress=False)) == 60
+
+    threads = [threading.Thread(target=use) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert scanned == ["one.tar"]
+    assert not list(tmp_path.rglob("*.lock"))
+
+
+def test_indexes_are_made_on_a_filesystem_without_locks(tmp_path, cache_home, monkeypatch):
+    def refuses(*_):
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(fcntl, "flock", refuses)
+    assert len(TarDataset(write_two(tmp_path))) > 60
+    assert len(list(cache_home.rglob("*.skidx"))) == 2
 
 
 def test_the_fingerprint_depends_on_the_samples_and_not_on_the_path(tmp_path):
@@ -254,6 +292,40 @@ def test_a_folder_that_cannot_be_written_to_is_an_error(folder, tmp_path):
     (tmp_path / "file").write_text("no folder")
     with pytest.raises(sk.DatasetError, match=r"file/train-0\d\.tar\.skidx: cannot be written \(.*\); make"):
         index_shards(f"{folder}/{PATTERN}", out=tmp_path / "file")
+
+
+def test_an_index_of_a_replaced_shard_is_replaced_without_a_warning(tmp_path):
+    """A `TarDataset` would warn that it is not used, and say how to make it again."""
+    files = fsspec.filesystem("memory")
+    for count in (30, 60):
+        files.pipe("/replaced/a.tar", write(tmp_path / "a.tar", jpeg_tiles()[: 3 * count]).read_bytes())
+        stats = index_shards("memory://replaced/a.tar", upload=True)
+        assert (stats.num_made, stats.num_samples) == (1, count)
+
+
+def test_after_the_error_of_one_shard_no_other_index_is_written(folder, tmp_path, monkeypatch):
+    """The error comes at once; shards in progress are not waited for, and end without a file."""
+    is_scanning, may_end, scan = threading.Event(), threading.Event(), index_module.scan
+
+    def scan_or_fail(descriptor, archive, size):
+        if archive.endswith(NAMES[0]):
+            is_scanning.wait(30)
+            raise sk.DatasetError(archive, "cannot be read")
+        is_scanning.set()
+        may_end.wait(30)
+        return scan(descriptor, archive, size)
+
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        patch.setattr(index_module, "scan", scan_or_fail)
+        with pytest.raises(sk.DatasetError, match=f"{NAMES[0]}: cannot be read"):
+            index_shards(f"{folder}/{PATTERN}", out=out, threads=2)
+        may_end.set()
+        for thread in threading.enumerate():
+            if thread.name.startswith("samplerkit-index"):
+                thread.join(30)
+    assert not out.exists()
+    assert index_shards(f"{folder}/{PATTERN}", out=out).num_made == SHARDS
 
 
 def test_uploading_to_a_web_server_is_an_error(folder):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
+import time
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ import numpy as np
 
 from samplerkit.errors import ArgumentTypeError, DatasetError
 from samplerkit.storage.arrays import Array, on_disk
-from samplerkit.storage.atomic import unlock, user_cache_folder
+from samplerkit.storage.atomic import try_lock, unlock, user_cache_folder
 from samplerkit.storage.files.stored import INDEX_SUFFIX, Stored
 from samplerkit.storage.inflate import GzipError, TooLargeError, inflated
 from samplerkit.storage.open_files import Handle, open_for_reading, read_part
@@ -38,6 +38,9 @@ T = TypeVar("T", bound=Index | None)
 
 REMOTE_FOLDER = "remote"
 """The subfolder for fetched and decompressed shards in a cache folder given by the user."""
+
+_PAUSE = 0.01
+"""Seconds between two attempts to lock a file."""
 
 
 @dataclass(frozen=True)
@@ -87,22 +90,25 @@ class Cache:
 
     @contextmanager
     def lock(self, path: Path) -> Iterator[None]:
-        """Lets one process at a time create a file; the lock is also released if its process dies.
+        """Lets one thread of one process at a time make a file; the lock is released if its process dies.
 
-        If the folder is not writable, nothing is locked, since no process can create the file.
+        If the folder is not writable, or its filesystem has no locks, nothing is locked, and several may make
+        the same file.
         """
-        # There are only 64 lock files for each kind of file, so that they stay few.
-        name = f"lock{path.suffix}-{int(_digest(path.name)[:2], 16) % 64:02}"
+        lock = path.with_suffix(".lock")
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(self.folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            while (descriptor := try_lock(lock, is_exclusive=True)) is None:
+                time.sleep(_PAUSE)
         except OSError:
             yield
             return
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
         finally:
+            # Deleted before it is unlocked: `try_lock` refuses a deleted file that was opened before.
+            with suppress(OSError):
+                lock.unlink()
             unlock(descriptor)
 
 
@@ -177,14 +183,17 @@ def find_index(archive: Stored, cache: Cache, *, checksums: bool) -> Index | Non
     return None
 
 
-def find_or_make(archive: Stored, cache: Cache, make: Callable[[], T], *, checksums: bool) -> Index | T:
-    """Finds the index of an archive; otherwise one process of the machine reads or makes it, and caches it.
+def find_or_make(
+    archive: Stored, cache: Cache, make: Callable[[], T], *, checksums: bool, reads_sidecar: bool = True
+) -> Index | T:
+    """Finds the index of an archive; otherwise one thread of the machine reads or makes it, and caches it.
 
     Args:
         archive: the archive in its current version.
         cache: the cache of indexes.
         make: builds the index, or returns None, if there is none next to a remote archive.
         checksums: whether a CRC-32 of each file is needed.
+        reads_sidecar: whether an index next to a remote archive is read.
 
     Raises:
         DatasetError: the server does not answer.
@@ -197,7 +206,8 @@ def find_or_make(archive: Stored, cache: Cache, make: Callable[[], T], *, checks
         index = find_index(archive, cache, checksums=checksums)
         if index is not None:
             return index
-        new_index = _read_sidecar(archive, checksums=checksums) or make()
+        sidecar = _read_sidecar(archive, checksums=checksums) if reads_sidecar else None
+        new_index = sidecar or make()
         return new_index if new_index is None else cache_index(new_index, cache)
 
 
