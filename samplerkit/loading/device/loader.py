@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import itertools
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, final
 
@@ -15,7 +16,7 @@ from samplerkit.closing import Closing
 from samplerkit.errors import ArgumentTypeError, NotSupportedError
 from samplerkit.loading.background import ended_iteration
 from samplerkit.loading.cursor import FunctionCursor, Iteration
-from samplerkit.loading.device.stage import EPOCH_END, DeviceStage, Load, MakeStage
+from samplerkit.loading.device.stage import DeviceStage, EpochEnd, Load, MakeStage
 from samplerkit.loading.device.streams import (
     PinMemory,
     checked_device,
@@ -111,14 +112,18 @@ class DeviceLoader(Closing):
         self.run_ahead: Final = arguments.boolean("run_ahead", run_ahead)
         if load is not None and not callable(load):
             raise ArgumentTypeError("load", "must be a function of a batch", load)
-        # samplerkit's own loader puts a stage behind its source itself, and counts what leaves it: more than
-        # batches, which `load` does not know.
-        has_stages = load is None and callable(getattr(loader, "iterate_on", None))
+        # samplerkit's own loader puts a stage behind its source itself, and counts what leaves it.
+        has_stages = callable(getattr(loader, "iterate_on", None))
         self._staged: Any = loader if has_stages else WrappedLoader(loader)
         self._counts: Final = StageCounts()
         # It knows nothing of this object: a loader that keeps it does not keep this one alive.
         self._make_stage = partial(
-            DeviceStage, device=self.device, depth=self.depth, pins=pins, counts=self._counts, load=load
+            DeviceStage,
+            device=self.device,
+            depth=self.depth,
+            pins=pins,
+            counts=self._counts,
+            load=load and partial(_with_loaded, load),
         )
 
     @property
@@ -190,6 +195,20 @@ class DeviceLoader(Closing):
 
 
 @final
+@dataclass(eq=False)
+class LoadedItem:
+    """A batch of a loader.
+
+    Args:
+        batch: the batch.
+        state: a function that returns the state of the loader after it; None of a loader that has no state.
+    """
+
+    batch: Any
+    state: Any
+
+
+@final
 class WrappedLoader:
     """Puts a stage between the loop and a loader that does not count what was handed out; counts behind it.
 
@@ -207,21 +226,33 @@ class WrappedLoader:
         self._cursor: Final = FunctionCursor(
             partial(_reached, None if self._has_state else loader), waits=True
         )
+        # Returns the state after the batch handed out last; None before the first one.
+        self._state: Any = None
         self._stage: DeviceStage | None = None
-        # After the batch handed out last, and after those in the stage and the ends of epochs, in the order
-        # in which they leave it. None of a loader that has no state.
-        self._snapshot: Any = None
-        self._snapshots: deque[Any] = deque()
         self._dropped_stage: DeviceStage | None = None
         # The sampler may be at another epoch: it was read ahead of the loop, or a state was loaded.
         self._must_set_epoch = False
 
     def iterate_on(self, make_stage: MakeStage, *, run_ahead: bool) -> Iterator[Any]:
-        """Begins an epoch, or continues the one that was run into ahead; ends the iteration before."""
+        """Reads an epoch, or the rest of the one that was run into ahead; ends the iteration before."""
         self._end(self._cursor.current)
         if self._stage is None:
             self._stage = make_stage(self._begin(run_ahead=run_ahead))
-        return self._deliver(self._cursor.begin(), self._stage, run_ahead=run_ahead)
+        iteration = self._cursor.begin()
+        try:
+            for item in self._stage:
+                self._state = item.state
+                if isinstance(item, EpochEnd):
+                    self._end_epoch(iteration, run_ahead=run_ahead)
+                    return
+                # As in `Loader`: no call between these lines, in which a handler could raise.
+                iteration.taken += 1
+                yield item.batch
+                del item
+                if not iteration.is_open:
+                    raise ended_iteration()
+        finally:
+            self._end(iteration)
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch that the next iteration reads; while one is under way, at its end.
@@ -243,8 +274,7 @@ class WrappedLoader:
         At the end of an epoch that is the beginning of the next one, with the epoch that ended.
         """
         if self._has_state:
-            saved = self._loader.state_dict() if self._snapshot is None else self._snapshot
-            state: dict[str, Any] = copy.deepcopy(saved)
+            state: dict[str, Any] = (self._state or _state_now(self._loader))()
             return state
         place = self._cursor.place()
         return {"schema": SCHEMA, "epoch": place.epoch, "step": place.position, "ended": place.ended}
@@ -259,7 +289,7 @@ class WrappedLoader:
         self._drop_stage()
         if self._has_state:
             self._loader.load_state_dict(state)
-            self._snapshot = copy.deepcopy(dict(state))
+            self._state = partial(copy.deepcopy, copy.deepcopy(dict(state)))
         else:
             require_fields("state", state, _CHECKS)
             self._cursor.load(Place(state["epoch"], state["step"], state["ended"]))
@@ -273,8 +303,8 @@ class WrappedLoader:
     def __getstate__(self) -> dict[str, Any]:
         """A copy begins from scratch: the thread that reads ahead stays with this one."""
         must_set_epoch = self._must_set_epoch or self._stage is not None
-        fresh: dict[str, Any] = {"_stage": None, "_dropped_stage": None, "_snapshots": deque()}
-        return {**self.__dict__, **fresh, "_must_set_epoch": must_set_epoch}
+        fresh = {"_stage": None, "_dropped_stage": None, "_must_set_epoch": must_set_epoch}
+        return {**self.__dict__, **fresh}
 
     def _begin(self, *, run_ahead: bool) -> Iterator[Any]:
         if self._dropped_stage is not None:
@@ -291,39 +321,18 @@ class WrappedLoader:
             self._cursor.go_to(epoch, skipped)
         # Worker processes are started by the thread that trains, as without a device loader.
         batches = iter(()) if upcoming.is_spent else iter(self._loader)
-        self._snapshot = _snapshot_of(self._loader)
-        # The thread of a stage that was dropped may still append to its own.
-        self._snapshots = deque()
+        self._state = _state_now(self._loader)
         rest = itertools.islice(batches, skipped, None)  # which reads what is skipped in the loading thread
-        following = itertools.count(epoch + 1) if run_ahead else iter(())
-        return _read(self._loader, rest, following, self._snapshots)
-
-    def _deliver(self, iteration: Iteration, stage: DeviceStage, *, run_ahead: bool) -> Iterator[Any]:
-        try:
-            while True:
-                if not iteration.is_open:
-                    raise ended_iteration()
-                batch = next(stage)
-                self._snapshot = self._snapshots.popleft()
-                if batch is EPOCH_END:
-                    self._end_epoch(iteration, run_ahead=run_ahead)
-                    return
-                # As in `Loader`: no call between these lines, in which a handler could raise.
-                iteration.taken += 1
-                yield batch
-                del batch
-        finally:
-            self._end(iteration)
+        return _read(self._loader, rest, itertools.count(epoch + 1) if run_ahead else iter(()))
 
     def _end_epoch(self, iteration: Iteration, *, run_ahead: bool) -> None:
         following, requested = iteration.epoch + 1, self._cursor.next_epoch
         self._cursor.end(iteration, at_its_end=True)
-        if run_ahead and requested in {None, following}:
-            if not iteration.taken:  # nothing is read ahead of an empty epoch
-                self._drop_stage()
-            return  # else the thread has set the sampler's epoch, and reads it already
+        # Nothing is read ahead of an empty epoch.
+        if run_ahead and iteration.taken and requested in {None, following}:
+            return  # the thread has set the sampler's epoch, and reads it already
         self._drop_stage()
-        self._must_set_epoch = False
+        self._must_set_epoch = run_ahead
         if requested is not None:
             self._set_epoch_of_loader()
 
@@ -347,10 +356,8 @@ class WrappedLoader:
             self._must_set_epoch = True
 
 
-def _read(
-    loader: Iterable[Any], batches: Iterator[Any], following: Iterator[int], snapshots: deque[Any]
-) -> Iterator[Any]:
-    """Yields the batches of an epoch, and of those that follow, after their snapshots. In the loading thread.
+def _read(loader: Iterable[Any], batches: Iterator[Any], following: Iterator[int]) -> Iterator[Any]:
+    """Yields the batches of an epoch, and of those that follow, each with its state. In the loading thread.
 
     It ends with an epoch that is empty: nothing would bound how many of these are read ahead.
     """
@@ -358,15 +365,18 @@ def _read(
         is_empty = True
         for batch in batches:
             is_empty = False
-            snapshots.append(_snapshot_of(loader))
-            yield batch
+            yield LoadedItem(batch, _state_now(loader))
             del batch
-        snapshots.append(_snapshot_of(loader))
-        yield EPOCH_END
+        yield EpochEnd(_state_now(loader))
         if is_empty or (epoch := next(following, None)) is None:
             return
         _set_epoch(loader, epoch)
         batches = iter(loader)
+
+
+def _with_loaded(load: Load, item: Any) -> Any:
+    """Returns what a stage hands out, with what a function makes of its batch."""
+    return item if isinstance(item, EpochEnd) else dataclasses.replace(item, batch=load(item.batch))
 
 
 def _reached(sized: Any, _: int, start: int, taken: int) -> tuple[int, bool]:
@@ -382,9 +392,12 @@ def _has_state(loader: Any) -> bool:
     return all(callable(getattr(loader, name, None)) for name in ("state_dict", "load_state_dict"))
 
 
-def _snapshot_of(loader: Any) -> Any:
-    """A copy, as a state may refer to what the loader will change; None of a loader that has no state."""
-    return copy.deepcopy(loader.state_dict()) if _has_state(loader) else None
+def _state_now(loader: Any) -> Any:
+    """Returns what copies the state that a loader has now: a function, which a stage does not look into.
+
+    The state is copied, as it may refer to what the loader will change.
+    """
+    return partial(copy.deepcopy, copy.deepcopy(loader.state_dict())) if _has_state(loader) else None
 
 
 def _set_epoch(loader: Any, epoch: int) -> None:

@@ -9,7 +9,6 @@ followed by a mask is one without a sign.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, Final, final
 
 import numpy as np
@@ -19,18 +18,9 @@ from samplerkit.errors import ArgumentTypeError, NotSupportedError, OutOfDataset
 from samplerkit.loading.device.streams import checked_device, require_available
 from samplerkit.order.algebra import Composed, Shard
 from samplerkit.order.files import FileSequence
-from samplerkit.order.keys import Key
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order, slice_positions
-from samplerkit.order.permutation import (
-    NARROW_LIMIT,
-    TABLE_LIMIT,
-    Network,
-    half_modular_domain,
-    network_constants,
-    table,
-    word_count,
-)
+from samplerkit.order.permutation import ROUNDS, TABLE_LIMIT
 from samplerkit.order.sequences import LaneWeave, Permuted, Range, Table
 from samplerkit.order.typing import Ids
 
@@ -163,60 +153,63 @@ def _evaluation(order: Order, device: torch.device) -> Evaluate:
     return make(device, *recipe)
 
 
-def permutation_on(device: torch.device, size: int, key: Key, *indices: int) -> Evaluate:
-    """Puts a keyed permutation of [0, size) on a device."""
-    words = key.words(word_count(size), *indices)
-    if size <= TABLE_LIMIT:
-        return _table(device, table(size, words))
-    network = Network.of(network_constants([size], words[:, None])[:, 0])
-    factors, terms = (
-        tuple(torch.from_numpy(np.stack(constants).astype(np.uint64).view(np.int64)).to(device))
-        for constants in (network.factors, network.terms)
-    )
-    on_device = Network(size, *half_modular_domain(size), factors, terms)
-    return partial(_permuted, on_device, 32 if size < NARROW_LIMIT else 64)
+def _permutation(device: torch.device, *recipe: Any) -> Evaluate:
+    order = Permuted(*recipe)
+    if order.size <= TABLE_LIMIT:
+        return _table(device, order[:])
+    return NetworkOnDevice(order).permuted
 
 
-def _permuted(network: Network, width: int, positions: torch.Tensor) -> torch.Tensor:
-    """Permutes positions in [0, n); see `order.permutation`.
-
-    If some values are outside of [0, n) at first, their number is read from the device: one number, no id.
+@final
+class NetworkOnDevice:
+    """The network of a keyed permutation of [0, n), by torch operations; see `order.permutation`.
 
     Args:
-        network: of one permutation: three integers, and constants on the device.
-        width: the bits of a word, 32 or 64.
-        positions: int64 tensor of shape (m,).
+        order: the permutation, larger than a table.
     """
-    values = _around(network, width, positions)
-    if network.modulus << network.bits == network.size:
+
+    def __init__(self, order: Permuted) -> None:
+        # Words as the signed ones of the same bits.
+        constants = order.constants.astype(np.uint64).view(np.int64).tolist()
+        self._size, self._modulus, self._bits, *rounds = constants
+        self._rounds: Final = [*zip(rounds[:ROUNDS], rounds[ROUNDS:], strict=True)]
+        self._width: Final = 32 if order.is_narrow else 64
+
+    def permuted(self, positions: torch.Tensor) -> torch.Tensor:
+        """Permutes positions in [0, n), an int64 tensor of shape (m,).
+
+        If some values are outside of [0, n) at first, their number is read from the device: one number, no
+        id.
+        """
+        values = self._once(positions)
+        if self._modulus << self._bits == self._size:
+            return values
+        outside = torch.nonzero(values >= self._size).reshape(-1)
+        while outside.numel():
+            again = self._once(values[outside])
+            values[outside] = again
+            outside = outside[again >= self._size]
         return values
-    outside = torch.nonzero(values >= network.size).reshape(-1)
-    while outside.numel():
-        again = _around(network, width, values[outside])
-        values[outside] = again
-        outside = outside[again >= network.size]
-    return values
 
-
-def _around(network: Network, width: int, values: torch.Tensor) -> torch.Tensor:
-    """Permutes the values of the domain, a * 2^b of them, once around."""
-    modulus, bits = network.modulus, network.bits
-    left, right = values >> bits, values & ((1 << bits) - 1)
-    for step, (factor, term) in enumerate(zip(network.factors, network.terms, strict=True)):
-        mixed = (right if step % 2 == 0 else left) * factor
-        mixed += term
-        if step % 2:
-            right ^= shifted_(mixed, width - bits, width)
-            continue
-        mixed *= mixed
-        shifted_(mixed, width // 2 - 1, width).mul_(modulus)
-        left += shifted_(mixed, width // 2 + 1, width)
-        # A difference below zero has all bits above the modulus set: with them, it is added again.
-        left -= modulus
-        torch.bitwise_right_shift(left, 63, out=mixed)
-        left += mixed.bitwise_and_(modulus)
-    joined: torch.Tensor = left.bitwise_left_shift_(bits).bitwise_or_(right)
-    return joined
+    def _once(self, values: torch.Tensor) -> torch.Tensor:
+        """Permutes the values of the domain, a * 2^b of them."""
+        modulus, bits, width = self._modulus, self._bits, self._width
+        left, right = values >> bits, values & ((1 << bits) - 1)
+        for step, (factor, term) in enumerate(self._rounds):
+            mixed = (right if step % 2 == 0 else left) * factor
+            mixed += term
+            if step % 2:
+                right ^= shifted_(mixed, width - bits, width)
+                continue
+            mixed *= mixed
+            shifted_(mixed, width // 2 - 1, width).mul_(modulus)
+            left += shifted_(mixed, width // 2 + 1, width)
+            # A difference below zero has all bits above the modulus set: with them, it is added again.
+            left -= modulus
+            torch.bitwise_right_shift(left, 63, out=mixed)
+            left += mixed.bitwise_and_(modulus)
+        joined: torch.Tensor = left.bitwise_left_shift_(bits).bitwise_or_(right)
+        return joined
 
 
 def shifted_(values: torch.Tensor, bits: int, width: int) -> torch.Tensor:
@@ -267,7 +260,7 @@ _MAKERS: Mapping[type[Order], Callable[..., Evaluate]] = {
     Composed: _composed,
     FileSequence: _files,
     LaneWeave: _lanes,
-    Permuted: permutation_on,
+    Permuted: _permutation,
     Range: lambda _device, start, _length: lambda positions: positions + start,
     Shard: _shard,
     Table: _table,

@@ -33,16 +33,19 @@ CLOSE_SECONDS = 2.0
 _WHERE: Final = "a batch that was moved to the device"
 
 Load = Callable[[Any], Any]
-"""Returns a batch on the device."""
+"""Returns on the device what a source yields; an `EpochEnd` as it is."""
 
 
 @final
 class EpochEnd:
-    """The end of an epoch."""
+    """What a source yields at the end of an epoch; the stage hands it out as it is.
 
+    Args:
+        state: of the source then.
+    """
 
-EPOCH_END: Final = EpochEnd()
-"""What a source yields at the end of an epoch; the stage hands it out as it is."""
+    def __init__(self, state: Any = None) -> None:
+        self.state: Final = state
 
 
 @final
@@ -53,7 +56,7 @@ class DeviceStage(Iterator[Any]):
     starts at the first `next`. What the source raises is raised here, with its traceback, after all batches
     before it. The stage ends when it is closed or no longer referenced.
 
-    `EPOCH_END` passes as it is, so that one stage can continue from one epoch to the next.
+    An `EpochEnd` passes as it is, so that one stage can continue from one epoch to the next.
 
     Args:
         source: yields batches on the host: any nesting that `map_leaves` takes. The stage owns it, and calls
@@ -63,7 +66,7 @@ class DeviceStage(Iterator[Any]):
         pins: whether tensors on the host are pinned before the copy; None where the device gains by it.
         streams: the driver of the device; None takes the device's own.
         counts: adds up the figures of its batches.
-        load: moves a batch, in place of a copy of each leaf; it must not hold the stage.
+        load: moves what the source yields, in place of a copy of each leaf; it must not hold the stage.
 
     Raises:
         ArgumentValueError: the device is not available.
@@ -96,36 +99,38 @@ class DeviceStage(Iterator[Any]):
         # Of the batch received last: the stream that works on it, and leaves unknown to the allocator.
         self._received: tuple[Any, list[Any]] | None = None
         self._counts: Final = StageCounts() if counts is None else counts
-        self._is_over = False
 
     def __iter__(self) -> DeviceStage:
         return self
 
     def __next__(self) -> Any:
-        """Returns the next batch, or `EPOCH_END`.
+        """Returns the next batch, or `EpochEnd`.
 
         Raises:
             StopIteration: the source has no more.
             StateError: the stage was closed, or belongs to another process.
         """
-        if self._is_over:
-            raise StopIteration
         start = time.perf_counter()
         require_process(self._producer.process)
-        if self._producer.is_stopped:
-            raise ended_iteration()
         # To ask for a batch is to be done with the one before: now its memory can be fenced and reused.
         self._release()
         # Before the wait: afterwards there is always one, and the figure would say nothing.
         queued = self._batches.num_ready
         # A slot is given back with a batch and not after it, so that the thread loads while the loop trains.
         item = next(self._batches)
-        if not isinstance(item, LoadedBatch):
-            return self._handle_end(item)
+        if isinstance(item, BaseException):
+            self.close()
+            self._batches = BatchesInOrder(self._producer, iter(()))  # it is over
+            try:
+                raise item
+            finally:
+                # The error's traceback refers to this frame.
+                del item
         wait = time.perf_counter() - start
         # What the allocator does not know of lives as long as the loop's work on it.
         self._received = self._streams.receive(item.ready, item.storages), item.opaque
-        self._counts.add(wait, queued, item.load, item.load_cpu, item.copy)
+        if not isinstance(item.value, EpochEnd):
+            self._counts.add(wait, queued, item.load, item.load_cpu, item.copy)
         if item.warning:
             warn_once(item.warning)
         return item.value
@@ -148,8 +153,12 @@ class DeviceStage(Iterator[Any]):
         if not producer.is_started:  # so no thread ends the source
             producer.end()
         producer.join(time.monotonic() + seconds)
+        # The next batches of another stage, on the same side stream, must not get this memory before.
+        for slot in self._slots:
+            if slot.retained:
+                self._streams.wait(slot.fence)
         # Waiting batches hold device memory, and would hold it for as long as the stage is referenced.
-        self._batches = BatchesInOrder(producer, iter(()))
+        self._batches = producer.open(iter(()))
         return not producer.is_alive
 
     def _release(self) -> None:
@@ -158,18 +167,6 @@ class DeviceStage(Iterator[Any]):
             stream, opaque = self._received
             slot, self._received = BatchSlot(self._streams.fence(stream), opaque), None
             self._slots.append(slot)
-
-    def _handle_end(self, item: EpochEnd | BaseException) -> EpochEnd:
-        if isinstance(item, EpochEnd):
-            self._slots.append(BatchSlot())
-            return item
-        self._is_over = True
-        self.close()
-        try:
-            raise item
-        finally:
-            # The error's traceback refers to this frame.
-            del item
 
 
 MakeStage = Callable[[Iterator[Any]], DeviceStage]
@@ -194,7 +191,7 @@ class LoadedBatch:
     """A batch on its way, what it cost, and what was found to be wrong with the way it was loaded.
 
     Args:
-        value: the batch on the device.
+        value: the batch on the device, or the end of an epoch.
         ready: the event behind its copies.
         storages: what of it the allocator must know of.
         opaque: leaves that may hold more than those.
@@ -214,7 +211,7 @@ class LoadedBatch:
     warning: str
 
 
-Item = LoadedBatch | EpochEnd | BaseException
+Item = LoadedBatch | BaseException
 """What goes to the loop; an exception is what the source raised, be it its StopIteration, or the copy."""
 
 
@@ -223,7 +220,7 @@ class Producer(WorkerThreads):
     """The loading thread: for each slot it pulls from the source and sends to the device.
 
     Args:
-        source: yields batches, and `EPOCH_END` after each epoch.
+        source: yields batches, and perhaps an `EpochEnd` after each epoch.
         streams: the driver.
         pins: whether to pin what is on the host.
         load: as for the stage.
@@ -287,8 +284,6 @@ class Producer(WorkerThreads):
         finally:
             loaded, computed = time.perf_counter(), time.thread_time() - before
             warning = next(self._watch)
-        if isinstance(batch, EpochEnd):
-            return batch
         if self.is_stopped:
             return ended_iteration()
         sending = time.perf_counter()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import takewhile
 from operator import methodcaller
 from typing import Any, Final, Literal, final, get_args
 
@@ -138,21 +137,19 @@ class TensorLoader(CountsSteps):
 
     def _ids(self, reading: Reading) -> Iterator[torch.Tensor]:
         """Yields the ids of each step, on the device; more steps at once as one goes."""
-        order = self._cursor.run.epoch(reading.epoch).order
+        order = reading.units.order
         ids_at = self._on_device(order)
         if ids_at is None:
             for _, ids in reading.batches():
                 yield torch.from_numpy(ids).to(self.device)
             return
-        first, at_once = 0, 1
-        while reading.has(first):
-            steps = takewhile(reading.has, range(first, first + at_once))
-            dealt = [reading.delivery.dealt(reading.shard, step) for step in steps]
+        steps, at_once = range(reading.steps), 1
+        while steps:
+            dealt = reading.delivery.dealt_in(reading.shard, steps[:at_once])
             positions = self._positions(dealt)
             # Pads repeat the samples from the first one on.
             yield from torch.split(ids_at[positions % len(order)], [len(part) for part in dealt])
-            first += len(dealt)
-            at_once = min(2 * at_once, max(1, _AT_ONCE // self.batch_size))
+            steps, at_once = steps[at_once:], min(2 * at_once, max(1, _AT_ONCE // self.batch_size))
 
     def _positions(self, dealt: Sequence[range | Ids]) -> torch.Tensor:
         """Puts the positions of some steps on the device, or has it count them."""

@@ -15,7 +15,7 @@ import contextlib
 import random
 from dataclasses import dataclass, field
 
-from samplerkit.loading.device.stage import DeviceStage
+from samplerkit.loading.device.stage import DeviceStage, EpochEnd
 
 GARBAGE = -1
 
@@ -241,6 +241,7 @@ class Schedule:
         seed: decides everything.
         depth: of the stage.
         batches: how many the source gives.
+        epoch: after how many of them an epoch ends, and another one follows.
         holds: whether the loop keeps some batches for longer than its step.
         loop_streams: among which the loop changes from batch to batch.
         options: how the driver is wrong.
@@ -249,12 +250,13 @@ class Schedule:
     TENSORS = 3
     """In each batch."""
 
-    def __init__(self, seed, depth, batches=12, *, holds=False, loop_streams=(1,), **options):
+    def __init__(self, seed, depth, batches=12, *, epoch=99, holds=False, loop_streams=(1,), **options):
         self.chance = random.Random(seed)
         self.device = Device(self.chance, haste=self.chance.choice([0, 0.2, 1, 4]))
         self.streams = SimulatedStreams(self.device, other_side=self._other_side, **options)
         self.streams.pins = self.chance.random() < 0.5
-        self.batches, self.holds, self.loop_streams = batches, holds, loop_streams
+        self.batches, self.epoch = batches, epoch
+        self.holds, self.loop_streams = holds, loop_streams
         self.stage = DeviceStage(self._source(), None, depth=depth, streams=self.streams)
         # The producer takes its steps here, and not in a thread.
         self.producer = self.stage._producer
@@ -284,6 +286,8 @@ class Schedule:
         for number in range(self.batches):
             first = number * self.TENSORS
             yield {"a": OnHost(first), "b": [OnHost(first + 1), None, Wrapped(OnHost(first + 2))]}
+            if (number + 1) % self.epoch == 0:
+                yield EpochEnd()
 
     def _can_run(self, step):
         if step in self.inside:
@@ -313,7 +317,10 @@ class Schedule:
         except StopIteration:
             self.consumes = False
         else:
-            self._train()
+            if isinstance(self.batch, EpochEnd):
+                self.batch = None
+            else:
+                self._train()
         self.inside.remove(self._consume)
 
     def _train(self):

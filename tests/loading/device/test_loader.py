@@ -197,6 +197,8 @@ def test_load_makes_each_batch_in_the_thread_and_the_state_stays_that_of_the_loa
             assert torch.equal(next(batches), expected * 2)
             assert loader.state_dict() == alone.state_dict()
     assert threads == {"samplerkit-device-0"}
+    with pytest.raises(sk.ArgumentValueError, match="seed the generators of this process in a background"):
+        next(iter(DeviceLoader(ours(seed_draws=True), "cpu", load=doubled)))
     with pytest.raises(sk.ArgumentTypeError, match="load"):
         DeviceLoader([], load="doubled")
 

@@ -11,7 +11,7 @@ import torch
 
 import samplerkit as sk
 from samplerkit.loading import background
-from samplerkit.loading.device.stage import EPOCH_END, DeviceStage
+from samplerkit.loading.device.stage import DeviceStage, EpochEnd
 from samplerkit.loading.stats import StageCounts
 from tests.loading.device.kinds import loading_threads
 from tests.waiting import LoadFreeTimer, wait_until
@@ -137,11 +137,13 @@ def test_the_exit_of_python_ends_a_thread_that_waits_for_the_loop_at_once():
 
 
 def test_stats_hold_waits_loads_and_copies():
+    end = EpochEnd()
+
     def source():
         for _ in range(4):
             time.sleep(0.02)
             yield torch.zeros(1)
-        yield EPOCH_END
+        yield end
         yield torch.zeros(1)
 
     counts = StageCounts()
@@ -159,7 +161,7 @@ def test_stats_hold_waits_loads_and_copies():
     assert stats.total_wait < 60
     assert 0 <= stats.cpu_share < 0.9
     assert StageCounts().stats.cpu_share == 0
-    assert next(stage) is EPOCH_END
+    assert next(stage) is end
     assert counts.stats == stats
     counts.begin_epoch()
     counts.add(wait=0, queued=0, load=4, load_cpu=1, copy=0)

@@ -85,6 +85,13 @@ class Leaf:
         self.calls.append(("record_stream", str(stream)))
 
 
+class Hidden:
+    """Holds tensors where nobody finds them."""
+
+    def to(self, device, non_blocking=False):
+        return self
+
+
 @pytest.fixture
 def module(request, monkeypatch):
     """The module that torch returns for a device."""
@@ -126,6 +133,13 @@ def test_the_side_stream_waits_for_a_loader_that_works_on_the_device(module):
     with driver.side([on_device, on_host]):
         pass
     assert module.calls.count(("wait_stream", "the loading thread's stream")) == 1
+
+
+def test_what_the_allocator_does_not_know_of_outlives_the_loops_work_on_it_though_the_stage_is_closed(module):
+    stage = DeviceStage(iter([Hidden()]), None, pins=False, streams=DeviceStreams(torch.device("meta")))
+    next(stage)
+    stage.close()
+    assert module.calls.count(("synchronize",)) == 2  # of the copy, and of the loop's work
 
 
 @pytest.mark.parametrize("name", ["cuda", "xpu"])
@@ -198,6 +212,11 @@ def test_memory_does_not_grow_with_the_length_of_the_run():
         max(Schedule(seed, 2, batches=100).run().device.reserved for seed in range(40))
         <= 4 * Schedule.TENSORS
     )
+
+
+@pytest.mark.parametrize("epoch", [1, 3])
+def test_a_stage_that_continues_into_the_next_epoch_reads_no_invalid_memory(epoch):
+    assert sum(outcome.device.wrong for _, outcome in outcomes(100, epoch=epoch)) == 0
 
 
 @pytest.mark.parametrize("options", KNOWN_BAD.values(), ids=KNOWN_BAD.keys())

@@ -98,10 +98,9 @@ SIZES = st.one_of(
 @settings(deadline=None, max_examples=150)
 @given(SIZES, st.integers(0, 2**64 - 1), st.integers(0, 1000), st.randoms(use_true_random=False))
 def test_a_permutation_is_bit_for_bit_that_of_numpy(size, seed, epoch, random):
-    key = Key(seed, epoch, 0, "global")
+    order = Permuted(size, Key(seed, epoch, 0, "global"))
     positions = np.array([random.randrange(size) for _ in range(100)] + [0, size - 1])
-    permutation = device_order.permutation_on(torch.device("cpu"), size, key)
-    assert permutation(torch.from_numpy(positions)).tolist() == Permuted(size, key).ids_at(positions).tolist()
+    assert sk.order_on(order, "cpu")[torch.from_numpy(positions)].tolist() == order[positions].tolist()
 
 
 @settings(deadline=None, max_examples=60)
