@@ -162,8 +162,7 @@ class Agreement:
         """
         problem = "" if reads_all else unread_shards(self._members(own))
         if problem:
-            refusal = {"problem": problem, "groups": [own], "hint": _SHARDS_HINT}
-            self._refuse(own, refusal)
+            self._refuse(own, {"problem": problem, "groups": [own], "hint": _SHARDS_HINT})
         else:
             self.store.add(own.key("joined"), AGREED)
         self.store.set(own.key("members"), "")  # the store keeps its keys for as long as the job runs
@@ -214,16 +213,20 @@ class Agreement:
         own_count, *counts = map(int, values[: len(keys)])
         for group, count, text in zip(groups, counts, values[len(keys) :], strict=True):
             theirs = json.loads(text)
+            names = [name for name in {**identity, **theirs} if identity.get(name) != theirs.get(name)]
+            # Two are of one loader if they share the dataset, or the sampler and its seed.
+            are_of_one = "dataset" not in names or not {"sampler", "seed"} & set(names)
             # Ranks may have joined, and continued to their next order, since the list was read.
-            if (own_count | count) & AGREED or not are_of_one_loader(differences(identity, theirs)):
+            if (own_count | count) & AGREED or not are_of_one:
                 continue
             own_ranks, their_ranks = (named("rank", self._members(side)) for side in (own, group))
             if not (own_ranks and their_ranks):  # all have joined one of them just now
                 continue
+            ours, other = ({name: begun.get(name) for name in names} for begun in (identity, theirs))
             refusal = {"groups": [own, group], "hint": _SAME_HINT}
             if count < REFUSED:
-                self._refuse(group, {**refusal, "problem": comparison(theirs, identity, own_ranks)})
-            refusal["problem"] = comparison(identity, theirs, their_ranks)
+                self._refuse(group, {**refusal, "common": f"has {other}, unlike {own_ranks} with {ours}"})
+            refusal["common"] = f"has {ours}, unlike {their_ranks} with {other}"
             if own_count < REFUSED:
                 self._refuse(own, refusal)
             raise self._disagreement(refusal)
@@ -234,8 +237,8 @@ class Agreement:
 
     def _disagreement(self, refusal: dict[str, Any]) -> DisagreementError:
         self._wait_for_refused([Group(*group) for group in refusal["groups"]])
-        # One text for all ranks of the group.
-        problem = refusal["problem"].replace("this rank", f"rank {self.rank}", 1)
+        # What all ranks of the group have in common begins with the name of each.
+        problem = f"rank {self.rank} {refusal['common']}" if "common" in refusal else refusal["problem"]
         return DisagreementError("ranks", problem, hint=refusal["hint"])
 
     def _wait_for_refused(self, groups: list[Group]) -> None:
@@ -258,9 +261,9 @@ class Agreement:
             )
             return
         missing = named("rank", set(range(self.ranks)) - self._members(own).keys())
-        problem = f"rank {self.rank} has {identity}, but {missing} did not report it within"
+        problem = f"rank {self.rank} has {identity}, but {missing} did not report it within {seconds:g} s"
         hint = "make the same edit on every rank, before the step at its position"
-        raise DisagreementError("ranks", f"{problem} {seconds:g} s", hint=hint)
+        raise DisagreementError("ranks", problem, hint=hint)
 
     def _members(self, group: Group) -> dict[int, World]:
         """The ranks that have joined a group, each with the shard that it reads."""
@@ -301,22 +304,6 @@ def _agreement_by(store: Any) -> Agreement:
 
 def _to_json(identity: dict[str, Any]) -> str:
     return json.dumps(identity, sort_keys=True)
-
-
-def differences(own: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
-    """What is another one there, by name."""
-    return {name: theirs.get(name) for name in own if theirs.get(name) != own[name]}
-
-
-def comparison(own: dict[str, Any], theirs: dict[str, Any], ranks: str) -> str:
-    """Returns how a rank differs from others."""
-    differing = differences(own, theirs)
-    return f"this rank has { {name: own[name] for name in differing} }, unlike {ranks} with {differing}"
-
-
-def are_of_one_loader(differing: dict[str, Any]) -> bool:
-    """Two identities are of one loader if they share the dataset, or the sampler and its seed."""
-    return "dataset" not in differing or not {"sampler", "seed"} & set(differing)
 
 
 def unread_shards(members: Mapping[int, World]) -> str:

@@ -98,8 +98,11 @@ def compute_lengths(
         report = progress or (lambda *_: None)
         size, done = len(Layout.of(dataset)), sum(map(len, computed))
         report(_LABEL, done, size)
-        loader = _loader(dataset, function, num_workers, done)
-        for lengths in _measured(loader, computed) if done < size else ():
+        for lengths in _measured(dataset, function, num_workers, done) if done < size else ():
+            if computed and computed[0].ndim != lengths.ndim:
+                problem = f"must be {'numbers' if lengths.ndim > 1 else 'pairs'}, as those before"
+                raise ArgumentValueError(f"lengths[{done}]", problem, lengths[0].tolist())
+            computed.append(lengths.astype(_DTYPE))
             with _disk_errors(path):
                 # A process that is killed in the middle leaves a line whose checksum does not fit.
                 file.write(_line(lengths.tolist()))
@@ -114,29 +117,16 @@ def compute_lengths(
     return mapped
 
 
-def _loader(dataset: Any, function: Callable[[Any], Any], num_workers: int, done: int) -> Loader:
-    """Returns a loader of the lengths of all samples from a number on."""
-    return Loader(
-        dataset,
-        SequentialSampler(done),
-        batch_size=_BATCH_SIZE,
-        num_workers=num_workers,
-        tail="ragged",
-        world=World(1, 0),
-        collate_fn=_MeasuringCollate(function),
+def _measured(dataset: Any, function: Callable[[Any], Any], num_workers: int, done: int) -> Iterator[Ids]:
+    """Computes the lengths of all samples from a number on, of some at a time."""
+    options: dict[str, Any] = {"collate_fn": _MeasuringCollate(function), "num_workers": num_workers}
+    loader = Loader(
+        dataset, SequentialSampler(done), batch_size=_BATCH_SIZE, tail="ragged", world=World(1, 0), **options
     )
-
-
-def _measured(loader: Loader, computed: list[np.ndarray[Any, Any]]) -> Iterator[Ids]:
-    """Computes the remaining lengths, and yields those of some samples once they are added to the others."""
     with loader:
         for lengths in loader:
             for skipped in loader.skipped:  # by a dataset that leaves out missing samples
                 raise DatasetError(f"sample {skipped.id}", f"cannot be measured ({skipped.error})")
-            if computed and computed[0].ndim != lengths.ndim:
-                problem = f"must be {'numbers' if lengths.ndim > 1 else 'pairs'}, as those before"
-                raise ArgumentValueError(f"lengths[{sum(map(len, computed))}]", problem, lengths[0].tolist())
-            computed.append(lengths.astype(_DTYPE))
             yield lengths
 
 

@@ -1,6 +1,5 @@
 """Where windows may get another length: at a pool of the same run, edited or not, and nowhere else."""
 
-import itertools
 import json
 from collections import Counter
 
@@ -8,7 +7,6 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.loading.run.token_windows import steps_to_a_multiple
 from tests.chains import under
 from tests.loading.rings import Rings
 from tests.loading.token_loaders import BLOCK, FILES, TREE, blocks, loader, mixture, tokens_of
@@ -102,12 +100,6 @@ def test_batches_of_windows_are_refused_with_another_length():
         sk.Loader(Rings(FILES, 4, BLOCK), blocks(), batches=other, world=sk.World(1, 0)).load_state_dict(
             saved
         )
-
-
-def test_the_steps_to_a_multiple_are_the_fewest():
-    for position, of, step in itertools.product(range(30), range(1, 13), range(1, 9)):
-        matches = [n for n in range(of) if (position + n * step) % of == 0]
-        assert steps_to_a_multiple(position, of, step) == (matches[0] if matches else None)
 
 
 def edited(*edits):
@@ -208,9 +200,8 @@ def test_random_runs_lose_and_repeat_no_token(runs):
             # Up to a step that ends with a pool; the whole epoch where there is none.
             per_step, first = runs_of_ranks[0].batch_size * ranks, runs_of_ranks[0].state_dict()["position"]
             of_pool = pool * block // seq_len
-            missing = steps_to_a_multiple(first, of_pool, per_step) or of_pool // np.gcd(of_pool, per_step)
-            meets = (first + missing * per_step) % of_pool == 0
-            steps = int(missing) if meets and random.random() < 0.8 else None
+            missing = next((n for n in range(1, of_pool + 1) if (first + n * per_step) % of_pool == 0), None)
+            steps = missing if random.random() < 0.8 else None
             for run in runs_of_ranks:
                 seen = tokens_of(run, steps)
                 windows += len(seen) // seq_len

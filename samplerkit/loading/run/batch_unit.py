@@ -142,11 +142,11 @@ class EpochBatches(EpochUnits):
         if position != named[1] and not self.plan.has(position - 1):
             raise StateError("position", f"is outside of a plan of {len(self.plan)} batches", position)
 
-    def samples_before(self, position: int) -> int:
-        """Returns how many samples of the order were looked at for the first batches: whole windows."""
-        window, before = self.plan.window_of(position)
-        # The samples of all windows with a batch before the position, without evaluating any.
-        return min((window + (position > before)) * (self.plans.window or 0), self.num_draws)
+    def run_position(self, position: int) -> int:
+        """Returns the position of the run: behind all windows that have a batch before this one."""
+        window, before = self.plan.window_of(position)  # which evaluates none of them
+        samples = min((window + (position > before)) * (self.plans.window or 0), self.num_draws)
+        return self.epoch * len(self.order) + samples
 
     def applied(self, edit: Edit) -> Edit:
         """Returns an edit at the next border of a window."""

@@ -7,7 +7,6 @@ epoch, a run with another length can resume, at the same position in its own win
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, replace
 from typing import Any, final
 
@@ -122,10 +121,10 @@ class TokenWindowUnit(Unit):
         following, how = min(end, (position // pool_size + 1) * pool_size), ""
         # The saved windows in a step of as many tokens.
         step, rest = divmod(samples_per_step * saved["windows_per_block"], self.windows_per_block)
-        missing = None if rest else steps_to_a_multiple(position, pool_size, step)
-        if missing is not None and position + missing * step <= end:
-            following = position + missing * step
-            how = f"for {missing} more steps of as many tokens, "
+        # After as many steps as a pool has windows, they end at the same places of a pool again.
+        ends = () if rest else range(position, end + 1, step)[:pool_size]
+        if (reached := next((at for at in ends if at % pool_size == 0), None)) is not None:
+            following, how = reached, f"for {(reached - position) // step} more steps of as many tokens, "
         size, place = f"{pool_size} windows", f"position {following}"
         if saved["seq_len"]:
             size = f"{pool_size * saved['seq_len']} tokens"
@@ -183,17 +182,3 @@ class EpochTokenWindows(EpochUnits):
             hint = "continue without this change to the end of a pool: there a ledger can be added or removed"
             problem = "was saved within a pool, which is shuffled in another way above a ledger"
             raise StateError("ledger", problem, saved, current, hint=hint)
-
-
-def steps_to_a_multiple(position: int, of: int, step: int) -> int | None:
-    """Returns the number of steps after which a position is a multiple of a number; None if it never is.
-
-    Example:
-        >>> steps_to_a_multiple(10, of=32, step=6), steps_to_a_multiple(10, of=32, step=4)
-        (9, None)
-    """
-    common = math.gcd(of, step)
-    missing = -position % of
-    if missing % common:
-        return None
-    return missing // common * pow(step // common, -1, of // common) % (of // common)

@@ -159,11 +159,7 @@ class EpochUnits:
 
     def run_position(self, position: int) -> int:
         """Returns the position of the run, as edits count it, up to which the units before one lead."""
-        return self.epoch * len(self.order) + self.samples_before(position)
-
-    def samples_before(self, position: int) -> int:
-        """Returns how many samples of the order were looked at for the units before a position."""
-        return position
+        return self.epoch * len(self.order) + position
 
     def applied(self, edit: Edit) -> Edit:
         """Returns an edit at the position at which it can apply, the next one from its own on.

@@ -125,12 +125,12 @@ def joined(shares: Sequence[Request], answers: Sequence[Answer]) -> Answer:
     skips = [replace(one, place=share.place(one.place)) for share, answer in pairs for one in answer.skipped]
     left_out = tuple(sorted(skips, key=lambda one: one.place))
     reports = tuple(report for answer in answers for report in answer.reports)
-    read = [
-        (np.delete(cast("Ids", share.places), answer.places_skipped), answer.batch)
+    present = [
+        (places, answer.batch)
         for share, answer in pairs
         if answer.stand_in is None
+        and (places := np.delete(cast("Ids", share.places), answer.places_skipped)).size
     ]
-    present = [(places, samples) for places, samples in read if places.size]
     if not present:
         stand_in = next((answer for answer in answers if answer.stand_in is not None), answers[0])
         return replace(stand_in, skipped=left_out, reports=reports)

@@ -127,9 +127,6 @@ class LoaderWorkers:
     def __post_init__(self) -> None:
         # Threads share their files, and one worker reads all.
         self._is_affine = self.file_affinity and self.num_workers > 1 and self.kind == "processes"
-        self._reset()
-
-    def _reset(self) -> None:
         self.token = object()
         self._schedule: ThreadSchedule | None = None  # holds for the next epoch too
         self._owner: _ThreadOwner | None = None
@@ -192,10 +189,7 @@ class LoaderWorkers:
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy starts from scratch: workers, and the iteration that they read for, stay with this one."""
-        copied = object.__new__(LoaderWorkers)
-        copied.__dict__.update(self.__dict__)
-        copied._reset()
-        return copied.__dict__
+        return {**self.__dict__, "token": object(), "_schedule": None, "_owner": None, "_open": None}
 
     def _make_workers(self, epoch: int) -> Workers:
         options, maker = self.options, self._maker(epoch)

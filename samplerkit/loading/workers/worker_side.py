@@ -256,9 +256,7 @@ def _shared(pipe: Connection) -> torch.UntypedStorage:
 
 
 def _storage_of(data: bytes) -> torch.UntypedStorage:
-    content = torch.empty(len(data), dtype=torch.uint8)
-    content.numpy()[:] = np.frombuffer(data, dtype=np.uint8)
-    return content.untyped_storage()
+    return torch.UntypedStorage.from_buffer(data, dtype=torch.uint8)
 
 
 def unpickled(message: memoryview, storages: list[torch.UntypedStorage]) -> Any:
