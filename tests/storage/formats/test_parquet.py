@@ -170,8 +170,9 @@ def test_statistics_with_nan_are_ignored():
     group = SimpleNamespace(column=lambda number: column)
     footer = SimpleNamespace(num_columns=1, schema=group, row_group=lambda number: group)
     ranges = ranges_of(footer, 0, ["x"])
-    assert [RowFilter.of([("x", word, 2.5)]).may_hold(ranges) for word in ("<", "==", ">")] == [
+    assert [RowFilter.of([("x", word, 2.5)]).may_hold(ranges) for word in ("<", "==", "=", ">")] == [
         True,
+        False,
         False,
         False,
     ]
