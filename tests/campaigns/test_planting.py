@@ -1,11 +1,12 @@
 """The place of a planted bug is found by name and syntax, wherever it moves and however it is formatted."""
 
 import ast
+import json
 
 import pytest
 
 from tests.campaigns.planted import EVERY
-from tests.campaigns.planting import Bug, planted
+from tests.campaigns.planting import RECORD, Bug, planted
 from tests.jobs import ROOT
 
 BUG = Bug("one too many", "Deck.cards", "range(self.low, self.high)", "range(self.low, self.high + 1)", "")
@@ -30,7 +31,10 @@ def test_every_planted_bug_has_its_place():
 
 
 def test_every_test_that_a_planted_bug_names_exists():
+    recorded = json.loads(RECORD.read_text(encoding="utf-8"))
+    assert {key.removesuffix(", threads") for key in recorded} <= {bug.name for bug in EVERY.values()}
     named = {name for bug in EVERY.values() for name in bug.tests.split()}
+    named |= {test.partition("[")[0] for test in recorded.values()}
     assert all(bug.tests.split() for bug in EVERY.values())
     for file in {name.partition("::")[0] for name in named}:
         nodes = ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8")))

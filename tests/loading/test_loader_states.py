@@ -129,7 +129,7 @@ BOUNDS = [("tokens", "windows_per_block", 0), ("tokens", "tokens", -1), ("ledger
 BOUNDS += [("batches", "abreast", 0), ("batches", "abreast", 1 << 40), ("batches", "window", [-1, 0])]
 # Another window, one after the position, and one past the end.
 BOUNDS += [("batches", "window", wrong) for wrong in ([1, 3], [4, 4000], [99, 0])]
-BOUNDS += [("read", "older", -1)]
+BOUNDS += [("read", "older", -1), ("ledger", "past", 1 << 32)]
 
 
 @pytest.mark.parametrize("name", SECTIONS)

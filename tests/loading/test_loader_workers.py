@@ -22,11 +22,18 @@ from tests.numbers import Numbers as InFiles
 from tests.waiting import LoadFreeTimer, alive, threads_of_loaders, wait_until
 
 
+def drawn_here(_):
+    return torch.rand(()).item(), np.random.random(), random.random()  # noqa: NPY002
+
+
+AT_START = []
+
+
 class Drawn(Numbers):
-    """Sample i is what three random generators give in its process, and the process."""
+    """Sample i is what three generators give in its process, what they gave at its start, and the process."""
 
     def __getitem__(self, index):
-        return torch.rand(()).item(), np.random.random(), random.random(), os.getpid()  # noqa: NPY002
+        return *drawn_here(index), AT_START[0], os.getpid()
 
 
 @pytest.mark.parametrize("persistent", [False, True])
@@ -35,12 +42,14 @@ def test_workers_draw_different_numbers_and_repeat_them_after_a_restart(persiste
 
     def drawn(rank):
         options = {"num_workers": 2, "persistent_workers": persistent, "world": sk.World(2, rank)}
+        options["worker_init_fn"] = lambda number: AT_START.append(drawn_here(number))
         with sk.Loader(
             Drawn(8), sk.RandomSampler(seed=1), batch_size=2, collate_fn=list, **options
         ) as loader:
             samples = [sample for _ in range(2) for batch in loader for sample in batch]
         assert len({pid for *_, pid in samples}) == (2 if persistent else 4)
-        return [values for *values, _ in samples]
+        assert len({value for *_, values, _ in samples for value in values}) == 3 * 2
+        return [values for *values, _, _ in samples]
 
     first, again, other = drawn(0), drawn(0), drawn(1)
     assert first == again

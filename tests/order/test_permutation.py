@@ -132,3 +132,9 @@ def test_tables_made_together_equal_those_made_one_by_one():
     make_tables(together)
     assert ["_table" in vars(order) for order in together] == [size <= TABLE_LIMIT for size in sizes]
     assert all((first[:] == second[:]).all() for first, second in zip(one_by_one, together, strict=True))
+
+
+def test_a_table_replaces_no_more_bits_of_its_hashes_than_its_indices_need(monkeypatch):
+    shifted = np.uint64(3)
+    monkeypatch.setattr(permutation, "keyed_hash", lambda _, counters: (~counters).view(np.uint64) << shifted)
+    assert permutation.table(8, None).tolist() == [7, 6, 5, 4, 3, 2, 1, 0]

@@ -12,6 +12,7 @@ import numpy as np
 
 import samplerkit as sk
 from samplerkit.order.keys import Key, path_number
+from tests.chains import under
 from tests.order.reference_draws import draw_of
 from tests.samplers.dealing import cut, woven
 
@@ -173,7 +174,13 @@ CHAINS = [
     lambda rng: sk.RandomSampler(shuffle="files", seed=3),
     lambda rng: sk.RepeatSampler(2),
     lambda rng: sk.SubsetRandomSampler([3, 1, 4, 0, 2, 2]),
+    lambda rng: under(sk.RandomSampler(), sk.RandomSampler(shuffle="files", lanes=3)),
 ]
+
+
+def lanes_of(sampler, layout, constants):
+    """A sampler that shuffles what its child yields leaves no lanes."""
+    return 1 if sampler.get_child() else sampler.chain.woven_lanes(layout, constants)
 
 
 def walked(sampler, layout, run_lanes):
@@ -186,7 +193,7 @@ def walked(sampler, layout, run_lanes):
             orders[number] = sampler.undealt_order(layout, number, constants=constants)[:].tolist()
         return orders[number]
 
-    return WalkedPasses(order, sampler.chain.woven_lanes(layout, constants))
+    return WalkedPasses(order, lanes_of(sampler, layout, constants))
 
 
 def random_edits(rng, size, shares):
@@ -231,7 +238,7 @@ def test_removed_ids_of_a_chain_equal_a_walk_one_by_one_and_the_inverse_finds_th
         edits = random_edits(rng, len(layout), [])
         length = len(chain.order(layout))
         stream = walked(chain, layout, 1)
-        expected = walk_removals(stream, chain.chain.woven_lanes(layout, chain.chain.constants()), edits, 70)
+        expected = walk_removals(stream, lanes_of(chain, layout, chain.chain.constants()), edits, 70)
         ledger = sk.Ledger(chain, edits_of(edits, ()))
         epochs = [ledger.order(layout, epoch) for epoch in range(-(-70 // length))]
         assert np.concatenate(epochs)[:70].tolist() == expected, number

@@ -198,7 +198,7 @@ def _unpacked(packed: Array, size: int) -> list[str]:
 def _folder(path: str, folder: str) -> str:
     """Returns the folder of the files: as stored, or resolved relative to the folder of the catalogue."""
     if not folder or is_remote(f"{folder}/") or folder.startswith("/"):
-        return folder.rstrip("/") if folder == "/" else folder
+        return folder
     if is_remote(path):
         problem = "was made of files on a disk, but is remote itself"
         raise DatasetError(shown(path), problem, folder, hint="make it of the URLs of the files")

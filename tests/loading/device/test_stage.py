@@ -54,6 +54,7 @@ def test_exactly_depth_batches_are_loaded_ahead(depth):
         time.sleep(0.002)
         assert source.pulled == taken + depth
     stage.close()
+    assert source.closed_in.startswith("samplerkit-device")
 
 
 @pytest.mark.parametrize("position", [0, 1, 2, 3, 7, 10])
