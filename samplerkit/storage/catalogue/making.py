@@ -148,7 +148,7 @@ def make_part(
     *,
     threads: int = THREADS,
     remote: RemoteOptions | None = None,
-    tell: Callable[[int], object] | None = None,
+    tell: Callable[[int, int], object] | None = None,
 ) -> str:
     """Writes the catalogue of some files unless it exists: an idempotent task for distributed engines.
 
@@ -161,7 +161,7 @@ def make_part(
         reader: the reader of files that are neither tar shards nor Parquet, as for a `FileDataset`.
         threads: files that are examined in parallel.
         remote: options for URLs.
-        tell: called with the number of finished files.
+        tell: called with the number of finished files and the total.
 
     Returns:
         The path or URL of the part, for `join_parts`.
@@ -177,13 +177,12 @@ def make_part(
     with suppress(DatasetError):  # it is made, or made again
         if read_catalogue(out, remote).kind == kind:
             return out
-    report = None if tell is None else lambda done, _: tell(done)
     with closing(RemoteStorage(remote or RemoteOptions())) as storage:
 
         def work(number: int) -> FileCatalogue:
             return look(files[number], reader, storage=storage)
 
-        catalogues = all_in_threads(work, len(files), threads, "samplerkit-catalogue", report)
+        catalogues = all_in_threads(work, len(files), threads, "samplerkit-catalogue", tell)
     write_catalogue(joined(catalogues), out, remote)
     return out
 
@@ -254,12 +253,12 @@ def make_catalogue(
     folder, done, paths = f"{out}.parts", 0, []
     for files_of_part in listed:
 
-        def tell(number: int, before: int = done) -> None:
+        def tell(number: int, _: int, before: int = done) -> None:
             progress("looking at file", before + number, total)
 
         paths.append(make_part(files_of_part, folder, reader, threads=threads, remote=remote, tell=tell))
         done += len(files_of_part)
-        tell(len(files_of_part))
+        tell(len(files_of_part), total)
     catalogue = join_parts(paths, out, remote=remote)
     shutil.rmtree(folder)
     return catalogue

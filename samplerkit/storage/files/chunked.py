@@ -235,7 +235,7 @@ class DatasetOfFiles(ChunkedDataset):
     ) -> None:
         self._progress: Final = progress_of(progress)
         options = None if remote is False else RemoteOptions.of(remote)
-        catalogue = None if self._kind is None else open_catalogue(files, self._kind, options)
+        catalogue = None if self._kind is None else open_catalogue(files, self._kind, options, lengths)
         self._catalogue: Final = catalogue
         paths = find(files) if find else file_paths(files, options) if catalogue is None else catalogue.files
         self.files: Final = paths
