@@ -15,7 +15,6 @@ from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.order import arguments
 from samplerkit.storage.catalogue.catalogue_file import SUFFIX, read_catalogue, write_catalogue
 from samplerkit.storage.catalogue.file_catalogue import FileCatalogue, Kind, encoded, joined
-from samplerkit.storage.files.file_reader import FileReader
 from samplerkit.storage.files.packages import guarded
 from samplerkit.storage.files.paths import file_paths, one_path
 from samplerkit.storage.files.readers import file_reader
@@ -81,35 +80,23 @@ def look(path: str, reader: Any = None, *, storage: RemoteStorage | None = None)
             return look(path, reader, storage=own)
     if not is_remote(path):
         path = os.path.abspath(path)  # noqa: PTH100  # links are kept
-    kind = kind_of(path, reader)
+    kind, stored = kind_of(path, reader), Stored.of(path, storage)
+    details: tuple[Any, ...] = ()
     if kind == "tar":
-        return _shard(path, storage)
-    if kind == "parquet":
-        return _parquet(path, storage)
-    return _counted(path, replace(file_reader(reader), storage=storage), storage)
-
-
-def _shard(path: str, storage: RemoteStorage) -> FileCatalogue:
-    stored, cache = Stored.of(path, storage), Cache.of(None, storage.options)
-    make = partial(make_index, stored, cache, checksums=False)
-    index = find_or_make(stored, cache, make, checksums=False)
-    for flaw in index.skipped.places:
-        raise flaw.error()
-    return FileCatalogue.of_file("tar", path, stored.size, stored.version, [index.num_samples])
-
-
-def _parquet(path: str, storage: RemoteStorage) -> FileCatalogue:
-    found = guarded(shown(path), "read", lambda: ParquetFile.of(path, storage, Footers()))
-    file = found.select(None, None)
-    details = file.rows, file.columns, file.footer[1:], file.check
-    return FileCatalogue.of_file("parquet", path, file.stored.size, file.stored.version, *details)
-
-
-def _counted(path: str, reader: FileReader, storage: RemoteStorage) -> FileCatalogue:
-    stored = Stored.of(path, storage)
-    number = reader.count(path)
-    stored.require_same()
-    return FileCatalogue.of_file("files", path, stored.size, stored.version, [number])
+        cache = Cache.of(None, storage.options)
+        make = partial(make_index, stored, cache, checksums=False)
+        index = find_or_make(stored, cache, make, checksums=False)
+        for flaw in index.skipped.places:
+            raise flaw.error()
+        samples = [index.num_samples]
+    elif kind == "parquet":
+        found = guarded(stored.name, "read", lambda: ParquetFile.of(path, storage, Footers()))
+        file = found.select(None, None)
+        samples, details = list(file.rows), (file.columns, file.footer[1:], file.check)
+    else:
+        samples = [replace(file_reader(reader), storage=storage).count(path)]
+        stored.require_same()
+    return FileCatalogue.of_file(kind, path, stored.size, stored.version, samples, *details)
 
 
 PART_FILES: Final = 1024
