@@ -152,7 +152,7 @@ def _rows(data: Any, path: str, name: str) -> int:
 
 def _num_bytes(data: Any) -> int:
     """Returns the size in memory of an array or a list, with the objects in it."""
-    items = data if isinstance(data, list | tuple) else ()
+    items: Iterable[Any] = data if isinstance(data, list | tuple) else ()
     if isinstance(data, np.ndarray) and data.dtype == object:
         items = data.flat
     return _own_bytes(data) + sum(map(_own_bytes, items))
