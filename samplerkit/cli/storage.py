@@ -14,7 +14,7 @@ from samplerkit.cli.opening import ConfigPath, FromOne, FromZero, ManyPaths, imp
 from samplerkit.cli.printing import Result, counted, progress
 from samplerkit.config.config import load_config
 from samplerkit.config.datasets import with_layout
-from samplerkit.errors import DatasetError
+from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.loading.compute_lengths import compute_lengths
 from samplerkit.order import arguments
 from samplerkit.storage.catalogue.making import THREADS as JOBS
@@ -24,6 +24,7 @@ from samplerkit.storage.formats.jsonl import JsonlDataset
 from samplerkit.storage.formats.tfrecord import TfRecordDataset
 from samplerkit.storage.tar.indexing import THREADS, index_shards
 from samplerkit.storage.tar.pack import pack_folder
+from samplerkit.storage.urls import shown
 
 SHOWN = 10
 """The most files that were left out, or flaws, that are listed by name."""
@@ -62,6 +63,10 @@ def index(
             if value:
                 raise typer.BadParameter("is for tar shards only", param_hint=option)
         return _index_records(urls, out, jsonl=jsonl)
+    for suffix, option in ((".jsonl", "--jsonl"), (".tfrecord", "--tfrecord")):
+        for url in urls:
+            if suffix in url and not url.endswith((".tar", ".tar.gz", ".tgz")):
+                raise ArgumentValueError("urls", "are not tar shards", shown(url), hint=f"use {option}")
     with progress() as report:
         indexed = index_shards(
             urls, out=out, upload=upload, checksums=checksums, threads=jobs, lengths=lengths, progress=report

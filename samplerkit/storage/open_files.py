@@ -168,8 +168,8 @@ def open_at_most(limit: int, share: float) -> int:
     return max(1, min(limit, int(share * soft)))
 
 
-def open_for_reading(path: str, shown: str) -> int:
-    """Opens a file, and returns its descriptor.
+def open_for_reading(path: str, shown: str) -> Handle:
+    """Opens a file.
 
     Args:
         path: the path of the file, or of its copy in the cache.
@@ -180,8 +180,7 @@ def open_for_reading(path: str, shown: str) -> int:
         DatasetError: the file cannot be opened, or the cache with its copy was emptied.
     """
     try:
-        # Without blocking: it may be a pipe that has no writer.
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        return Handle(open_nonblocking(path, os.O_RDONLY), is_copy=path != shown)
     except OSError as error:
         if path != shown and isinstance(error, FileNotFoundError):
             # The copy is missing, not the archive, so its samples must not be skipped.

@@ -153,9 +153,6 @@ def digest_of(digests: Mapping[str, str] | None, url: str) -> str | None:
     if not digests:
         return None
     address = shown(url)
-    for name in (url, address):
-        if name in digests:
-            return digests[name]
     parts = address.split("/")
     ends = ("/".join(parts[first:]) for first in range(3, len(parts)))
-    return next((digests[end] for end in ends if end in digests), None)
+    return next((digests[name] for name in (url, address, *ends) if name in digests), None)

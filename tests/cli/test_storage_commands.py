@@ -99,6 +99,8 @@ def test_records_are_indexed_next_to_their_files_or_in_a_folder(command, tmp_pat
     for name in ("plain.tfrecord", "packed.tfrecord.gz"):
         shutil.copy(RECORDS / name, tmp_path)
     paths = [tmp_path / name for name in names]
+    code, _, error = command("index", *paths)
+    assert (code, error.endswith(f"; use {option}\n"), [*tmp_path.glob("*.skidx")]) == (2, True, [])
     assert command("index", option, *paths) == (0, output, "")
     indexes = {path.name: path.read_bytes() for path in tmp_path.glob("*.skidx")}
     assert indexes.keys() == {f"{name}.skidx" for name in names}

@@ -101,10 +101,13 @@ def read_catalogue(path: str, remote: RemoteOptions | None = None, *, shared: bo
     return _parse(path, meta, arrays)
 
 
-def open_catalogue(files: Any, kind: Kind, remote: RemoteOptions | None) -> FileCatalogue | None:
+def open_catalogue(
+    files: Any, kind: Kind, remote: RemoteOptions | None, lengths: Any = None
+) -> FileCatalogue | None:
     """Returns the catalogue that the user gave in place of files; None if `files` is not a catalogue.
 
     Raises:
+        ArgumentValueError: `lengths` were given too, which a catalogue has already.
         DatasetError: the catalogue does not exist, cannot be read, or is of another kind of files.
     """
     if not isinstance(files, str | os.PathLike) or not isinstance(os.fspath(files), str):
@@ -116,6 +119,8 @@ def open_catalogue(files: Any, kind: Kind, remote: RemoteOptions | None) -> File
     if catalogue.kind != kind:
         problem = f"is a catalogue of {_KINDS[catalogue.kind]}, and not of {_KINDS[kind].partition(',')[0]}"
         raise DatasetError(shown(path), problem, hint="give the catalogue to that, or name these files")
+    if lengths is not None:
+        raise ArgumentValueError("lengths", "belong to files; a catalogue has its own", hint="leave them out")
     return catalogue
 
 
@@ -204,16 +209,6 @@ def _folder(path: str, folder: str) -> str:
         raise DatasetError(shown(path), problem, folder, hint="make it of the URLs of the files")
     own = os.path.abspath(os.path.dirname(path))  # noqa: PTH100, PTH120  # links are kept
     return os.path.normpath(f"{own}/{folder}").rstrip("/")
-
-
-def refuse_lengths(lengths: Any) -> None:
-    """Refuses `lengths` together with a catalogue, which has them already.
-
-    Raises:
-        ArgumentValueError: `lengths` is not None.
-    """
-    if lengths is not None:
-        raise ArgumentValueError("lengths", "belong to files; a catalogue has its own", hint="leave them out")
 
 
 def read_unchanged(

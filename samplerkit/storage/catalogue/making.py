@@ -15,7 +15,6 @@ from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.order import arguments
 from samplerkit.storage.catalogue.catalogue_file import SUFFIX, read_catalogue, write_catalogue
 from samplerkit.storage.catalogue.file_catalogue import FileCatalogue, Kind, encoded, joined
-from samplerkit.storage.files.file_reader import FileReader
 from samplerkit.storage.files.packages import guarded
 from samplerkit.storage.files.paths import file_paths, one_path
 from samplerkit.storage.files.readers import file_reader
@@ -81,35 +80,23 @@ def look(path: str, reader: Any = None, *, storage: RemoteStorage | None = None)
             return look(path, reader, storage=own)
     if not is_remote(path):
         path = os.path.abspath(path)  # noqa: PTH100  # links are kept
-    kind = kind_of(path, reader)
+    kind, stored = kind_of(path, reader), Stored.of(path, storage)
+    details: tuple[Any, ...] = ()
     if kind == "tar":
-        return _shard(path, storage)
-    if kind == "parquet":
-        return _parquet(path, storage)
-    return _counted(path, replace(file_reader(reader), storage=storage), storage)
-
-
-def _shard(path: str, storage: RemoteStorage) -> FileCatalogue:
-    stored, cache = Stored.of(path, storage), Cache.of(None, storage.options)
-    make = partial(make_index, stored, cache, checksums=False)
-    index = find_or_make(stored, cache, make, checksums=False)
-    for flaw in index.skipped.places:
-        raise flaw.error()
-    return FileCatalogue.of_file("tar", path, stored.size, stored.version, [index.num_samples])
-
-
-def _parquet(path: str, storage: RemoteStorage) -> FileCatalogue:
-    found = guarded(shown(path), "read", lambda: ParquetFile.of(path, storage, Footers()))
-    file = found.select(None, None)
-    details = file.rows, file.columns, file.footer[1:], file.check
-    return FileCatalogue.of_file("parquet", path, file.stored.size, file.stored.version, *details)
-
-
-def _counted(path: str, reader: FileReader, storage: RemoteStorage) -> FileCatalogue:
-    stored = Stored.of(path, storage)
-    number = reader.count(path)
-    stored.require_same()
-    return FileCatalogue.of_file("files", path, stored.size, stored.version, [number])
+        cache = Cache.of(None, storage.options)
+        make = partial(make_index, stored, cache, checksums=False)
+        index = find_or_make(stored, cache, make, checksums=False)
+        for flaw in index.skipped.places:
+            raise flaw.error()
+        samples = [index.num_samples]
+    elif kind == "parquet":
+        found = guarded(stored.name, "read", lambda: ParquetFile.of(path, storage, Footers()))
+        file = found.select(None, None)
+        samples, details = list(file.rows), (file.columns, file.footer[1:], file.check)
+    else:
+        samples = [replace(file_reader(reader), storage=storage).count(path)]
+        stored.require_same()
+    return FileCatalogue.of_file(kind, path, stored.size, stored.version, samples, *details)
 
 
 PART_FILES: Final = 1024
@@ -148,7 +135,7 @@ def make_part(
     *,
     threads: int = THREADS,
     remote: RemoteOptions | None = None,
-    tell: Callable[[int], object] | None = None,
+    tell: Callable[[int, int], object] | None = None,
 ) -> str:
     """Writes the catalogue of some files unless it exists: an idempotent task for distributed engines.
 
@@ -161,7 +148,7 @@ def make_part(
         reader: the reader of files that are neither tar shards nor Parquet, as for a `FileDataset`.
         threads: files that are examined in parallel.
         remote: options for URLs.
-        tell: called with the number of finished files.
+        tell: called with the number of finished files and the total.
 
     Returns:
         The path or URL of the part, for `join_parts`.
@@ -177,13 +164,12 @@ def make_part(
     with suppress(DatasetError):  # it is made, or made again
         if read_catalogue(out, remote).kind == kind:
             return out
-    report = None if tell is None else lambda done, _: tell(done)
     with closing(RemoteStorage(remote or RemoteOptions())) as storage:
 
         def work(number: int) -> FileCatalogue:
             return look(files[number], reader, storage=storage)
 
-        catalogues = all_in_threads(work, len(files), threads, "samplerkit-catalogue", report)
+        catalogues = all_in_threads(work, len(files), threads, "samplerkit-catalogue", tell)
     write_catalogue(joined(catalogues), out, remote)
     return out
 
@@ -254,12 +240,12 @@ def make_catalogue(
     folder, done, paths = f"{out}.parts", 0, []
     for files_of_part in listed:
 
-        def tell(number: int, before: int = done) -> None:
+        def tell(number: int, _: int, before: int = done) -> None:
             progress("looking at file", before + number, total)
 
         paths.append(make_part(files_of_part, folder, reader, threads=threads, remote=remote, tell=tell))
         done += len(files_of_part)
-        tell(len(files_of_part))
+        tell(len(files_of_part), total)
     catalogue = join_parts(paths, out, remote=remote)
     shutil.rmtree(folder)
     return catalogue

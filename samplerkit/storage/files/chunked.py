@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -138,8 +138,9 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
 
     def __getitem__(self, index: int) -> Any:
         """Returns a sample."""
-        with closing(self._parts(np.array([checked_index(index, self)]))) as parts:
-            return gathered_samples(parts, 1)[0]
+        parts = by_file(self.layout, np.array([checked_index(index, self)]))
+        with closing(self._cache().each(parts)) as contents:
+            return gathered_samples(contents, 1)[0]
 
     def __getitems__(self, ids: Iterable[int]) -> Any:
         """Returns a batch, in the order of the ids; each chunk is read once.
@@ -157,8 +158,8 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
         checked = checked_ids(ids, len(self))
         cache = self._cache()
         cache.begin(checked)
-        with closing(self._parts(checked)) as parts:
-            batch = self._gather(parts, checked.size)
+        with closing(cache.each(by_file(self.layout, checked))) as contents:
+            batch = self._gather(contents, checked.size)
         if cache.is_too_small and not self._has_warned:
             self._has_warned = True
             self._warn_of_rereading(cache.rereads)
@@ -185,10 +186,6 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
     @property
     def _shown_size(self) -> str:
         return "not opened" if self._chunks is None else f"{len(self._chunks.layout)} samples"
-
-    def _parts(self, ids: Ids) -> Generator[ContentPart, None, None]:
-        """Iterates over the chunks that hold some of the ids."""
-        return self._cache().each(by_file(self.layout, ids))
 
     def _cache(self) -> ChunkCache:
         process = self._processes.current()
@@ -235,11 +232,11 @@ class DatasetOfFiles(ChunkedDataset):
     ) -> None:
         self._progress: Final = progress_of(progress)
         options = None if remote is False else RemoteOptions.of(remote)
-        catalogue = None if self._kind is None else open_catalogue(files, self._kind, options)
+        catalogue = None if self._kind is None else open_catalogue(files, self._kind, options, lengths)
         self._catalogue: Final = catalogue
         paths = find(files) if find else file_paths(files, options) if catalogue is None else catalogue.files
         self.files: Final = paths
-        names = catalogue.names if catalogue else distinct_names(paths) if paths else ()
+        names = catalogue.names if catalogue else distinct_names(paths)
         self._names: Final = names
         self.is_remote = any(map(is_remote, self.files)) if catalogue is None else catalogue.is_remote
         super().__init__(limits, gather, storage_for(self.is_remote, lengths, options), columns, decode)

@@ -113,14 +113,11 @@ class FileContent:
         """
         if not isinstance(self.data, dict):
             raise DatasetError(self.path, "has no columns: its reader returns a sequence of samples")
-        columns = {key: self.select(column, rows) for key, column in self.data.items()}
-        hint = "read it as samples, where values may be of any kind"
-        return {
-            key: guarded(
-                f"{self.path}: column {key!r}", "converted to an array", partial(np.asarray, values), hint
-            )
-            for key, values in columns.items()
-        }
+        columns, hint = {}, "read it as samples, where values may be of any kind"
+        for key, column in self.data.items():
+            convert = partial(np.asarray, self.select(column, rows))
+            columns[key] = guarded(f"{self.path}: column {key!r}", "converted to an array", convert, hint)
+        return columns
 
     def select(self, column: Any, rows: Ids) -> Any:
         """Returns some rows of a column: a copy if it is an array, else a list.
@@ -154,21 +151,16 @@ def _rows(data: Any, path: str, name: str) -> int:
 
 
 def _num_bytes(data: Any) -> int:
-    """Returns the size in memory of an array, or of a list with its items."""
-    if isinstance(data, np.ndarray):
-        return int(data.nbytes) + (_of_all(data.flat) if data.dtype == object else 0)
+    """Returns the size in memory of an array or a list, with the objects in it."""
+    items: Iterable[Any] = data if isinstance(data, list | tuple) else ()
+    if isinstance(data, np.ndarray) and data.dtype == object:
+        items = data.flat
+    return _own_bytes(data) + sum(map(_own_bytes, items))
+
+
+def _own_bytes(data: Any) -> int:
     size = getattr(data, "nbytes", None)
-    if isinstance(size, int):
-        return size
-    return sys.getsizeof(data) + (_of_all(data) if isinstance(data, list | tuple) else 0)
-
-
-def _of_all(items: Iterable[Any]) -> int:
-    total = 0
-    for item in items:
-        size = getattr(item, "nbytes", None)
-        total += size if isinstance(size, int) else sys.getsizeof(item)
-    return total
+    return size if isinstance(size, int) else sys.getsizeof(data)
 
 
 @final

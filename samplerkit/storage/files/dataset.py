@@ -13,7 +13,7 @@ import numpy as np
 from samplerkit.order import arguments
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
-from samplerkit.storage.catalogue.catalogue_file import read_unchanged, refuse_lengths
+from samplerkit.storage.catalogue.catalogue_file import read_unchanged
 from samplerkit.storage.files.chunked import ChunkLimits, Chunks, DatasetOfFiles
 from samplerkit.storage.files.content import gathered_columns, gathered_samples
 from samplerkit.storage.files.file_reader import read_file
@@ -107,7 +107,6 @@ class FileDataset(DatasetOfFiles):
         self.max_cache_bytes: Final = self._storage.options.max_cache_bytes if self._storage else None
         self._reader = replace(self._reader, storage=self._storage)
         if self._catalogue is not None:
-            refuse_lengths(lengths)
             self._chunks = self._make_chunks(self._catalogue.lengths)
         elif lengths is not None:
             self._chunks = self._make_chunks(given_lengths(lengths, self.files, self._names, self._storage))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -35,8 +35,8 @@ Array = np.ndarray[Any, Any]
 PlaceOf = Callable[[int], str]
 """Returns the name of a line in error messages."""
 
-LineEnds = tuple[Array, Array]
-"""The offsets of the line ends in a piece of a file, and the sums of the bytes of each line in it."""
+LineEnds = tuple[Array, Array, int]
+"""The offsets of the line ends in a piece of a file, the sums of the bytes of its lines, and its end."""
 
 
 @final
@@ -52,7 +52,7 @@ class Lines:
         packing: the file's compression.
 
     Example:
-        >>> lines = Lines.of([np.frombuffer(b'{}\r\n\n[1,\n 2]', np.uint8)])
+        >>> lines = Lines.of(line_ends([b'{}\r\n\n[1,\n 2]']))
         >>> lines.starts.tolist(), [lines.number(row) for row in range(3)]
         ([0, 5, 9, 12], [1, 3, 4])
     """
@@ -63,33 +63,26 @@ class Lines:
     packing: PackedBy = ""
 
     @classmethod
-    def of(cls, pieces: Iterable[Array], packing: PackedBy = "") -> Lines:
-        """Finds the lines of a file, given its uncompressed content in pieces."""
-        size, line_ends = 0, []
-        for piece in pieces:
-            line_ends.append(_ends_in(piece, size))
-            size += piece.size
-        return cls.joined(line_ends, size, packing)
-
-    @classmethod
-    def joined(cls, line_ends: Sequence[LineEnds], size: int, packing: PackedBy = "") -> Lines:
-        """Joins the lines found in the pieces of a file of `size` bytes."""
-        ends, totals, total = [np.zeros(1, np.int64)], [np.zeros(1, np.uint8)], np.zeros(1, np.uint8)
-        for piece_ends, sums in line_ends:
+    def of(cls, pieces: Iterable[LineEnds], packing: PackedBy = "") -> Lines:
+        """Joins the lines found in all pieces of a file, in their order."""
+        size, ends, totals, rest = 0, [np.zeros(1, np.int64)], [np.zeros(1, np.uint8)], np.zeros(1, np.uint8)
+        for piece_ends, sums, end in pieces:
+            size = end
             # Running totals, since a line may begin in one piece and end in another.
-            running = np.cumsum(sums, dtype=np.uint8) + total
+            running = np.cumsum(sums, dtype=np.uint8) + rest
             ends.append(piece_ends)
             totals.append(running[: piece_ends.size])
-            total = running[-1:]
+            rest = running[-1:]
         starts, sums = np.concatenate(ends), np.concatenate(totals)
         if size > starts[-1]:  # the last line has no end
-            starts, sums = np.append(starts, size), np.append(sums, total)
+            starts, sums = np.append(starts, size), np.append(sums, rest)
         # "\n", "\r\n", and a "\r" at the end of the file: no other lines of JSON have these lengths and sums.
         short = np.flatnonzero(np.diff(starts) <= 2)
         length, total = starts[short + 1] - starts[short], sums[short + 1] - sums[short]
         is_empty = (length == 1) & ((total == 10) | (total == 13)) | (length == 2) & (total == 23)
         empty = short[is_empty]
-        starts, sums = np.delete(starts, empty), np.delete(sums, empty)
+        if empty.size:
+            starts, sums = np.delete(starts, empty), np.delete(sums, empty)
         return cls(starts, np.diff(sums), empty - np.arange(empty.size), packing)
 
     def __len__(self) -> int:
@@ -109,6 +102,16 @@ class Lines:
         return zlib.crc32(self.sums.data, zlib.crc32(self.starts.data)).to_bytes(4)
 
 
+def line_ends(pieces: Iterable[bytes | memoryview], at: int = 0) -> Iterator[LineEnds]:
+    """Finds the line ends in consecutive pieces of a file, none of them empty, from an offset on."""
+    for piece in pieces:
+        data = np.frombuffer(piece, np.uint8)
+        ends = np.flatnonzero(data == ord("\n")) + 1
+        sums = np.add.reduceat(data, np.append(0, ends[: np.searchsorted(ends, data.size)]), dtype=np.uint8)
+        yield ends + at, sums, at + data.size
+        at += data.size
+
+
 def lines_of(path: str, size: int, max_bytes: int | None = None) -> Lines:
     """Reads a file and finds its lines.
 
@@ -122,11 +125,25 @@ def lines_of(path: str, size: int, max_bytes: int | None = None) -> Lines:
     """
     with open_regular(path) as file:
         if packing := packing_of(file):
-            return Lines.of((np.frombuffer(piece, np.uint8) for piece in unpacked(path, max_bytes)), packing)
+            return Lines.of(line_ends(unpacked(path, max_bytes)), packing)
+
+        def scan(number: int) -> list[LineEnds]:
+            at = number * _PART
+            return [*line_ends(_pieces(file.fileno(), path, at, min(size, at + _PART)), at)]
+
         number, cores = -(-size // _PART), len(os.sched_getaffinity(0))
-        scan = partial(_scan_part, file.fileno(), path, size)
-        line_ends = [scan(0)] if number == 1 else all_in_threads(scan, number, cores, "samplerkit-lines")
-        return Lines.joined([*chain.from_iterable(line_ends)], size)
+        parts = [scan(0)] if number == 1 else all_in_threads(scan, number, cores, "samplerkit-lines")
+        return Lines.of(chain.from_iterable(parts))
+
+
+def _pieces(descriptor: int, path: str, at: int, end: int) -> Iterator[memoryview]:
+    """Reads a part of a file. The file is not mapped: a shrinking file would raise SIGBUS."""
+    buffer = memoryview(bytearray(_PIECE))
+    for begin in range(at, end, _PIECE):
+        piece = buffer[: end - begin]
+        if os.preadv(descriptor, [piece], begin) != len(piece):
+            raise DatasetError(path, "was cut while it was read", hint=REWRITE)
+        yield piece
 
 
 def require_sums(lines: Sequence[bytes], sums: Array, place_of: PlaceOf) -> None:
@@ -224,20 +241,3 @@ class LineDecoder:
 
     def _select(self, value: Any) -> Any:
         return value if self.columns is None else entries_of(value, self.columns)
-
-
-def _scan_part(descriptor: int, path: str, size: int, number: int) -> list[LineEnds]:
-    """Finds line ends in a part of a file. The file is not mapped: a shrinking file would raise SIGBUS."""
-    line_ends, buffer = [], np.empty(_PIECE, np.uint8)
-    for at in range(number * _PART, min(size, (number + 1) * _PART), _PIECE):
-        piece = buffer[: min(_PIECE, size - at)]
-        if os.preadv(descriptor, [piece.data], at) != piece.size:
-            raise DatasetError(path, "was cut while it was read", hint=REWRITE)
-        line_ends.append(_ends_in(piece, at))
-    return line_ends
-
-
-def _ends_in(piece: Array, at: int) -> LineEnds:
-    ends = np.flatnonzero(piece == ord("\n")) + 1
-    begins = np.append(0, ends[ends < piece.size])
-    return ends + at, np.add.reduceat(piece, begins, dtype=np.uint8)

@@ -19,7 +19,7 @@ from samplerkit.order import arguments
 from samplerkit.storage.arrays import npy_header
 from samplerkit.storage.files.content import LazySamples, require_columns
 from samplerkit.storage.files.file_reader import FileReader, has_get_data
-from samplerkit.storage.files.json_lines import LineDecoder, LineKind, Lines, lines_of
+from samplerkit.storage.files.json_lines import LineDecoder, LineKind, Lines, line_ends, lines_of
 from samplerkit.storage.files.packages import extra
 from samplerkit.storage.inflate import max_unpacked, unpacked
 from samplerkit.storage.open_files import open_regular
@@ -276,7 +276,7 @@ class JsonlReader:
     def __call__(self, path: str) -> LazySamples:
         """Reads a file."""
         data = b"".join(unpacked(path, self.max_unpacked_bytes))
-        lines = Lines.of([np.frombuffer(data, np.uint8)] if data else [])
+        lines = Lines.of(line_ends([data] if data else []))
         parts = [data[start:end] for start, end in pairwise(lines.starts.tolist())]
         decode = partial(
             LineDecoder.of(self.decode, self.columns).at, parts, lambda row: f"line {lines.number(row)}"

@@ -142,10 +142,10 @@ class Stored:
             DatasetError: the file was changed or removed.
         """
         if self.storage is None:
-            handle = Handle(open_for_reading(self.path, self.path))
+            handle = open_for_reading(self.path, self.path)
         else:  # the copy may be evicted once it is open
             with self.storage.fetch(self.path) as local:
-                handle = Handle(open_for_reading(local.path, self.name), is_copy=True)
+                handle = open_for_reading(local.path, self.name)
         self.require_open(handle)
         return handle
 

@@ -17,7 +17,7 @@ from samplerkit.order.keys import Key
 from samplerkit.order.modes import Mode, Shuffle
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache_entries import CacheLimits, FileStats
-from samplerkit.storage.catalogue.catalogue_file import open_catalogue, refuse_lengths
+from samplerkit.storage.catalogue.catalogue_file import open_catalogue
 from samplerkit.storage.ids import OrderWatch, checked_ids, checked_index
 from samplerkit.storage.lengths import given_lengths, save_lengths
 from samplerkit.storage.names import short_names
@@ -377,9 +377,8 @@ def source_of(urls: Any, options: TarOptions, progress: Progress, lengths: Any) 
         DatasetError: a file does not exist.
     """
     remote = options.cache.options
-    catalogue = open_catalogue(urls, "tar", remote)
+    catalogue = open_catalogue(urls, "tar", remote, lengths)
     if catalogue is not None:
-        refuse_lengths(lengths)
         storage = storage_for(catalogue.is_remote, None, remote)
         shards = Shards(catalogue.files, storage, options, catalogue)
         return Source(shards, catalogue.lengths.tolist(), progress)

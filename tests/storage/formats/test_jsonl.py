@@ -12,7 +12,7 @@ import pytest
 import samplerkit as sk
 from samplerkit.storage.arrays import write_arrays
 from samplerkit.storage.files import json_lines
-from samplerkit.storage.files.json_lines import Lines
+from samplerkit.storage.files.json_lines import Lines, line_ends
 from samplerkit.testing import DatasetContract
 from samplerkit.testing.contract import same
 from tests.storage.checks import assert_refused
@@ -72,8 +72,7 @@ def test_lines_are_split_as_by_python_in_pieces_of_any_size():
     for _ in range(500):
         data = b"".join(rng.choice([b"\n", b"\r\n", b"[1]", b"2", b"\r\n\r\n"], rng.integers(12)))
         cuts = [0, *np.sort(rng.integers(0, len(data) + 1, rng.integers(6))).tolist(), len(data)]
-        pieces = [np.frombuffer(data[a:b], np.uint8) for a, b in pairwise(cuts) if a < b]
-        lines = Lines.of(pieces)
+        lines = Lines.of(line_ends(data[a:b] for a, b in pairwise(cuts) if a < b))
         expected = [
             (number, line) for number, line in enumerate(data.split(b"\n"), start=1) if line.strip(b"\r")
         ]
@@ -194,8 +193,8 @@ def test_an_index_is_made_once_takes_nine_bytes_a_line_and_is_made_again_for_ano
 ):
     path = tmp_path / "a.jsonl"
     path.write_bytes(text_of(map(row, range(1000))))
-    scans, original = [], Lines.joined
-    monkeypatch.setattr(Lines, "joined", lambda *arguments: scans.append(1) or original(*arguments))
+    scans, original = [], Lines.of
+    monkeypatch.setattr(Lines, "of", lambda *arguments: scans.append(1) or original(*arguments))
     results = []
     for _ in range(2):
         with jsonl(path) as dataset:

@@ -126,7 +126,7 @@ def open_plain(index: Index, cache: Cache, number: int) -> Handle:
         raise copy.error()
     # Once it is open, it may be evicted: otherwise idle processes would block eviction for others.
     with copy:
-        handle = Handle(open_for_reading(copy.path, archive.name), is_copy=True)
+        handle = open_for_reading(copy.path, archive.name)
     if copy.size != unpacked_size:
         raise archive.changed()
     return handle
@@ -290,7 +290,7 @@ def make_index(archive: Stored, cache: Cache, *, checksums: bool) -> Index:
         if isinstance(copy, Flaw):
             return empty_index(archive, copy)
         with copy:
-            handle, size, unpacked = Handle(open_for_reading(copy.path, archive.name)), copy.size, copy.size
+            handle, size, unpacked = open_for_reading(copy.path, archive.name), copy.size, copy.size
     members = scan(handle.descriptor, archive.name, size)
     index = _index_of(archive, members, unpacked, handle.descriptor if checksums else None)
     if unpacked is None:
