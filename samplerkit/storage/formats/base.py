@@ -97,7 +97,8 @@ class FormatOfFiles(DatasetOfFiles):
         sizes = np.fromiter(chain.from_iterable(file.sizes for file in files), np.int64, int(starts[-1]))
         digests = b"".join(file.digest for file in files)
         # Not `files.__getitem__`: a copy of the dataset would share this bound method.
-        return self._chunks_of(partial(getitem, files), starts, sizes, digests)
+        file_at: Any = partial(getitem, files)
+        return self._chunks_of(file_at, starts, sizes, digests)
 
     def _chunks_of(self, get: Callable[[int], ChunkFile], starts: Ids, sizes: Ids, digests: bytes) -> Chunks:
         """Makes the chunks of all files.
