@@ -16,7 +16,7 @@ from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.stored import BytesRequest
 from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.tokens.arguments import Corpus, Dtype, WindowSpec, range_of, share_of
+from samplerkit.storage.tokens.arguments import Corpus, Dtype, WindowSpec
 from samplerkit.storage.tokens.rings import RULE, Rings
 from samplerkit.storage.tokens.token_files import OpenedFiles, TokenFile
 from samplerkit.storage.urls import shown
@@ -73,7 +73,7 @@ class TokenSource:
             raise ArgumentValueError("documents", problem, spec.documents)
         for file in opened.files if spec.documents == "idx" else ():
             _ = file.index  # raises if it has none
-        parts = tuple(_part(file, spec) for file in opened.files)
+        parts = tuple(file.part(spec.split, spec.part) for file in opened.files)
         rings = Rings(np.array([file.tokens for file in parts], dtype=np.int64), corpora, spec)
         for number in range(len(corpora)):
             _require_windows(rings, number)
@@ -274,15 +274,3 @@ def _require_windows(rings: Rings, number: int) -> None:
         raise DatasetError(place, problem, hint="join files when tokenising, or use a shorter block_len")
     if lost > MUCH_LOST * total:
         _LOG.warning("%s: %d of %d tokens are in files shorter than a block", place, lost, total)
-
-
-def _part(file: TokenFile, spec: WindowSpec) -> TokenFile:
-    """Returns the part of a file that the dataset reads."""
-    pointers = file.pointers
-    if spec.split is None:
-        return file
-    share = share_of(spec.split, spec.part)
-    if pointers is None:
-        return file.part(*range_of(share, file.tokens))
-    first, last = range_of(share, pointers.count)
-    return file.part(pointers.first_token(first), pointers.first_token(last), (first, last))

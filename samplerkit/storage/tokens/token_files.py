@@ -19,7 +19,7 @@ from samplerkit.storage.arrays import npy_header
 from samplerkit.storage.files.stored import ByteFiles, Stored, stored_files
 from samplerkit.storage.open_files import AbsentError
 from samplerkit.storage.remote.access import RemoteAccess
-from samplerkit.storage.tokens.arguments import KINDS, KINDS_HINT, Dtype, TokenPaths
+from samplerkit.storage.tokens.arguments import KINDS, KINDS_HINT, Dtype, TokenPaths, range_of, share_of
 from samplerkit.storage.urls import is_remote, shown
 
 HEADER: Final = struct.Struct("<9sQBQQ")
@@ -202,8 +202,16 @@ class TokenFile:
             raise DatasetError(self.name, "has no index of documents", hint=hint)
         return self.pointers
 
-    def part(self, first: int, end: int, sequences: tuple[int, int] = (0, 0)) -> TokenFile:
-        """Returns a part of the file: the tokens in [first, end)."""
+    def part(self, split: str | None, part: str) -> TokenFile:
+        """Returns a part of the file, in whole sequences if it has an index; the file if there is no split."""
+        if split is None:
+            return self
+        share, pointers = share_of(split, part), self.pointers
+        if pointers is None:
+            sequences, (first, end) = (0, 0), range_of(share, self.tokens)
+        else:
+            sequences = range_of(share, pointers.count)
+            first, end = map(pointers.first_token, sequences)
         begin, tokens = self.begin + first * self.dtype.itemsize, max(0, end - first)
         return replace(self, begin=begin, tokens=tokens, first=first, sequences=sequences)
 
