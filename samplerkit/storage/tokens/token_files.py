@@ -203,7 +203,7 @@ class TokenFile:
         return self.pointers
 
     def part(self, split: str | None, part: str) -> TokenFile:
-        """Returns a part of the file, in whole sequences if it has an index; the file if there is no split."""
+        """Returns a part of the file, in whole sequences if it has an index; without a split, the file."""
         if split is None:
             return self
         share, pointers = share_of(split, part), self.pointers
