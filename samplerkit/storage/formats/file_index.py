@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar, final
+from typing import Any, final
 
 import numpy as np
 
@@ -25,37 +25,26 @@ from samplerkit.storage.threads import all_in_threads
 from samplerkit.storage.urls import add_suffix
 
 
-class IndexContent(Protocol):
-    """The content of an index: a dataclass of arrays and JSON values, saved by the names of its fields."""
-
-    def __len__(self) -> int:
-        """The number of samples in the file."""
-
-    def fits(self, size: int) -> bool:
-        """Whether the index can belong to a file of `size` bytes."""
-
-
-Indexed = TypeVar("Indexed", bound=IndexContent)
-
-
 @final
 @dataclass(frozen=True)
-class IndexKind(Generic[Indexed]):
+class IndexKind:
     """Reads, makes and writes the indexes of one kind of files.
 
     Indexes are not trusted: the samples that are read by an index have checks of their own.
 
     Args:
         name: the name of the kind.
-        holds: the class of an index's content.
+        holds: the class of an index's content: a dataclass of arrays and JSON values, saved by the names of
+            its fields. Its length is the number of samples, and `fits(size)` says whether it can belong to a
+            file of that size.
         make: makes the content from the path and size of a local file.
     """
 
     name: str
-    holds: type[Indexed]
-    make: Callable[[str, int], Indexed]
+    holds: type[Any]
+    make: Callable[[str, int], Any]
 
-    def of(self, stored: Stored) -> Indexed:
+    def of(self, stored: Stored) -> Any:
         """Returns the index of a file; makes it and keeps it in the cache if there is none.
 
         Raises:
@@ -75,7 +64,7 @@ class IndexKind(Generic[Indexed]):
                 self.write(cache_path, stored, indexed, version)
         return indexed
 
-    def write(self, path: Path, stored: Stored, indexed: Indexed, version: str = "") -> None:
+    def write(self, path: Path, stored: Stored, indexed: Any, version: str = "") -> None:
         """Writes an index.
 
         Args:
@@ -97,7 +86,7 @@ class IndexKind(Generic[Indexed]):
         digest = hashlib.blake2b(name, digest_size=10, person=self.name.encode()).hexdigest()
         return user_cache_folder() / self.name / f"{digest}{INDEX_SUFFIX}"
 
-    def _read_sidecar(self, stored: Stored) -> Indexed | None:
+    def _read_sidecar(self, stored: Stored) -> Any:
         name = f"{stored.name}{INDEX_SUFFIX}"
         hint = "delete it, and write it again with dataset.save_indexes()"
         try:
@@ -113,7 +102,7 @@ class IndexKind(Generic[Indexed]):
                 return None
             raise DatasetError(name, f"cannot be read ({error})", hint=hint) from error
 
-    def _read(self, path: Path, stored: Stored, version: str | None = None) -> Indexed:
+    def _read(self, path: Path, stored: Stored, version: str | None = None) -> Any:
         """Reads an index.
 
         Raises:
@@ -133,7 +122,7 @@ class IndexedFiles(FormatOfFiles):
     """A dataset over indexed files; the indexes can be written next to the files."""
 
     _progress_label = "files indexed:"
-    _indexes: IndexKind[Any]
+    _indexes: IndexKind
 
     def save_indexes(self, folder: str | os.PathLike[str] | None = None) -> int:
         """Writes the index of each file, so that other machines and jobs need not make it.

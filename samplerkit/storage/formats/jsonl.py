@@ -192,12 +192,13 @@ class IndexedFile:
     """
 
     stored: Stored
-    indexes: IndexKind[Lines]
+    indexes: IndexKind
 
     @cached_property
     def lines(self) -> Lines:
         """The offsets of the lines."""
-        return self.indexes.of(self.stored)
+        lines: Lines = self.indexes.of(self.stored)
+        return lines
 
     def place(self, row: int) -> str:
         """Returns the name of a line in error messages."""

@@ -219,8 +219,13 @@ class _Store(OpenStore):
     def __init__(self, stored: Stored, name: str | None, left_out: frozenset[bytes]) -> None:
         self._stored, self._name, self._left_out = stored, name, left_out
         self._environment = _environment(stored)
-        _require_complete(self._environment, stored)
-        self._txn_id = self._environment.info()["last_txnid"]
+        # The first two pages have the figures; they may be longer than pages of this machine.
+        needed = 2 * int.from_bytes(stored.read([_PAGE_BYTES])[0], "little")
+        if stored.size >= needed:
+            needed = (self._environment.info()["last_pgno"] + 1) * self._environment.stat()["psize"]
+        if needed > stored.size:  # reading beyond the end would end the process
+            problem = f"was truncated: it should have {needed} bytes"
+            raise DatasetError(stored.name, problem, stored.size, hint=REWRITE)
         # Before the read transaction, which does not know databases that are opened later.
         base = self._environment.open_db(None if name is None else self._database_key(name), create=False)
         self._transaction = self._environment.begin(db=base)
@@ -253,7 +258,7 @@ class _Store(OpenStore):
         if missing:
             raise DatasetError(self._stored.name, "has no such key to leave out", min(missing))
         keys = [key for key in keys if key not in self._left_out]
-        return _Keys(self._txn_id, b"".join(keys), np.cumsum([0, *map(len, keys)], dtype=np.int64))
+        return _Keys(self._transaction.id(), b"".join(keys), np.cumsum([0, *map(len, keys)], dtype=np.int64))
 
     def read(self, keys: _Keys, ids: Ids) -> list[Any]:
         """Reads keys and values."""
@@ -309,18 +314,3 @@ def _databases(environment: Any) -> Iterator[bytes]:
         with suppress(lmdb.IncompatibleError):
             environment.open_db(key, create=False)
             yield key
-
-
-def _require_complete(environment: Any, stored: Stored) -> None:
-    """Checks that a file has all pages that it claims: reading beyond its end would end the process.
-
-    Raises:
-        DatasetError: the file is too short.
-    """
-    # The first two pages have the figures; they may be longer than pages of this machine.
-    needed = 2 * int.from_bytes(stored.read([_PAGE_BYTES])[0], "little")
-    if stored.size >= needed:
-        needed = (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
-    if needed > stored.size:
-        problem = f"was truncated: it should have {needed} bytes"
-        raise DatasetError(stored.name, problem, stored.size, hint=REWRITE)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, final
+from typing import IO, Any, Final, final
 
 from samplerkit.storage.files.content import require_columns
 from samplerkit.storage.files.packages import extra, guarded
@@ -21,7 +21,7 @@ from samplerkit.storage.formats.values import Decoder, cutter, decoder, unpacked
 _CODECS: Final = {"zstd": "zstd", "br": "brotli", "snappy": "snappy"}
 """Compressions that pyarrow decompresses, by their names in MDS."""
 
-_STANDARD: Final[dict[str, Any]] = {"gz": gzip.open, "bz2": bz2.open}
+_STANDARD: Final[dict[str, Callable[[io.BytesIO], IO[bytes]]]] = {"gz": gzip.open, "bz2": bz2.open}
 """Compressions that Python decompresses."""
 
 
@@ -94,12 +94,11 @@ def _decoders(
     """
     names = [name for name, _, _ in columns]
     require_columns(place, names, selected or names)
-    encodings = [encoding for _, encoding, _ in columns]
     hint = "select other columns, or write it again with another encoding"
 
     def column(name: str) -> tuple[str, int, Decoder]:
         at = names.index(name)
-        decode = partial(decoder, encodings[at])
+        decode = partial(decoder, columns[at][1])
         return name, at, guarded(place, f"read, column {name!r}", decode, hint)
 
     return [*map(column, selected or names)]
@@ -183,8 +182,7 @@ def _unpacked(compression: str, data: bytes, size: int) -> bytes:
     if compression in _CODECS:
         return unpacked(_CODECS[compression], data, size)
     with _STANDARD[compression](io.BytesIO(data)) as file:
-        plain: bytes = file.read(size + 1)
-    return plain
+        return file.read(size + 1)
 
 
 def _require_digest(data: bytes, digests: Mapping[str, str]) -> None:

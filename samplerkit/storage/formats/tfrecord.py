@@ -268,8 +268,7 @@ class RecordFile(ChunkFile):
         wrong = np.flatnonzero(checksums != unmasked(records.crcs))
         if wrong.size:
             raise ValueError(f"record {self.firsts[chunk] + int(wrong[0])} has a wrong checksum")
-        size = sum(map(len, payloads))
-        return content_of(self.place(chunk), payloads, size, self.make)
+        return content_of(self.place(chunk), payloads, sum(map(len, payloads)), self.make)
 
 
 def unmasked(crc: Any) -> Any:

@@ -246,39 +246,32 @@ def sample_maker(spec: Any, decoders: Sequence[Decoder], names: Sequence[str] | 
     if version != 1:
         raise ValueError(f"samples are described in version {version!r}, but only 1 is supported")
     numbers = count()
-    structure = _structure(root, numbers)
+    make = _maker(root, decoders, numbers, names)
     if (leaves := next(numbers)) != len(decoders):
         raise ValueError(f"samples have {leaves} values, but {len(decoders)} formats")
-    if names is not None:
-        structure = entries_of(structure if isinstance(structure, dict) else {}, names)
-    return _maker(structure, decoders)
+    return make
 
 
-def _structure(spec: Any, numbers: Iterator[int]) -> Any:
-    """Returns a sample in which each value is replaced by its number."""
+def _maker(
+    spec: Any, decoders: Sequence[Decoder], numbers: Iterator[int], names: Sequence[str] | None = None
+) -> Make:
+    """Makes a part of a sample, whose values have the next numbers."""
     kind = spec["type"]
     if kind is None:
-        return next(numbers)
-    parts = [_structure(child, numbers) for child in spec["children_spec"]]
+        number = next(numbers)
+        return lambda values: decoders[number](values[number])
+    makes = [_maker(child, decoders, numbers) for child in spec["children_spec"]]
     if kind == "builtins.dict":
         keys = json.loads(spec["context"])
         if len(set(keys)) < len(keys):
             raise ValueError("a dict has two values of the same name")
-        return dict(zip(keys, parts, strict=True))
+        entries = dict(zip(keys, makes, strict=True))
+        items = (entries if names is None else entries_of(entries, names)).items()
+        return lambda values: {name: make(values) for name, make in items}
     if kind not in {"builtins.list", "builtins.tuple"}:
         raise ValueError(f"samples have a {kind}, which is not supported")
-    return tuple(parts) if kind == "builtins.tuple" else parts
-
-
-def _maker(structure: Any, decoders: Sequence[Decoder]) -> Make:
-    if isinstance(structure, int):
-        decode = decoders[structure]
-        return lambda values: decode(values[structure])
-    if isinstance(structure, dict):
-        makers = [(name, _maker(part, decoders)) for name, part in structure.items()]
-        return lambda values: {name: make(values) for name, make in makers}
-    kind, makes = type(structure), [_maker(part, decoders) for part in structure]
-    return lambda values: kind([make(values) for make in makes])
+    build = tuple if kind == "builtins.tuple" else list
+    return lambda values: build([make(values) for make in makes])
 
 
 def value_decoder(name: str) -> Decoder:
@@ -292,14 +285,11 @@ def value_decoder(name: str) -> Decoder:
         ([97, 98], 'ab')
     """
     kind, _, number = name.partition(":")
-    if kind == "pickle":
-        return partial(_refused, "a value is a pickle, which is never loaded")
     if kind == "no_header_numpy":
         return partial(_array, np.dtype(_NUMPY[int(number)]), (-1,))
     if kind == "no_header_tensor":
         return partial(_tensor, _TORCH[int(number)], (-1,))
-    decode = _LITDATA.get(kind)
-    return partial(_refused, f"values of {name!r} are not supported") if decode is None else decode
+    return _LITDATA.get(kind) or partial(_refused, f"values of {name!r} are not supported")
 
 
 def _refused(problem: str, _data: bytes) -> Any:
@@ -348,4 +338,5 @@ _LITDATA: Final[dict[str, Decoder]] = {
     "jpeg": _JPEG_OR_PNG,
     "image": _JPEG_OR_PNG,
     "jpeg_array": decoder("jpeg_array"),
+    "pickle": partial(_refused, "a value is a pickle, which is never loaded"),
 }

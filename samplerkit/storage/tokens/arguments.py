@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, Literal, final, get_args
@@ -12,8 +12,7 @@ import numpy as np
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError
 from samplerkit.order import arguments
-from samplerkit.order.layout import Layout, named_parts
-from samplerkit.order.typing import Ids
+from samplerkit.order.layout import named_parts
 from samplerkit.storage.files.paths import distinct_names, file_paths
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.urls import add_suffix, is_remote, shown
@@ -91,55 +90,48 @@ Documents = Literal["idx"] | int | None
 @final
 @dataclass(frozen=True)
 class WindowSpec:
-    """The checked arguments of `TokenDataset` of the same names."""
+    """The arguments of `TokenDataset` of the same names, checked; `block_len` is given.
+
+    Raises:
+        ArgumentTypeError: an argument has the wrong type.
+        ArgumentValueError: a word is not known, or the lengths do not fit together.
+        ArgumentRangeError: a length is not positive.
+    """
 
     seq_len: int
     block_len: int
-    dtype: Dtype | None
-    phase: bool
-    seed: int
-    split: str | None
-    part: str
-    documents: Documents
+    dtype: Any = None
+    phase: bool = True
+    seed: int = 0
+    split: str | None = None
+    part: str = "train"
+    documents: Any = None
 
-    @classmethod
-    def of(
-        cls,
-        seq_len: Any,
-        block_len: Any,
-        dtype: Any,
-        phase: Any,
-        seed: Any,
-        split: Any,
-        part: Any,
-        documents: Any,
-    ) -> WindowSpec:
-        """Checks the arguments.
-
-        Raises:
-            ArgumentTypeError: an argument has the wrong type.
-            ArgumentValueError: a word is not known, or the lengths do not fit together.
-            ArgumentRangeError: a length is not positive.
-        """
-        length = arguments.positive("seq_len", seq_len)
-        block = length if block_len is None else arguments.positive("block_len", block_len)
-        token = None if dtype is None else token_dtype("dtype", dtype)
-        has_phase, number = arguments.boolean("phase", phase), arguments.seed("seed", seed)
-        if isinstance(documents, str) and documents != "idx":
+    def __post_init__(self) -> None:
+        checked: dict[str, Any] = {
+            "seq_len": arguments.positive("seq_len", self.seq_len),
+            "block_len": arguments.positive("block_len", self.block_len),
+            "dtype": None if self.dtype is None else token_dtype("dtype", self.dtype),
+            "phase": arguments.boolean("phase", self.phase),
+            "seed": arguments.seed("seed", self.seed),
+        }
+        if isinstance(self.documents, str) and self.documents != "idx":
             hint = "use 'idx', a token, or None"
-            raise ArgumentValueError("documents", "is not known", documents, hint=hint)
-        if not (documents is None or isinstance(documents, str)):
-            documents = arguments.integer("documents", documents)
-        arguments.choice("part", part, PARTS)
-        if split is not None:
-            shares_of(split)
+            raise ArgumentValueError("documents", "is not known", self.documents, hint=hint)
+        if not (self.documents is None or isinstance(self.documents, str)):
+            checked["documents"] = arguments.integer("documents", self.documents)
+        arguments.choice("part", self.part, PARTS)
+        if self.split is not None:
+            shares_of(self.split)
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+        length, block = self.seq_len, self.block_len
         if block % length:
             hint = f"use a multiple, such as {-(-block // length) * length}"
             raise ArgumentValueError("block_len", f"must be a multiple of seq_len={length}", block, hint=hint)
-        if not has_phase and block != length:
+        if not self.phase and block != length:
             problem = "requires a phase: without one there are no blocks"
             raise ArgumentValueError("block_len", problem, block, hint="leave it out")
-        return cls(length, block, token, has_phase, number, split, part, documents)
 
 
 @final
@@ -225,21 +217,3 @@ def corpora_of(files: Any, options: RemoteOptions, path: tuple[str, ...] = ()) -
         yield from corpora_of(part, options, (*path, name))
     if not files:
         named_parts(files)
-
-
-def layout_of(corpora: Sequence[Corpus], sizes: Ids) -> Layout:
-    """Returns the layout, which is a tree if corpora have names."""
-    ends = np.cumsum([len(corpus.files) for corpus in corpora])[:-1]
-    shares = np.split(sizes, ends)
-    return _tree(
-        [(corpus.path, Layout(share, corpus.names)) for corpus, share in zip(corpora, shares, strict=True)]
-    )
-
-
-def _tree(leaves: Sequence[tuple[tuple[str, ...], Layout]]) -> Layout:
-    if not leaves[0][0]:
-        return leaves[0][1]
-    parts: dict[str, list[tuple[tuple[str, ...], Layout]]] = {}
-    for path, leaf in leaves:
-        parts.setdefault(path[0], []).append((path[1:], leaf))
-    return Layout.tree({name: _tree(inner) for name, inner in parts.items()})

@@ -111,7 +111,8 @@ class TokenDataset(OpenPerProcess[Any]):
         remote: RemoteOptions | Mapping[str, Any] | None = None,
         fetch: Fetch = "ranges",
     ) -> None:
-        self._spec: Final = WindowSpec.of(seq_len, block_len, dtype, phase, seed, split, part, documents)
+        block = seq_len if block_len is None else block_len
+        self._spec: Final = WindowSpec(seq_len, block, dtype, phase, seed, split, part, documents)
         self.seq_len: Final = self._spec.seq_len
         self.block_len: Final = self._spec.block_len
         self.windows_per_block: Final = self.block_len // self.seq_len
@@ -369,8 +370,8 @@ class WindowsAhead:
         updated[corpora] = epochs
         self._epochs = updated
         ((guessed, (rows, files, begins)),) = batches.read(ids)
-        wrong = np.flatnonzero(guessed != epochs) if self._source.rings.phase else np.zeros(0, dtype=np.int64)
-        if wrong.size:
+        wrong = np.flatnonzero(guessed != epochs)
+        if self._source.rings.spec.phase and wrong.size:
             rows[wrong], files[wrong], begins[wrong] = self._source.rows(ids[wrong], epochs[wrong])
         return rows, files, begins
 

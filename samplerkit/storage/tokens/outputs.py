@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from math import prod
 from typing import Any, Final, final
 
 import numpy as np
@@ -20,7 +19,7 @@ from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.content import names_of
 from samplerkit.storage.ids import checked_ids, checked_index, checked_segments
-from samplerkit.storage.tokens.arguments import Dtype, layout_of, token_dtype
+from samplerkit.storage.tokens.arguments import Dtype, token_dtype
 from samplerkit.storage.tokens.source import TokenSource
 
 Array = np.ndarray[Any, Any]
@@ -28,11 +27,7 @@ Array = np.ndarray[Any, Any]
 OUTPUTS: Final = ("tokens", "labels", "loss_mask", "position_ids", "cu_seqlens", "documents")
 """The names of all outputs."""
 
-OF_BORDERS: Final = frozenset(OUTPUTS[2:])
-"""The outputs that depend on the borders of documents."""
-
-_DTYPES: Final = {"loss_mask": np.float32, "position_ids": np.int64, "documents": np.int32}
-_ALIGNED = 64
+_DTYPES: Final = {"position_ids": np.int64, "loss_mask": np.float32, "documents": np.int32}
 
 
 @final
@@ -67,7 +62,7 @@ class OutputSpec:
     @property
     def need_borders(self) -> bool:
         """Whether an output depends on the borders of documents."""
-        return not OF_BORDERS.isdisjoint(self.names)
+        return not {"tokens", "labels"}.issuperset(self.names)
 
     def require_castable(self, stored: Dtype, name: str) -> None:
         """Checks that the output type can hold all tokens of the files.
@@ -86,80 +81,59 @@ class OutputSpec:
     def build(self, rows: Array, borders: Array | None, *, is_alone: bool) -> Any:
         """Makes the outputs of windows that were read.
 
+        The arrays share one block of memory: the C library returns several large blocks to the system when
+        they are freed at each step, and every page of them then has to be mapped again in the next step.
+
         Args:
             rows: the tokens in their stored type, shape (batch, S + 1).
-            borders: as for `outputs_of`.
+            borders: whether a document begins at each token, shape (batch, S + 1), always true for the first
+                of a row; None if no output needs it.
             is_alone: whether a single window is returned instead of a batch.
 
         Returns:
-            One array, or several by name.
+            One array, or several by name. `tokens` are the rows; with `labels`, which are the last S tokens,
+            `tokens` are the first S. The others have shape (batch, S): `loss_mask` float32, 0 where the next
+            token is of another document; `position_ids` int64, from 0 in each document; `documents` int32,
+            the number of the document in the row, from 0. `cu_seqlens` are int32 positions in the flattened
+            batch: the begin of each document and, last, the end of the batch.
         """
         if self.names == ("tokens",):
             tokens = rows.astype(self.dtype, copy=False)
             return tokens[0] if is_alone else tokens
-        arrays = outputs_of(self.names, rows, self.dtype, borders)
+        block = np.empty((), _block_type(self.names, rows.shape, rows.dtype, self.dtype))
+        arrays = {"tokens": rows, **{name: block[name] for name in block.dtype.names or ()}}
+        if self.dtype != rows.dtype:
+            np.copyto(arrays["tokens"], rows)
+        if "labels" in self.names:
+            arrays |= {"tokens": arrays["tokens"][:, :-1], "labels": arrays["tokens"][:, 1:]}
+        if borders is not None:
+            self._add_documents(arrays, borders)
+        outputs = {name: arrays[name] for name in self.names}
         if is_alone:
-            arrays = {name: values if name == "cu_seqlens" else values[0] for name, values in arrays.items()}
-        return arrays if len(arrays) > 1 else arrays[self.names[0]]
+            outputs = {name: array if name == "cu_seqlens" else array[0] for name, array in outputs.items()}
+        return outputs if len(outputs) > 1 else outputs[self.names[0]]
 
-
-def outputs_of(names: tuple[str, ...], rows: Array, dtype: Any, borders: Array | None) -> dict[str, Array]:
-    """Makes the outputs of a batch.
-
-    The arrays share one block of memory: the C library returns several large blocks to the system when they
-    are freed at each step, and every page of them then has to be mapped again in the next step.
-
-    Args:
-        names: the names of the outputs.
-        rows: the tokens in their stored type, shape (batch, S + 1).
-        dtype: the type of the returned tokens.
-        borders: whether a document begins at each token, shape (batch, S + 1), always true for the first of a
-            row; None if no output needs it.
-
-    Returns:
-        The outputs by name. `tokens` are the rows; with `labels`, which are the last S tokens, `tokens` are
-        the first S. The others have shape (batch, S): `loss_mask` float32, 0 where the next token is of
-        another document; `position_ids` int64, from 0 in each document; `documents` int32, the number of the
-        document in the row, from 0. `cu_seqlens` are int32 positions in the flattened batch: the begin of
-        each document and, last, the end of the batch.
-    """
-    size, specs = _block_layout(names, rows.shape, rows.dtype, dtype)
-    block = np.empty(size, dtype=np.uint8)
-    outputs = {name: np.ndarray(shape, array_dtype, block, at) for name, shape, array_dtype, at in specs}
-    outputs.setdefault("tokens", rows)
-    if dtype != rows.dtype:
-        np.copyto(outputs["tokens"], rows)
-    if "labels" in names:
-        outputs |= {"tokens": outputs["tokens"][:, :-1], "labels": outputs["tokens"][:, 1:]}
-    if borders is not None:
+    def _add_documents(self, arrays: dict[str, Array], borders: Array) -> None:
         inputs = borders[:, :-1]
-        if "loss_mask" in names:
-            np.copyto(outputs["loss_mask"], ~borders[:, 1:])
-        if "documents" in names:
-            np.cumsum(inputs, axis=1, dtype=np.int32, out=outputs["documents"])
-            outputs["documents"] -= np.int32(1)
-        if "position_ids" in names or "cu_seqlens" in names:
+        if "loss_mask" in arrays:
+            np.copyto(arrays["loss_mask"], ~borders[:, 1:])
+        if "documents" in arrays:
+            np.cumsum(inputs, axis=1, dtype=np.int32, out=arrays["documents"])
+            arrays["documents"] -= np.int32(1)
+        if not {"position_ids", "cu_seqlens"}.isdisjoint(self.names):
             starts = np.flatnonzero(inputs)
-            outputs["cu_seqlens"] = np.empty(starts.size + 1, dtype=np.int32)
-            outputs["cu_seqlens"][:-1], outputs["cu_seqlens"][-1] = starts, inputs.size
-            if "position_ids" in names:
-                _count_from(starts, outputs["position_ids"])
-    return {name: outputs[name] for name in names}
+            arrays["cu_seqlens"] = np.append(starts, inputs.size).astype(np.int32)
+            if "position_ids" in arrays:
+                _count_from(starts, arrays["position_ids"])
 
 
 @lru_cache(maxsize=64)
-def _block_layout(
-    names: tuple[str, ...], shape: tuple[int, int], stored: Any, as_dtype: Any
-) -> tuple[int, tuple[tuple[str, tuple[int, int], Any, int], ...]]:
-    """Returns the size of a block in bytes, and the name, shape, dtype and offset of each array in it."""
-    arrays = {name: ((shape[0], shape[1] - 1), dtype) for name, dtype in _DTYPES.items() if name in names}
-    if as_dtype != stored:
-        arrays["tokens"] = (shape, as_dtype)
-    specs, offset = [], 0
-    for name, (array_shape, dtype) in arrays.items():
-        specs.append((name, array_shape, dtype, offset))
-        offset += -(-prod(array_shape) * np.dtype(dtype).itemsize // _ALIGNED) * _ALIGNED
-    return offset, tuple(specs)
+def _block_type(names: tuple[str, ...], shape: tuple[int, int], stored: Dtype, dtype: Dtype) -> Dtype:
+    """Returns the type of a block of memory, whose fields are the arrays in it."""
+    tokens = [] if dtype == stored else [("tokens", dtype, shape)]
+    inputs = shape[0], shape[1] - 1
+    others = [(name, kind, inputs) for name, kind in _DTYPES.items() if name in names]
+    return np.dtype([*tokens, *others], align=True)
 
 
 def _count_from(starts: Ids, positions: Ids) -> None:
@@ -191,7 +165,7 @@ class TokenDocuments:
     def __init__(self, source: TokenSource, as_dtype: Dtype) -> None:
         self._source: Final = source
         self._as_dtype: Final = as_dtype
-        for file in () if isinstance(source.documents, int) else source.files:
+        for file in () if isinstance(source.rings.spec.documents, int) else source.files:
             _ = file.index  # raises if it has none
 
     @cached_property
@@ -199,7 +173,7 @@ class TokenDocuments:
         """The number of documents of each file; a tree if corpora have names."""
         ranges = zip(self._ends, self._sequences, strict=True)
         counts = [end - begin if ends is None else ends.size for ends, (begin, end) in ranges]
-        return layout_of(self._source.corpora, np.array(counts, dtype=np.int64))
+        return self._source.rings.layout(np.array(counts, dtype=np.int64))
 
     @property
     def lengths(self) -> Array:
@@ -217,7 +191,7 @@ class TokenDocuments:
         return fingerprint_of(
             _RULE,
             source.dtype.str,
-            None if source.documents == "idx" else source.documents,
+            None if source.rings.spec.documents == "idx" else source.rings.spec.documents,
             [file.first for file in source.files],
             source.rings.tokens.tolist(),
             self._sequences,
@@ -273,7 +247,7 @@ class TokenDocuments:
     def _ends(self) -> tuple[Array | None, ...]:
         """The ends of the documents of files without an index, relative to the first token of the part."""
         return tuple(
-            self._scan_ends(number) if isinstance(self._source.documents, int) else None
+            self._scan_ends(number) if isinstance(self._source.rings.spec.documents, int) else None
             for number in range(len(self._source.files))
         )
 
@@ -285,7 +259,7 @@ class TokenDocuments:
             tokens = np.empty(min(_CHUNK, total - begin), dtype=source.dtype)
             offset = source.files[file].begin + begin * size
             source.opened.data.fill([(file, offset, tokens)])
-            chunks.append(np.flatnonzero(tokens == source.documents) + (begin + 1))
+            chunks.append(np.flatnonzero(tokens == source.rings.spec.documents) + (begin + 1))
         ends = np.concatenate([*chunks, np.zeros(0, dtype=np.int64)])
         # Tokens after the last end are a document without an end token.
         return ends if not total or (ends.size and ends[-1] == total) else np.append(ends, total)

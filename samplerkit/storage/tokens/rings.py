@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, final
 
@@ -10,16 +11,15 @@ import numpy as np
 from samplerkit.order.caching import cached_property
 from samplerkit.order.intervals import edges_of
 from samplerkit.order.keys import Key, keyed_hash, path_number, scaled
+from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
+from samplerkit.storage.tokens.arguments import Corpus, WindowSpec
 
 RULE: Final = "tokens-1"
 """The version of the rules for windows and phases; it is part of the fingerprint."""
 
 PASS: Final = 1 << 40
 """The number added to the epoch for each further pass over a source within an epoch."""
-
-_MAX_FILES = 1 << 18
-"""The largest number of files for which the phases of all are computed together and kept."""
 
 
 @final
@@ -29,44 +29,45 @@ class Rings:
 
     Args:
         tokens: the number of tokens of each file, T; shape (files,).
-        corpora: the names that lead to each corpus of a tree; one empty name if there is one corpus.
-        corpus_of: the corpus of each file, shape (files,).
-        place_of: the number of each file in its corpus, shape (files,).
-        seq_len: the number of tokens of a window, S.
-        block_len: the number of tokens of a block, K.
-        phase: whether each epoch begins at another token. If not, windows begin at the first token, and files
-            are not rings.
-        seed: the seed of the phases.
+        corpora: the files by the names that the user gave.
+        spec: the lengths of windows and blocks, S and K. Without a phase, windows begin at the first token,
+            and files are not rings.
     """
 
     tokens: Ids
-    corpora: tuple[tuple[str, ...], ...]
-    corpus_of: Ids
-    place_of: Ids
-    seq_len: int
-    block_len: int
-    phase: bool
-    seed: int
+    corpora: tuple[Corpus, ...]
+    spec: WindowSpec
+
+    @cached_property
+    def corpus_of(self) -> Ids:
+        """The corpus of each file, shape (files,)."""
+        return np.repeat(np.arange(len(self.corpora)), [len(corpus.files) for corpus in self.corpora])
 
     @cached_property
     def blocks(self) -> Ids:
         """The number of blocks of each file, shape (files,)."""
-        return np.maximum(self.tokens - (not self.phase), 0) // self.block_len
+        return np.maximum(self.tokens - (not self.spec.phase), 0) // self.spec.block_len
 
     @cached_property
     def windows(self) -> Ids:
         """The number of windows of each file, shape (files,)."""
-        return self.blocks * (self.block_len // self.seq_len)
+        return self.blocks * (self.spec.block_len // self.spec.seq_len)
 
     @cached_property
     def starts(self) -> Ids:
         """The first window of each file and, last, the number of windows; shape (files + 1,)."""
         return edges_of(self.windows)
 
-    def of_first(self, corpora: int, files: int) -> Rings:
-        """Returns the windows of the first `corpora` corpora, which have `files` files."""
-        first = {name: getattr(self, name)[:files] for name in ("tokens", "corpus_of", "place_of")}
-        return replace(self, corpora=self.corpora[:corpora], **first)
+    def layout(self, sizes: Ids) -> Layout:
+        """Returns the layout of files of these sizes, which is a tree if corpora have names."""
+        ends = np.cumsum([len(corpus.files) for corpus in self.corpora])[:-1]
+        shares = zip(self.corpora, np.split(sizes, ends), strict=True)
+        return _tree([(corpus.path, Layout(share, corpus.names)) for corpus, share in shares])
+
+    def of_first(self, corpora: int) -> Rings:
+        """Returns the windows of the first corpora."""
+        files = np.count_nonzero(self.corpus_of < corpora)
+        return replace(self, tokens=self.tokens[:files], corpora=self.corpora[:corpora])
 
     def phases(self, files: Ids, epochs: Ids | int) -> Ids:
         """Returns the token at which the first window of each file begins, in [0, K).
@@ -76,23 +77,20 @@ class Rings:
             epochs: the epoch of the source of each, shape (n,), or one for all: the epoch, plus 2^40 for each
                 further pass within it.
         """
-        if not self.phase or not files.size:
+        if not self.spec.phase:
             return np.zeros(files.size, dtype=np.int64)
-        common, epoch_of, phase_of = self._last_read[0]
-        if (isinstance(epochs, int) and epochs == common) or not np.count_nonzero(epoch_of[files] != epochs):
-            return phase_of[files]
+        epoch_of, phase_of = self._last_read[0]
+        phases, is_other = phase_of[files], epoch_of[files] != epochs
+        if not np.count_nonzero(is_other):
+            return phases
         corpora, epochs = self.corpus_of[files], np.broadcast_to(epochs, files.shape)
-        pairs = {*zip(epochs.tolist(), corpora.tolist(), strict=True)}
-        phases = np.empty(files.size, dtype=np.int64)
-        for epoch, corpus in pairs:
+        epoch_of, phase_of = epoch_of.copy(), phase_of.copy()
+        for epoch, corpus in {*zip(epochs[is_other].tolist(), corpora[is_other].tolist(), strict=True)}:
+            all_files = np.flatnonzero(self.corpus_of == corpus)
+            epoch_of[all_files], phase_of[all_files] = epoch, self._compute(epoch, corpus, all_files.size)
             selected = (epochs == epoch) & (corpora == corpus)
-            phases[selected] = self._compute(epoch, corpus, files[selected])
-        if self.tokens.size <= _MAX_FILES and len(pairs) == len({corpus for _, corpus in pairs}):
-            epoch_of, phase_of = epoch_of.copy(), phase_of.copy()
-            for epoch, corpus in pairs:
-                all_files = np.flatnonzero(self.corpus_of == corpus)
-                epoch_of[all_files], phase_of[all_files] = epoch, self._compute(epoch, corpus, all_files)
-            self._last_read[0] = (epoch if (epoch_of == epoch).all() else -1), epoch_of, phase_of
+            phases[selected] = phase_of[files[selected]]
+        self._last_read[0] = epoch_of, phase_of
         return phases
 
     def at(self, ids: Ids, epochs: Ids | int) -> tuple[Ids, Ids]:
@@ -103,10 +101,10 @@ class Rings:
             epochs: the epoch of the source of each, as for `phases`.
         """
         if self.tokens.size == 1:  # a single file needs no look-up
-            files, begins, tokens = np.zeros(ids.size, dtype=np.int64), ids * self.seq_len, self.tokens
+            files, begins, tokens = np.zeros(ids.size, dtype=np.int64), ids * self.spec.seq_len, self.tokens
         else:
             files = self.files_of(ids)
-            begins, tokens = (ids - self.starts[files]) * self.seq_len, self.tokens[files]
+            begins, tokens = (ids - self.starts[files]) * self.spec.seq_len, self.tokens[files]
         begins += self.phases(files, epochs)
         return files, begins % tokens
 
@@ -123,10 +121,10 @@ class Rings:
 
         The label of a window's last token counts, since it is read with the window.
         """
-        size, last = self.seq_len, (self.block_len - 1) * self.phase
+        size, last = self.spec.seq_len, (self.spec.block_len - 1) * self.spec.phase
         ranges = []
         # On the ring, a window continues at the first token after the last one.
-        for turn in (0, int(self.tokens[file])) if self.phase else (0,):
+        for turn in (0, int(self.tokens[file])) if self.spec.phase else (0,):
             low = max(0, (first + turn - last - size - 1) // size + 1)
             high = min(int(self.windows[file]), -(-(end + turn) // size))
             ranges.append(np.arange(low, max(low, high)))
@@ -134,20 +132,28 @@ class Rings:
         return windows
 
     @cached_property
-    def _last_read(self) -> list[tuple[int, Ids, Ids]]:
-        """The epoch of all files, or -1 if they differ; and the last-read epoch and the phase of each file.
+    def _last_read(self) -> list[tuple[Ids, Ids]]:
+        """The epoch in which each file was last read, and its phase in it.
 
         Most batches are read with these. They are one value, so that other threads see a consistent state.
         """
-        return [(-1, np.full(self.tokens.size, -1), np.zeros(self.tokens.size, dtype=np.int64))]
+        return [(np.full(self.tokens.size, -1), np.zeros(self.tokens.size, dtype=np.int64))]
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_last_read"}
 
-    def _compute(self, epoch: int, corpus: int, files: Ids) -> Ids:
-        """Returns the phases of files of a corpus."""
+    def _compute(self, epoch: int, corpus: int, files: int) -> Ids:
+        """Returns the phases of all files of a corpus."""
         number, epoch = divmod(epoch, PASS)
-        key = Key(self.seed, epoch, 0, "token-phase")
-        words = key.words(3, path_number(self.corpora[corpus]), number)
-        places = self.place_of[files]
-        return scaled(keyed_hash(words, places), self.block_len)
+        key = Key(self.spec.seed, epoch, 0, "token-phase")
+        words = key.words(3, path_number(self.corpora[corpus].path), number)
+        return scaled(keyed_hash(words, np.arange(files)), self.spec.block_len)
+
+
+def _tree(leaves: Sequence[tuple[tuple[str, ...], Layout]]) -> Layout:
+    if not leaves[0][0]:
+        return leaves[0][1]
+    parts: dict[str, list[tuple[tuple[str, ...], Layout]]] = {}
+    for path, leaf in leaves:
+        parts.setdefault(path[0], []).append((path[1:], leaf))
+    return Layout.tree({name: _tree(inner) for name, inner in parts.items()})

@@ -16,17 +16,10 @@ from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.stored import BytesRequest
 from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.tokens.arguments import (
-    Corpus,
-    Documents,
-    Dtype,
-    WindowSpec,
-    layout_of,
-    range_of,
-    share_of,
-)
+from samplerkit.storage.tokens.arguments import Corpus, Dtype, WindowSpec
 from samplerkit.storage.tokens.rings import RULE, Rings
 from samplerkit.storage.tokens.token_files import OpenedFiles, TokenFile
+from samplerkit.storage.urls import shown
 
 Array = np.ndarray[Any, Any]
 
@@ -51,22 +44,18 @@ class TokenSource:
     """The windows of token files.
 
     Args:
-        corpora: the files by the names that the user gave.
         opened: the whole files.
         files: the part of each file that is read.
         rings: the positions of windows in these parts.
-        documents: how the borders of documents are found.
     """
 
-    corpora: tuple[Corpus, ...]
     opened: OpenedFiles
     files: tuple[TokenFile, ...]
     rings: Rings
-    documents: Documents
 
     @classmethod
     def of(
-        cls, corpora: Sequence[Corpus], spec: WindowSpec, storage: RemoteStorage | None, *, whole: bool
+        cls, corpora: tuple[Corpus, ...], spec: WindowSpec, storage: RemoteStorage | None, *, whole: bool
     ) -> TokenSource:
         """Opens files and computes their windows.
 
@@ -84,22 +73,11 @@ class TokenSource:
             raise ArgumentValueError("documents", problem, spec.documents)
         for file in opened.files if spec.documents == "idx" else ():
             _ = file.index  # raises if it has none
-        parts = tuple(_part(file, spec) for file in opened.files)
-        counts = [len(corpus.files) for corpus in corpora]
-        rings = Rings(
-            np.array([file.tokens for file in parts], dtype=np.int64),
-            tuple(corpus.path for corpus in corpora),
-            np.repeat(np.arange(len(counts)), counts),
-            np.concatenate([np.arange(count) for count in counts]),
-            spec.seq_len,
-            spec.block_len,
-            spec.phase,
-            spec.seed,
-        )
-        source = cls(tuple(corpora), opened, parts, rings, spec.documents)
-        for number, corpus in enumerate(corpora):
-            source._require_windows(number, corpus, spec)
-        return source
+        parts = tuple(file.part(spec.split, spec.part) for file in opened.files)
+        rings = Rings(np.array([file.tokens for file in parts], dtype=np.int64), corpora, spec)
+        for number in range(len(corpora)):
+            _require_windows(rings, number)
+        return cls(opened, parts, rings)
 
     @cached_property
     def dtype(self) -> Dtype:
@@ -109,23 +87,23 @@ class TokenSource:
     @cached_property
     def layout(self) -> Layout:
         """The number of windows of each file; a tree if corpora have names."""
-        return layout_of(self.corpora, self.rings.windows)
+        return self.rings.layout(self.rings.windows)
 
     @cached_property
     def block_layout(self) -> Layout:
         """The number of blocks of each file."""
-        return layout_of(self.corpora, self.rings.blocks)
+        return self.rings.layout(self.rings.blocks)
 
     @cached_property
     def fingerprint(self) -> str:
         """A string that changes with everything that the order of tokens depends on."""
-        rings = self.rings
+        rings, spec = self.rings, self.rings.spec
         return fingerprint_of(
             RULE,
-            rings.block_len if rings.phase else None,
-            rings.seed if rings.phase else None,
+            spec.block_len if spec.phase else None,
+            spec.seed if spec.phase else None,
             self.dtype.str,
-            [*rings.corpora],
+            [corpus.path for corpus in rings.corpora],
             rings.corpus_of.tolist(),
             [file.first for file in self.files],
             rings.tokens.tolist(),
@@ -133,10 +111,8 @@ class TokenSource:
 
     def of_first(self, count: int) -> TokenSource:
         """Returns the windows of the first `count` corpora only, without opening files again."""
-        corpora = self.corpora[:count]
-        files = sum(len(corpus.files) for corpus in corpora)
-        rings = self.rings.of_first(count, files)
-        return replace(self, corpora=corpora, files=self.files[:files], rings=rings)
+        rings = self.rings.of_first(count)
+        return replace(self, files=self.files[: rings.tokens.size], rings=rings)
 
     def rows(self, ids: Ids, epochs: Ids | int) -> Rows:
         """Reads windows.
@@ -145,7 +121,7 @@ class TokenSource:
             The tokens in their stored type, shape (n, S + 1), and the file and first token of each window.
         """
         files, begins = self.rings.at(ids, epochs)
-        rows = np.empty((ids.size, self.rings.seq_len + 1), dtype=self.dtype)
+        rows = np.empty((ids.size, self.rings.spec.seq_len + 1), dtype=self.dtype)
         if ids.size:
             self.opened.data.fill(self._parts(rows, ids.argsort().tolist(), files.tolist(), begins.tolist()))
         return rows, files, begins
@@ -174,14 +150,14 @@ class TokenSource:
 
         A document also begins with each row, and where a window continues at the first token of its file.
         """
-        borders = np.zeros(rows.shape, dtype=bool)
-        if isinstance(self.documents, int):
-            np.equal(rows[:, :-1], self.documents, out=borders[:, 1:])
+        borders, documents = np.zeros(rows.shape, dtype=bool), self.rings.spec.documents
+        if isinstance(documents, int):
+            np.equal(rows[:, :-1], documents, out=borders[:, 1:])
         borders[:, 0] = True
         ends = self.rings.tokens[files] - begins
         seams = np.flatnonzero(ends < rows.shape[1])
         borders[seams, ends[seams]] = True
-        if self.documents == "idx":
+        if documents == "idx":
             borders.reshape(-1)[self._starts_in(files, begins, rows.shape[1])] = True
         return borders
 
@@ -195,14 +171,11 @@ class TokenSource:
             if pointers is None:
                 spans.append((file, None, first, count))
                 continue
-            at, document = first, pointers.sequence_at(first)
-            while at < first + count:
+            for document in pointers.sequences_of(first, first + count):
                 start, stop = pointers.bounds(document)
-                taken = min(stop, first + count) - at
-                if taken > 0:
-                    spans.append((file, document, at - start, taken))
-                    at += taken
-                document += 1
+                at = max(start, first)
+                if start < stop:
+                    spans.append((file, document, at - start, min(stop, first + count) - at))
         return spans
 
     def windows_with(self, file: int, document: int) -> Ids:
@@ -228,14 +201,14 @@ class TokenSource:
         pointers = self.files[file].index
         places, first, tokens = ids - rings.starts[file], self.files[file].first, int(rings.tokens[file])
         # A window with the label of its last token, at any phase.
-        width = rings.seq_len + 1 + (rings.block_len - 1) * rings.phase
+        seq_len, last = rings.spec.seq_len, (rings.spec.block_len - 1) * rings.spec.phase
         for run in np.split(places, np.flatnonzero(np.diff(places) > 1) + 1):
-            begin, end = int(run[0]) * rings.seq_len, int(run[-1]) * rings.seq_len + width
+            begin, end = int(run[0]) * seq_len, (int(run[-1]) + 1) * seq_len + 1 + last
             for low, high in ((begin, min(end, tokens)), (0, min(end - tokens, tokens))):
                 if low < high:
-                    start, last = (pointers.sequence_at(first + token) for token in (low, high - 1))
-                    is_nonempty = pointers.lengths(start, last + 1) > 0
-                    others = np.union1d(others, start + np.flatnonzero(is_nonempty))
+                    numbers = pointers.sequences_of(first + low, first + high)
+                    is_nonempty = pointers.lengths(numbers.start, numbers.stop) > 0
+                    others = np.union1d(others, np.array(numbers)[is_nonempty])
         return ids, np.setdiff1d(others, documents)
 
     def close(self) -> None:
@@ -254,7 +227,7 @@ class TokenSource:
 
     def _pieces(self, file: int, begin: int) -> list[tuple[int, int, int]]:
         """Returns the pieces of a window: offset in the window, first token in the file, and length."""
-        part, width = self.files[file], self.rings.seq_len + 1
+        part, width = self.files[file], self.rings.spec.seq_len + 1
         first, rest = part.first, part.tokens - begin
         if rest >= width:
             return [(0, first + begin, width)]
@@ -283,34 +256,21 @@ class TokenSource:
                 yield number, start + place, flat[at:seam]
                 yield number, start, flat[seam : at + width]
 
-    def _require_windows(self, number: int, corpus: Corpus, spec: WindowSpec) -> None:
-        """Raises an error if too few tokens of a corpus fill blocks."""
-        selected = self.rings.corpus_of == number
-        tokens, windows = self.rings.tokens[selected], self.rings.windows[selected]
-        total, lost = int(tokens.sum()), int(tokens[windows == 0].sum())
-        place = "/".join(corpus.path) or self.files[int(np.argmax(selected))].name
-        if not total:
-            content = "no tokens" if spec.split is None else f"nothing of split {spec.split!r}"
-            hint = (
-                "a split is rounded to whole sequences, or tokens: give the part more" if spec.split else ""
-            )
-            raise DatasetError(place, f"gives {content} for part {spec.part!r}", hint=hint)
-        longest = spec.block_len + (not spec.phase)
-        if lost > MAX_LOST * total:
-            files = f"{int((windows == 0).sum())} of its {len(windows)} files"
-            problem = f"loses {lost} of {total} tokens: {files} hold fewer than {longest}"
-            raise DatasetError(place, problem, hint="join files when tokenising, or use a shorter block_len")
-        if lost > MUCH_LOST * total:
-            _LOG.warning("%s: %d of %d tokens are in files shorter than a block", place, lost, total)
 
-
-def _part(file: TokenFile, spec: WindowSpec) -> TokenFile:
-    """Returns the part of a file that the dataset reads."""
-    pointers = file.pointers
-    if spec.split is None:
-        return file
-    share = share_of(spec.split, spec.part)
-    if pointers is None:
-        return file.part(*range_of(share, file.tokens))
-    first, last = range_of(share, pointers.count)
-    return file.part(pointers.first_token(first), pointers.first_token(last), (first, last))
+def _require_windows(rings: Rings, number: int) -> None:
+    """Raises an error if too few tokens of a corpus fill blocks."""
+    selected, corpus, spec = rings.corpus_of == number, rings.corpora[number], rings.spec
+    tokens, windows = rings.tokens[selected], rings.windows[selected]
+    total, lost = int(tokens.sum()), int(tokens[windows == 0].sum())
+    place = "/".join(corpus.path) or shown(corpus.files[0].data)
+    if not total:
+        content = "no tokens" if spec.split is None else f"nothing of split {spec.split!r}"
+        hint = "a split is rounded to whole sequences, or tokens: give the part more" if spec.split else ""
+        raise DatasetError(place, f"gives {content} for part {spec.part!r}", hint=hint)
+    longest = spec.block_len + (not spec.phase)
+    if lost > MAX_LOST * total:
+        files = f"{int((windows == 0).sum())} of its {len(windows)} files"
+        problem = f"loses {lost} of {total} tokens: {files} hold fewer than {longest}"
+        raise DatasetError(place, problem, hint="join files when tokenising, or use a shorter block_len")
+    if lost > MUCH_LOST * total:
+        _LOG.warning("%s: %d of %d tokens are in files shorter than a block", place, lost, total)

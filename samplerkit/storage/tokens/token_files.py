@@ -5,10 +5,10 @@ from __future__ import annotations
 import io
 import os
 import struct
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, final
+from typing import Final, final
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from samplerkit.storage.arrays import npy_header
 from samplerkit.storage.files.stored import ByteFiles, Stored, stored_files
 from samplerkit.storage.open_files import AbsentError
 from samplerkit.storage.remote.access import RemoteAccess
-from samplerkit.storage.tokens.arguments import KINDS, KINDS_HINT, Dtype, TokenPaths
+from samplerkit.storage.tokens.arguments import KINDS, KINDS_HINT, Dtype, TokenPaths, range_of, share_of
 from samplerkit.storage.urls import is_remote, shown
 
 HEADER: Final = struct.Struct("<9sQBQQ")
@@ -77,7 +77,11 @@ class Pointers:
         """
         return self.tokens if sequence >= self.count else self.bounds(sequence)[0]
 
-    def sequence_at(self, token: int) -> int:
+    def sequences_of(self, begin: int, end: int) -> range:
+        """Returns the sequences that hold the tokens in [begin, end), and empty ones between them."""
+        return range(self._sequence_at(begin), self._sequence_at(end - 1) + 1)
+
+    def _sequence_at(self, token: int) -> int:
         """Returns the sequence that holds a token."""
         page = self._page_of(token)
         # If several sequences begin at a token, all but the last are empty.
@@ -92,15 +96,10 @@ class Pointers:
 
     def between(self, begin: int, end: int) -> Ids:
         """Returns the tokens in (begin, end) at which non-empty sequences begin."""
-        page = self._page_of(begin)
         parts: list[Ids] = []
-        while page + 1 < len(self._heads):
+        for page in range(self._page_of(begin), bisect_left(self._heads, end)):
             firsts = self._page(page)
-            low, high = int(firsts.searchsorted(begin + 1)), int(firsts.searchsorted(end))
-            parts.append(firsts[low:high])
-            if high < firsts.size:
-                break
-            page += 1
+            parts.append(firsts[firsts.searchsorted(begin + 1) : firsts.searchsorted(end)])
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def firsts(self) -> Ids:
@@ -130,8 +129,9 @@ class Pointers:
         """The first token of each page and, last, the number of tokens; a list is the fastest to search."""
         firsts = range(0, self.count, PAGE)
         data = self.data.read(self.place, [(self._byte_of(first), 8) for first in firsts])
+        # A wrong one does not fit its page, or the page before, one of which each search for a token reads.
         pointers = np.frombuffer(b"".join(data), dtype="<i8")
-        return [*self._tokens_at(firsts, pointers).tolist(), self.tokens]
+        return [*(pointers // self.itemsize).tolist(), self.tokens]
 
     def _page_of(self, token: int) -> int:
         """Returns the page that holds a token: the last one, if several pages begin at the token."""
@@ -152,28 +152,19 @@ class Pointers:
         pointers = np.frombuffer(data, dtype="<i8")
         lengths = self.lengths(sequences.start, sequences.stop).astype(np.int64)
         ends = np.append(pointers[1:], end * self.itemsize)
-        self._require_none((lengths < 0) | (pointers + lengths * self.itemsize != ends), sequences, pointers)
-        return pointers // self.itemsize
-
-    def _tokens_at(self, sequences: range, pointers: Ids) -> Ids:
-        """Converts pointers, which are byte offsets, to tokens."""
-        tokens, rest = np.divmod(pointers, self.itemsize)
-        wrong = (rest != 0) | (tokens < 0) | (tokens > self.tokens)
-        wrong |= (tokens > 0) & (np.array(sequences) == 0)
-        self._require_none(wrong, sequences, pointers)
-        return tokens
-
-    def _byte_of(self, sequence: int) -> int:
-        """Returns the offset of the pointer to a sequence in the index, in bytes."""
-        return HEADER.size + 4 * self.count + 8 * sequence
-
-    def _require_none(self, wrong: Any, sequences: range, pointers: Ids) -> None:
+        wrong = (lengths < 0) | (pointers + lengths * self.itemsize != ends)
+        wrong[:1] |= (pointers[:1] != 0) & (sequences.start == 0)
         if wrong.any():
             number = int(np.argmax(wrong))
             at, sequence = self._byte_of(sequences[number]), sequences[number]
             problem = f"lists at byte {at} a wrong start of sequence {sequence}: byte {pointers[number]} of"
             where = f"{problem} {self.file} does not fit its neighbours"
             raise DatasetError(self.name, where, hint=_HINT)
+        return pointers // self.itemsize
+
+    def _byte_of(self, sequence: int) -> int:
+        """Returns the offset of the pointer to a sequence in the index, in bytes."""
+        return HEADER.size + 4 * self.count + 8 * sequence
 
 
 @final
@@ -211,8 +202,16 @@ class TokenFile:
             raise DatasetError(self.name, "has no index of documents", hint=hint)
         return self.pointers
 
-    def part(self, first: int, end: int, sequences: tuple[int, int] = (0, 0)) -> TokenFile:
-        """Returns a part of the file: the tokens in [first, end)."""
+    def part(self, split: str | None, part: str) -> TokenFile:
+        """Returns a part of the file, in whole sequences if it has an index; without a split, the file."""
+        if split is None:
+            return self
+        share, pointers = share_of(split, part), self.pointers
+        if pointers is None:
+            sequences, (first, end) = (0, 0), range_of(share, self.tokens)
+        else:
+            sequences = range_of(share, pointers.count)
+            first, end = map(pointers.first_token, sequences)
         begin, tokens = self.begin + first * self.dtype.itemsize, max(0, end - first)
         return replace(self, begin=begin, tokens=tokens, first=first, sequences=sequences)
 

@@ -10,7 +10,7 @@ BUGS = [
     Bug(
         "without a phase a window has a label behind the end",
         "Rings.blocks",
-        "np.maximum(self.tokens - (not self.phase), 0)",
+        "np.maximum(self.tokens - (not self.spec.phase), 0)",
         "self.tokens",
         WINDOWS,
     ),

@@ -10,6 +10,7 @@ import pytest
 import samplerkit as sk
 from samplerkit.errors import ArgumentTypeError, DatasetError, OutOfDatasetError
 from samplerkit.storage.tokens import token_files
+from samplerkit.storage.tokens.arguments import Corpus, TokenPaths, WindowSpec
 from samplerkit.storage.tokens.rings import PASS, Rings
 from tests.storage.crowd import run_in_threads
 from tests.storage.tokens.test_reading import write_pair
@@ -17,18 +18,23 @@ from tests.storage.tokens.test_reading import write_pair
 GOLDEN = Path(__file__).parents[2] / "data" / "token_phases_1.json"
 
 
+def corpus(count, *path):
+    """A corpus of some files."""
+    files = tuple(TokenPaths(f"{number}.npy") for number in range(count))
+    return Corpus(path, tuple(file.data for file in files), files)
+
+
 def rings(tokens, seq_len, block_len, seed=0, *, phase=True):
     """The windows of one corpus of files."""
-    count = len(tokens)
     sizes = np.array(tokens, dtype=np.int64)
-    return Rings(sizes, ((),), np.zeros(count, np.int64), np.arange(count), seq_len, block_len, phase, seed)
+    return Rings(sizes, (corpus(len(tokens)),), WindowSpec(seq_len, block_len, phase=phase, seed=seed))
 
 
 def inputs(ring, epoch, number=0):
     """The input tokens of each window of an epoch, as (file, token): shape (windows, S, 2)."""
     ids = np.arange(ring.starts[-1])
     files, begins = ring.at(ids, np.full(ids.shape, epoch + number * PASS))
-    tokens = (begins[:, None] + np.arange(ring.seq_len)) % np.maximum(1, ring.tokens[files, None])
+    tokens = (begins[:, None] + np.arange(ring.spec.seq_len)) % np.maximum(1, ring.tokens[files, None])
     return np.stack([np.broadcast_to(files[:, None], tokens.shape), tokens], axis=-1)
 
 
@@ -43,7 +49,8 @@ def reads_each_token_once(ring, epoch, number=0):
     phases = ring.phases(np.arange(ring.tokens.size), np.full(ring.tokens.size, epoch + number * PASS))
     for file, tokens in enumerate(ring.tokens.tolist()):
         file_tokens = np.sort(read[read[..., 0] == file][:, 1]).tolist()
-        lost = skipped_tokens(tokens, ring.block_len, int(phases[file])) if tokens >= ring.block_len else None
+        block_len = ring.spec.block_len
+        lost = skipped_tokens(tokens, block_len, int(phases[file])) if tokens >= block_len else None
         expected = [] if lost is None else sorted(set(range(tokens)) - lost)
         if file_tokens != expected:
             return False
@@ -84,41 +91,29 @@ def test_phases_equal_those_of_the_golden_file():
         assert phases.tolist() == case["phases"]
     tree = golden["tree"]
     count = len(tree["corpora"])
-    ring = Rings(
-        np.full(count, 2**40),
-        tuple(map(tuple, tree["corpora"])),
-        np.arange(count),
-        np.zeros(count, np.int64),
-        1024,
-        8192,
-        True,
-        tree["seed"],
-    )
+    corpora = tuple(corpus(1, *path) for path in tree["corpora"])
+    ring = Rings(np.full(count, 2**40), corpora, WindowSpec(1024, 8192, seed=tree["seed"]))
     assert ring.phases(np.arange(count), 2 + PASS * np.arange(count)).tolist() == tree["phases"]
 
 
-def test_cached_phases_equal_computed_ones(monkeypatch):
-    sizes = [3, 1, 5]
+def test_cached_phases_equal_computed_ones():
+    corpora = tuple(corpus(size, name) for size, name in ((3, "a"), (1, "b"), (5, "c")))
 
-    def phases():
-        corpora, places = np.repeat(np.arange(3), sizes), [np.arange(size) for size in sizes]
-        names = (("a",), ("b",), ("c",))
-        ring = Rings(np.full(9, 10**6), names, corpora, np.concatenate(places), 8, 64, True, 5)
-        rng = np.random.default_rng(0)
-        rows = []
-        for _ in range(30):  # in turn each window in an epoch of its own, and each corpus in one
-            files = rng.integers(0, 9, 20)
-            for epoch, number in (rng.integers(0, 2, (2, 20)), rng.integers(0, 2, (2, 3))[:, corpora[files]]):
-                rows.append(ring.phases(files, epoch + number * PASS).tolist())
-        return ring, rows
+    def ring():
+        return Rings(np.full(9, 10**6), corpora, WindowSpec(8, 64, seed=5))
 
-    cached, rows = phases()
-    assert cached._last_read[0][1].min() >= 0
-    assert pickle.loads(pickle.dumps(cached))._last_read[0][1].max() == -1  # noqa: S301  # our own bytes
-    monkeypatch.setattr("samplerkit.storage.tokens.rings._MAX_FILES", 2)
-    uncached, again = phases()
-    assert again == rows
-    assert uncached._last_read[0][1].max() == -1
+    cached, rng = ring(), np.random.default_rng(0)
+    for _ in range(30):  # in turn each window in an epoch of its own, and each corpus in one
+        files = rng.integers(0, 9, 20)
+        for epoch, number in (
+            rng.integers(0, 2, (2, 20)),
+            rng.integers(0, 2, (2, 3))[:, cached.corpus_of[files]],
+        ):
+            epochs = epoch + number * PASS
+            alone = [int(ring().phases(files[at : at + 1], epochs[at : at + 1])[0]) for at in range(20)]
+            assert cached.phases(files, epochs).tolist() == alone
+    assert cached._last_read[0][0].min() >= 0
+    assert pickle.loads(pickle.dumps(cached))._last_read[0][0].max() == -1  # noqa: S301  # our own bytes
 
 
 @pytest.mark.parametrize("case", ["phases", "blocks", "no phases", "split"])
