@@ -15,7 +15,6 @@ import torch
 from samplerkit.closing import Closing
 from samplerkit.errors import ArgumentTypeError, NotSupportedError
 from samplerkit.loading.background import ended_iteration
-from samplerkit.loading.cursor import FunctionCursor, Iteration
 from samplerkit.loading.device.stage import DeviceStage, EpochEnd, Load, MakeStage
 from samplerkit.loading.device.streams import (
     PinMemory,
@@ -24,6 +23,7 @@ from samplerkit.loading.device.streams import (
     pin_policy,
     require_available,
 )
+from samplerkit.loading.iteration import FunctionCursor, Iteration
 from samplerkit.loading.state.state import FieldCheck, Place, int_in, optional, require_fields
 from samplerkit.loading.stats import DeviceStats, StageCounts
 from samplerkit.loading.steps import with_bar

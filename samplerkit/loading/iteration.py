@@ -1,4 +1,6 @@
-"""The cursor: the place of a reader of epochs, and where its next iteration begins. One for all readers.
+"""Iterations over epochs, and the cursor of a reader: its place, and where its next iteration begins.
+
+All readers share it:
 
 | reader | one unit is | epoch | `set_epoch` in a loop |
 |---|---|---|---|
