@@ -12,7 +12,7 @@ from typing import Any, Self, final
 
 import numpy as np
 
-from samplerkit.loading.cursor import Iteration
+from samplerkit.loading.iteration import Iteration
 from samplerkit.loading.run.delivery import Reading
 from samplerkit.loading.workers.protocol import Answer, SkippedSample
 from samplerkit.order.typing import Ids

@@ -11,7 +11,7 @@ import torch.utils.data
 
 from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, CompositionError, NotSupportedError
-from samplerkit.loading.cursor import Cursor, Iteration
+from samplerkit.loading.iteration import Cursor, Iteration
 from samplerkit.loading.run.delivery import EVALUATED_AT_ONCE, FIRST_DIVISOR, Tail
 from samplerkit.loading.run.run import Run, checked_tail
 from samplerkit.loading.run.run_cursor import RunCursor

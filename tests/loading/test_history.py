@@ -173,9 +173,18 @@ def test_a_state_with_another_past_is_refused(read_loader, fields):
 
 @pytest.mark.parametrize("stretch", [[0, 1, 0, 25], [0, 1, 25, -1]], ids=str)
 def test_a_stretch_past_the_end_of_its_epoch_is_refused(read_loader, stretch):
+    read_loader.set_epoch(1)
     state = forged_section(read_loader.state_dict(), "read", stretches=[stretch])
     with pytest.raises(sk.StateError, match="has a range that no run reads"):
         len(read_loader.history(state))
+
+
+@pytest.mark.parametrize("stretch", [[0, 1, 0, 24], [0, 1, 0, 5], [5, 1, 0, 20], [0, 10**7, 0, -1]], ids=str)
+def test_a_past_that_does_not_end_where_the_state_is_is_refused(read_loader, stretch):
+    state = forged_section(read_loader.state_dict(), "read", stretches=[stretch])
+    for load in (read_loader.history, read_loader.load_state_dict):
+        with pytest.raises(sk.StateError, match="read: does not end where the state is"):
+            load(state)
 
 
 STEPS, CHECKPOINT = 100_000, 500
@@ -306,7 +315,9 @@ def test_histories_of_100_000_steps_lose_and_repeat_nothing():
 def test_a_state_that_is_off_by_some_positions_is_counted(by, counted):
     def moved(state):
         read = State.from_dict(state)
-        return dataclasses.replace(read, position=read.position + by).to_dict() if read.position else state
+        # Without its past, which does not end at another position.
+        off = dataclasses.replace(read, position=read.position + by, sections={})
+        return off.to_dict() if read.position else state
 
     assert sum(Life(seed, moved).lost_and_repeated[counted] for seed in range(4)) > 0
 

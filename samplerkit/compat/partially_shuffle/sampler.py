@@ -9,7 +9,7 @@ from samplerkit.closing import Closing
 from samplerkit.compat.partially_shuffle.files import DatasetFiles, Item
 from samplerkit.compat.torch.epoch_sampler import GivenRank, ResumableSampler, part_of_order
 from samplerkit.errors import DatasetError
-from samplerkit.loading.cursor import FunctionCursor, Iteration
+from samplerkit.loading.iteration import FunctionCursor, Iteration
 from samplerkit.loading.state.state import Place, State
 from samplerkit.loading.torch_sampler import in_batches
 from samplerkit.order import arguments

@@ -12,7 +12,7 @@ import torch.utils.data
 
 from samplerkit.errors import StateError
 from samplerkit.loading.agreement import agree
-from samplerkit.loading.cursor import FunctionCursor, Iteration
+from samplerkit.loading.iteration import FunctionCursor, Iteration
 from samplerkit.loading.state.state import Place, State
 from samplerkit.loading.torch_sampler import EpochByCursor, TorchNames
 from samplerkit.loading.world import detect_world, require_same_world

@@ -15,7 +15,6 @@ import torch
 from samplerkit.closing import Closing
 from samplerkit.errors import ArgumentTypeError, NotSupportedError
 from samplerkit.loading.background import ended_iteration
-from samplerkit.loading.cursor import FunctionCursor, Iteration
 from samplerkit.loading.device.stage import DeviceStage, EpochEnd, Load, MakeStage
 from samplerkit.loading.device.streams import (
     PinMemory,
@@ -24,6 +23,7 @@ from samplerkit.loading.device.streams import (
     pin_policy,
     require_available,
 )
+from samplerkit.loading.iteration import FunctionCursor, Iteration
 from samplerkit.loading.state.state import FieldCheck, Place, int_in, optional, require_fields
 from samplerkit.loading.stats import DeviceStats, StageCounts
 from samplerkit.loading.steps import with_bar
@@ -230,7 +230,8 @@ class WrappedLoader:
         self._state: Any = None
         self._stage: DeviceStage | None = None
         self._dropped_stage: DeviceStage | None = None
-        # The sampler may be at another epoch: it was read ahead of the loop, or a state was loaded.
+        # A thread that outlasts its iteration, or that this one was copied from, may have moved the epoch of
+        # the sampler since it was set.
         self._must_set_epoch = False
 
     def iterate_on(self, make_stage: MakeStage, *, run_ahead: bool) -> Iterator[Any]:
@@ -290,15 +291,17 @@ class WrappedLoader:
         if self._has_state:
             self._loader.load_state_dict(state)
             self._state = partial(copy.deepcopy, copy.deepcopy(dict(state)))
+            self._must_set_epoch = False
         else:
             require_fields("state", state, _CHECKS)
             self._cursor.load(Place(state["epoch"], state["step"], state["ended"]))
-        self._must_set_epoch = not self._has_state
+            self._set_epoch_of_loader()
 
     def close(self) -> None:
         """Ends the thread, and the iteration under way."""
         self._end(self._cursor.current)
-        self._drop_stage()
+        if self._stage is not None:  # it runs ahead
+            self._set_epoch_of_loader()
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy begins from scratch: the thread that reads ahead stays with this one."""
@@ -311,19 +314,19 @@ class WrappedLoader:
             # Two threads must not read from one loader: a load may have outlasted the end.
             self._dropped_stage.close(LONGEST_TIMEOUT)
             self._dropped_stage = None
-        upcoming = self._cursor.upcoming
-        epoch, skipped = upcoming.epoch, upcoming.start
+        epoch = getattr(_epoch_owner(self._loader), "epoch", None)
         if self._must_set_epoch:
             self._set_epoch_of_loader()
-        elif isinstance(value := getattr(_epoch_owner(self._loader), "epoch", None), int) and value != epoch:
+        elif isinstance(epoch, int) and epoch != self._cursor.upcoming.epoch:
             # The sampler's epoch was set directly, not through this loader.
-            epoch = value
-            self._cursor.go_to(epoch, skipped)
+            self._cursor.set_epoch(epoch)
+        upcoming = self._cursor.upcoming
         # Worker processes are started by the thread that trains, as without a device loader.
         batches = iter(()) if upcoming.is_spent else iter(self._loader)
         self._state = _state_now(self._loader)
-        rest = itertools.islice(batches, skipped, None)  # which reads what is skipped in the loading thread
-        return _read(self._loader, rest, itertools.count(epoch + 1) if run_ahead else iter(()))
+        # What is skipped is read in the loading thread.
+        rest = itertools.islice(batches, upcoming.start, None)
+        return _read(self._loader, rest, itertools.count(upcoming.epoch + 1) if run_ahead else iter(()))
 
     def _end_epoch(self, iteration: Iteration, *, run_ahead: bool) -> None:
         following, requested = iteration.epoch + 1, self._cursor.next_epoch
@@ -331,21 +334,21 @@ class WrappedLoader:
         # Nothing is read ahead of an empty epoch.
         if run_ahead and iteration.taken and requested in {None, following}:
             return  # the thread has set the sampler's epoch, and reads it already
-        self._drop_stage()
-        self._must_set_epoch = run_ahead
-        if requested is not None:
+        if run_ahead or requested is not None:
             self._set_epoch_of_loader()
+        else:
+            self._drop_stage()  # the sampler moves on alone, or stays
 
     def _end(self, iteration: Iteration) -> None:
         """Ends an iteration that did not reach its end: what was read ahead is of no use."""
         if iteration.is_open and not iteration.is_exiting:
             self._cursor.end(iteration)
-            self._drop_stage()
+            self._set_epoch_of_loader()
 
     def _set_epoch_of_loader(self) -> None:
         """Sets the epoch of the loader's sampler; what was read ahead of it is of another one."""
         self._drop_stage()
-        self._must_set_epoch = False
+        self._must_set_epoch = self._dropped_stage is not None
         _set_epoch(self._loader, self._cursor.epoch)
 
     def _drop_stage(self) -> None:
@@ -353,7 +356,6 @@ class WrappedLoader:
         if stage is not None:
             # Only one whose load outlasts the end is kept: a stage holds leaves of its last batches.
             self._dropped_stage = None if stage.close() else stage
-            self._must_set_epoch = True
 
 
 def _read(loader: Iterable[Any], batches: Iterator[Any], following: Iterator[int]) -> Iterator[Any]:

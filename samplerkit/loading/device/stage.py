@@ -14,7 +14,7 @@ import collections
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, final
 
 import torch
@@ -92,7 +92,7 @@ class DeviceStage(Iterator[Any]):
         # The thread refers to the producer, not to the stage: so the stage can become garbage, and end it.
         self._producer: Final = Producer(source, streams, pins, load, depth, self)
         # One for each batch that is loaded ahead, and one that is used as soon as the first batch is there.
-        self._slots: Final = collections.deque([BatchSlot()] * (depth + 1))
+        self._slots: Final[collections.deque[Slot]] = collections.deque([(None, [])] * (depth + 1))
         slots: Iterator[Any] = iter(self._slots.popleft, None)
         self._batches: Any = self._producer.open(slots)
         self._streams: Final = streams
@@ -154,9 +154,9 @@ class DeviceStage(Iterator[Any]):
             producer.end()
         producer.join(time.monotonic() + seconds)
         # The next batches of another stage, on the same side stream, must not get this memory before.
-        for slot in self._slots:
-            if slot.retained:
-                self._streams.wait(slot.fence)
+        for fence, retained in self._slots:
+            if retained:
+                self._streams.wait(fence)
         # Waiting batches hold device memory, and would hold it for as long as the stage is referenced.
         self._batches = producer.open(iter(()))
         return not producer.is_alive
@@ -164,26 +164,17 @@ class DeviceStage(Iterator[Any]):
     def _release(self) -> None:
         """Ends the loop's work on the batch received last."""
         if self._received is not None:
-            stream, opaque = self._received
-            slot, self._received = BatchSlot(self._streams.fence(stream), opaque), None
-            self._slots.append(slot)
+            (stream, opaque), self._received = self._received, None
+            self._slots.append((self._streams.fence(stream), opaque))
 
 
 MakeStage = Callable[[Iterator[Any]], DeviceStage]
 """Puts a stage behind the batches on the host."""
 
 
-@dataclass(frozen=True, eq=False)
-class BatchSlot:
-    """The slot for one batch, as the loop gives it back.
-
-    Args:
-        fence: the event behind the loop's work on the batch that must be done with; None at the beginning.
-        retained: what of that batch lives until then; emptied once the fence has passed.
-    """
-
-    fence: Any = None
-    retained: list[Any] = field(default_factory=list)
+Slot = tuple[Any, list[Any]]
+"""The slot for one batch, as the loop gives it back: the event behind its work on the batch that must be done
+with, None at the beginning; and what of that batch lives until then, emptied once the event has passed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,7 +264,7 @@ class Producer(WorkerThreads):
         if callable(close := getattr(source, "close", None)):
             close()
 
-    def _make(self, slot: BatchSlot) -> Item:
+    def _make(self, slot: Slot) -> Item:
         next(self._watch)
         started, before = time.perf_counter(), time.thread_time()
         try:
@@ -298,13 +289,14 @@ class Producer(WorkerThreads):
         copied = time.perf_counter() - sending
         return LoadedBatch(value, ready, used, opaque, loaded - started, computed, copied, warning)
 
-    def _send(self, batch: Any, slot: BatchSlot) -> tuple[Any, Any]:
+    def _send(self, batch: Any, slot: Slot) -> tuple[Any, Any]:
         """Begins to copy a batch, once the window allows it; gives it on the device, and when it is there."""
         streams = self.streams
         host = map_leaves(streams.pin, batch) if self.pins else batch
-        if slot.fence is not None:
-            streams.wait(slot.fence)
-        slot.retained.clear()
+        fence, retained = slot
+        if fence is not None:
+            streams.wait(fence)
+        retained.clear()
         while self._sources and streams.has_passed(self._sources[0][0]):
             self._sources.popleft()
         # An object may move itself in place: then only its tensors still know where they came from.
@@ -313,6 +305,6 @@ class Producer(WorkerThreads):
             try:
                 value = map_leaves(streams.copy, host) if self.load is None else self.load(host)
             finally:
-                ready = streams.record_ready()
+                ready = streams.fence()
                 self._sources.append((ready, sources))
         return value, ready

@@ -57,10 +57,6 @@ class Streams:
         """Allocates and begins to copy a leaf, on the side stream."""
         return move(leaf, self._device, non_blocking=False)
 
-    def record_ready(self) -> Any:
-        """Records an event behind the copies begun so far."""
-        return None
-
     def receive(self, ready: Any, storages: Iterable[Any]) -> Any:
         """Makes the caller's current stream wait for an event, and the allocator know that it uses these.
 
@@ -69,8 +65,8 @@ class Streams:
         """
         return None
 
-    def fence(self, stream: Any) -> Any:
-        """Records an event behind what the stream has been given so far."""
+    def fence(self, stream: Any = None) -> Any:
+        """Records an event behind what a stream has been given so far; None for the current stream."""
         return None
 
     def has_passed(self, event: Any) -> bool:
@@ -112,10 +108,6 @@ class DeviceStreams(Streams):
         """Begins a copy that does not block."""
         return move(leaf, self._device, non_blocking=True)
 
-    def record_ready(self) -> Any:
-        """An event on the side stream."""
-        return self.fence(self._side)
-
     def receive(self, ready: Any, storages: Iterable[Any]) -> Any:
         """`wait_event` and `record_stream`; the host does not wait."""
         stream = self._module.current_stream(self._device)
@@ -125,7 +117,7 @@ class DeviceStreams(Streams):
                 storage.record_stream(stream)
         return stream
 
-    def fence(self, stream: Any) -> Any:
+    def fence(self, stream: Any = None) -> Any:
         """An event on that stream."""
         try:
             # A host that waits for such an event sleeps, rather than asking again and again.

@@ -12,7 +12,7 @@ from typing import Any, Final, final
 
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, CompositionError
 from samplerkit.loading.agreement import agree
-from samplerkit.loading.cursor import Cursor, Iteration
+from samplerkit.loading.iteration import Cursor, Iteration
 from samplerkit.loading.run.delivery import Reading
 from samplerkit.loading.run.run import Run, beginning_of
 from samplerkit.loading.run.units import StepSamples

@@ -132,6 +132,9 @@ class Past:
             are_epochs = 0 <= part.epoch < part.epoch + part.epochs <= INT64_MAX
             if not are_epochs or part.begin < 0 or 0 <= part.end <= part.begin:
                 raise StateError(SECTION, "has a range that no run reads", list(part))
+        # At the beginning of an epoch another one may have been read last.
+        if state.position and stretches and stretches[-1].reached != (state.epoch, state.position):
+            raise StateError(SECTION, "does not end where the state is", list(stretches[-1]), state.place[:2])
         return cls(stretches, saved["older"])
 
 

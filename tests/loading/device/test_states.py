@@ -137,6 +137,26 @@ def test_set_epoch_reaches_the_sampler_wherever_it_is(make, run_ahead):
             assert read(loader) == epoch_order(epoch)
 
 
+@pytest.mark.parametrize("kind", [DataLoader, StatefulDataLoader])
+@pytest.mark.parametrize("run_ahead", [False, True])
+def test_an_epoch_that_is_set_at_the_sampler_after_a_break_is_read(kind, run_ahead):
+    with DeviceLoader(kind(range(SIZE), BATCH, sampler=Shuffled()), "cpu", run_ahead=run_ahead) as loader:
+        for epoch in (0, 1, 2, 5):
+            loader.sampler.set_epoch(epoch)
+            assert next(iter(loader)).tolist() == epoch_order(epoch)[:BATCH]
+
+
+def test_an_epoch_that_is_set_at_the_sampler_after_a_state_was_loaded_is_read_from_its_beginning():
+    with DeviceLoader(plain(), "cpu") as loader:
+        for epoch, rest in ((2, epoch_order(2)[5 * BATCH :]), (6, epoch_order(6))):
+            loader.load_state_dict({"schema": 1, "epoch": 2, "step": 5, "ended": None})
+            loader.sampler.set_epoch(epoch)
+            assert read(loader) == rest
+        loader.load_state_dict({"schema": 1, "epoch": 3, "step": 0, "ended": 2})
+        loader.sampler.set_epoch(2)  # it was read to its end
+        assert read(loader) == []
+
+
 @pytest.mark.parametrize("run_ahead", [False, True])
 @pytest.mark.parametrize("epoch", [0, 1, 2, 9])
 def test_an_epoch_that_is_set_during_an_iteration_reaches_the_sampler(epoch, run_ahead):

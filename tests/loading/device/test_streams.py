@@ -31,7 +31,7 @@ class Module:
                     raise TypeError("unexpected keyword argument 'blocking'")
 
             def record(self, stream):
-                module.calls.append(("record", str(stream)))
+                module.calls.append(("record", str(stream or module.entered)))
 
             def query(self):
                 return module.has_passed
@@ -57,6 +57,7 @@ class Module:
     @contextlib.contextmanager
     def stream(self, stream):
         self.calls.append(("enter", str(stream)))
+        self.entered = stream
         yield
         self.calls.append(("leave", str(stream)))
 

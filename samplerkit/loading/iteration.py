@@ -1,4 +1,6 @@
-"""The cursor: the place of a reader of epochs, and where its next iteration begins. One for all readers.
+"""Iterations over epochs, and the cursor of a reader: its place, and where its next iteration begins.
+
+All readers share it:
 
 | reader | one unit is | epoch | `set_epoch` in a loop |
 |---|---|---|---|
@@ -34,8 +36,8 @@ class Iteration(ExitAware):
 
     Args:
         epoch: the epoch.
-        start: the position at which it begins.
-        place_before: what a state says while nothing was handed out; None for the beginning of the iteration.
+        place: what a state says while nothing was handed out: where this begins, or the beginning of the next
+            epoch, where this one is over and is read again, or nothing of it is left.
         is_loaded: whether it begins at the place of a loaded state.
         is_spent: whether nothing of the epoch is left: it was read to its end before a state was loaded.
         past: what was read before it.
@@ -48,8 +50,7 @@ class Iteration(ExitAware):
     """
 
     epoch: int
-    start: int = 0
-    place_before: Place | None = None
+    place: Place
     is_loaded: bool = False
     is_spent: bool = False
     past: Past = EMPTY_PAST
@@ -58,9 +59,14 @@ class Iteration(ExitAware):
     is_open: bool = field(default=False, init=False)
 
     @property
+    def start(self) -> int:
+        """The position at which it begins."""
+        return self.place.position
+
+    @property
     def ended(self) -> int | None:
         """The epoch that ended before it, as long as nothing was handed out; else None."""
-        return None if self.taken or self.place_before is None else self.place_before.ended
+        return None if self.taken else self.place.ended
 
     def reads_as(self, other: Iteration) -> bool:
         """Returns whether another one reads the same."""
@@ -113,7 +119,7 @@ class Cursor(ABC):
         self._resumes: Final = resumes
         self.next_epoch: int | None = None
         self.was_set = False
-        self.current = Iteration(0)
+        self.current = Iteration(0, Place(0, 0))
 
     @abstractmethod
     def reached(self, epoch: int, start: int, taken: int) -> tuple[int, bool]:
@@ -144,8 +150,8 @@ class Cursor(ABC):
         """
         current = self.current
         taken = current.taken if taken is None else taken
-        if not taken and current.place_before is not None:
-            return current.place_before
+        if not taken and not current.start:
+            return current.place
         position, is_over = self.reached(current.epoch, current.start, taken)
         return self._end_of(current.epoch) if is_over else Place(current.epoch, position)
 
@@ -165,7 +171,7 @@ class Cursor(ABC):
             return following
         if not current.taken:
             return replace(current)
-        return Iteration(current.epoch, self.place().position if self._resumes else 0)
+        return Iteration(current.epoch, Place(current.epoch, self.place().position if self._resumes else 0))
 
     def begin(self, expected: Iteration | None = None) -> Iteration:
         """Begins an iteration, and ends the one under way, if there is one.
@@ -211,7 +217,7 @@ class Cursor(ABC):
             self.next_epoch = epoch
             return
         if now.is_loaded and epoch == now.ended:
-            self._move(Iteration(epoch, place_before=now.place_before, is_spent=True, after=now.ended))
+            self._move(Iteration(epoch, now.place, is_spent=True, after=epoch))
             return
         is_over = self._is_over
         if epoch == now.epoch and not is_over and (now.is_spent or epoch != now.ended):
@@ -219,11 +225,11 @@ class Cursor(ABC):
         if now.is_loaded and not now.taken and epoch < now.epoch:
             _log.warning("epoch %d is set and read again: the loaded state is at epoch %d", epoch, now.epoch)
         after = now.epoch if is_over else None if now.taken else now.after
-        self._move(Iteration(epoch, place_before=_beginning_of(epoch, after), after=after))
+        self._move(Iteration(epoch, _beginning_of(epoch, after), after=after))
 
     def go_to(self, epoch: int, position: int = 0) -> None:
         """Makes the next iteration begin at a position of an epoch."""
-        self._move(Iteration(epoch, position))
+        self._move(Iteration(epoch, Place(epoch, position)))
 
     def require_closed(self) -> None:
         """Refuses to load a state while a loop holds an iteration, where `set_epoch` waits for its end too.
@@ -242,11 +248,7 @@ class Cursor(ABC):
         left.
         """
         set_before = self.current.epoch
-        place_before = None if place.ended is None else place
-        loaded = Iteration(
-            place.epoch, place.position, place_before=place_before, is_loaded=True, after=place.ended
-        )
-        self._move(loaded, past)
+        self._move(Iteration(place.epoch, place, is_loaded=True, after=place.ended), past)
         if self.was_set and place.ended == set_before:
             self.set_epoch(set_before)
 
@@ -260,9 +262,9 @@ class Cursor(ABC):
         now = self.current
         if at_its_end or self._is_over:
             end = self._end_of(now.epoch)
-            return Iteration(end.epoch if self._advances else now.epoch, place_before=end, after=now.epoch)
+            return Iteration(end.epoch if self._advances else now.epoch, end, after=now.epoch)
         if self.next_epoch is not None and self.next_epoch != now.epoch:
-            return Iteration(self.next_epoch)
+            return Iteration(self.next_epoch, Place(self.next_epoch, 0))
         return None
 
     @property
