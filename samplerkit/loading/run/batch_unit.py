@@ -78,13 +78,11 @@ class EpochBatches(EpochUnits):
             dealt: the number of the one unit of each step.
         """
         numbers = np.array([units[0] for units in dealt], dtype=np.int64)
-        repeats: Ids | None = None
+        repeats = np.zeros_like(numbers)
         if not self.plan.has(int(numbers.max())):
             repeats, numbers = np.divmod(numbers, len(self.plan))
         samples = self.plan.samples(numbers)
-        draws = samples.positions
-        if repeats is not None:
-            draws = draws + np.repeat(repeats * self.num_draws, np.diff(samples.edges))
+        draws = samples.positions + np.repeat(repeats * self.num_draws, np.diff(samples.edges))
         return [_step_samples(samples, slice(a, b), draws[a:b]) for a, b in pairwise(samples.edges.tolist())]
 
     def passes(self, draws: range | Ids) -> Ids:

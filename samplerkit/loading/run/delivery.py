@@ -326,7 +326,9 @@ class Reading:
                 is read.
         """
         size = self.units.expected_size * self.delivery.batch_size
-        most = SET_AT_ONCE if self.units.is_random_access else EVALUATED_AT_ONCE
+        plan = self.units.plan
+        # In plans of windows a batch costs its window.
+        most = EVALUATED_AT_ONCE if plan is None or plan.window is not None else SET_AT_ONCE
         at_once = max(1, most // FIRST_DIVISOR // size)
         while True:
             steps = range(first, first + at_once * stride, stride)

@@ -101,11 +101,6 @@ class EpochUnits:
         return len(self.order) if self.plan is None else self.plan
 
     @property
-    def is_random_access(self) -> bool:
-        """Whether any unit costs the same to find: in plans of windows a batch costs its window."""
-        return self.plan is not None and self.plan.window is None
-
-    @property
     def num_draws(self) -> int:
         """The number of draws of the epoch, pads not counted."""
         return len(self.order)
