@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, ClassVar, final
+from typing import Any, final
 
 import numpy as np
 
@@ -48,9 +48,6 @@ class EpochBatches(EpochUnits):
         plans: of all epochs.
         inner: that of which the batches are made.
     """
-
-    expected_size: ClassVar[int] = 1 << 20
-    """Not known before, so the first batch is looked up alone."""
 
     unit: BatchUnit
     plans: Plans

@@ -79,9 +79,6 @@ class EpochUnits:
         make_order: makes the undealt order of the epoch, at first use.
     """
 
-    expected_size: ClassVar[int] = 1
-    """Samples of a unit, as far as is known before any was read."""
-
     epoch: int
     make_order: Callable[[], Order]
 
