@@ -120,9 +120,7 @@ class PadCollate(PlannedCollate):
             rows = enumerate(zip(*items, strict=True))
             return _tuple_like(first, [self._tree(f"{prefix}{at}", [*row], ids, fields) for at, row in rows])
         if path in self.fields if self.fields is not None else is_sequence(first):
-            field = field_of(path, items, ids)
-            longest = self._measure.longest
-            fields[path] = field if longest is None else field.truncated(longest)
+            fields[path] = field_of(path, items, ids, self._measure.longest)
             return fields[path]
         return collated_by_torch(path, items)
 

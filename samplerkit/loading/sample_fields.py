@@ -124,13 +124,6 @@ class SequenceField:
     items: list[Any]
     lengths: Ids
 
-    def truncated(self, longest: int) -> SequenceField:
-        """Cuts off what is longer."""
-        if not (self.lengths > longest).any():
-            return self
-        items = [item[:longest] for item in self.items]
-        return SequenceField(self.path, items, np.minimum(self.lengths, longest))
-
     def padded(self, length: int, value: float) -> Padded:
         """Pads all to one length.
 
@@ -188,7 +181,7 @@ def is_sequence(item: Any) -> bool:
     return isinstance(item, list | int | float | np.number | np.bool_)  # a list is empty here
 
 
-def field_of(path: str, items: list[Any], ids: Ids | None) -> SequenceField:
+def field_of(path: str, items: list[Any], ids: Ids | None, longest: int | None = None) -> SequenceField:
     """Makes the sequences of a field one type: tensors, or arrays.
 
     Lists become int64, float or bool as in torch. An empty list has no type.
@@ -197,6 +190,7 @@ def field_of(path: str, items: list[Any], ids: Ids | None) -> SequenceField:
         path: of the field.
         items: what it holds, one a sample.
         ids: of the samples, for errors; None where they are not known.
+        longest: the length to which longer ones are cut; None if none are.
 
     Raises:
         DatasetError: a sample has no sequence there, or one of another shape.
@@ -220,6 +214,8 @@ def field_of(path: str, items: list[Any], ids: Ids | None) -> SequenceField:
             problem = f"must be a sequence, of shape {('length', *expected) if expected else '(length,)'}"
             hint = "let all samples have one shape except for the first dimension"
             raise DatasetError(_place(ids, place, path), problem, tuple(item.shape), hint=hint)
+    if longest is not None:
+        sequences = [item[:longest] for item in sequences]
     return SequenceField(path, sequences, np.array([item.shape[0] for item in sequences], dtype=np.int64))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, ClassVar, final
+from typing import Any, final
 
 import numpy as np
 
@@ -49,9 +49,6 @@ class EpochBatches(EpochUnits):
         inner: that of which the batches are made.
     """
 
-    expected_size: ClassVar[int] = 1 << 20
-    """Not known before, so the first batch is looked up alone."""
-
     unit: BatchUnit
     plans: Plans
     inner: EpochUnits
@@ -78,13 +75,11 @@ class EpochBatches(EpochUnits):
             dealt: the number of the one unit of each step.
         """
         numbers = np.array([units[0] for units in dealt], dtype=np.int64)
-        repeats: Ids | None = None
+        repeats = np.zeros_like(numbers)
         if not self.plan.has(int(numbers.max())):
             repeats, numbers = np.divmod(numbers, len(self.plan))
         samples = self.plan.samples(numbers)
-        draws = samples.positions
-        if repeats is not None:
-            draws = draws + np.repeat(repeats * self.num_draws, np.diff(samples.edges))
+        draws = samples.positions + np.repeat(repeats * self.num_draws, np.diff(samples.edges))
         return [_step_samples(samples, slice(a, b), draws[a:b]) for a, b in pairwise(samples.edges.tolist())]
 
     def passes(self, draws: range | Ids) -> Ids:

@@ -330,9 +330,11 @@ class Reading:
             columns: further values of each sample besides its id, `passes` or `epochs`: the `columns` of what
                 is read.
         """
-        size = self.units.expected_size * self.delivery.batch_size
-        most = SET_AT_ONCE if self.units.is_random_access else EVALUATED_AT_ONCE
-        at_once = max(1, most // FIRST_DIVISOR // size)
+        plan = self.units.plan
+        # In plans of windows a batch costs its window.
+        most = EVALUATED_AT_ONCE if plan is None or plan.window is not None else SET_AT_ONCE
+        # How many samples a batch of a plan has is not known before: the first one is looked up alone.
+        at_once = max(1, most // FIRST_DIVISOR // self.delivery.batch_size) if plan is None else 1
         while True:
             steps = range(first, first + at_once * stride, stride)
             steps = steps[: bisect_left(steps, True, key=lambda step: not self.has(step))]

@@ -79,9 +79,6 @@ class EpochUnits:
         make_order: makes the undealt order of the epoch, at first use.
     """
 
-    expected_size: ClassVar[int] = 1
-    """Samples of a unit, as far as is known before any was read."""
-
     epoch: int
     make_order: Callable[[], Order]
 
@@ -99,11 +96,6 @@ class EpochUnits:
     def total(self) -> int | BatchPlan:
         """The number of units; or the plan that knows it, where counting may take long."""
         return len(self.order) if self.plan is None else self.plan
-
-    @property
-    def is_random_access(self) -> bool:
-        """Whether any unit costs the same to find: in plans of windows a batch costs its window."""
-        return self.plan is not None and self.plan.window is None
 
     @property
     def num_draws(self) -> int:

@@ -75,7 +75,7 @@ BUGS = [
     Bug("ranks that do not divide a step are let in", "require_divided", "size % ranks", "False", RUNS),
     Bug(
         "a window that has begun may be edited",
-        "EpochBatches.samples_before",
+        "EpochBatches.run_position",
         "window + (position > before)",
         "window",
         BATCHES,
