@@ -106,7 +106,6 @@ def compute_lengths(
             with _disk_errors(path):
                 # A process that is killed in the middle leaves a line whose checksum does not fit.
                 file.write(_line(lengths.tolist()))
-                file.flush()
             done += len(lengths)
             report(_LABEL, done, size)
         with _disk_errors(path):
@@ -196,7 +195,8 @@ def _opened(part: Path) -> BinaryIO | None:
         descriptor = try_lock(part, is_exclusive=True)
     except NoLocksError:
         descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    return None if descriptor is None else os.fdopen(descriptor, "r+b")
+    # Without a buffer, whose rest a close would write again where the disk is full.
+    return None if descriptor is None else os.fdopen(descriptor, "wb", buffering=0)
 
 
 def _resumed(file: BinaryIO, identity: dict[str, Any], path: Path) -> list[np.ndarray[Any, Any]]:
@@ -210,12 +210,13 @@ def _resumed(file: BinaryIO, identity: dict[str, Any], path: Path) -> list[np.nd
     Raises:
         StateError: the file is of another dataset or function.
     """
-    saved, computed = _value_of(file.readline(_LONGEST_LINE)), []
-    header = _line(identity)
+    header, computed = _line(identity), []
     end = len(header)
-    while saved is not None and (lengths := _value_of(line := file.readline(_LONGEST_LINE))) is not None:
-        computed.append(np.array(lengths, dtype=_DTYPE))
-        end += len(line)
+    with path.open("rb") as lines:
+        saved = _value_of(lines.readline(_LONGEST_LINE))
+        while saved is not None and (lengths := _value_of(line := lines.readline(_LONGEST_LINE))) is not None:
+            computed.append(np.array(lengths, dtype=_DTYPE))
+            end += len(line)
     # A file without lengths, as an error of the first sample leaves it, fits any dataset.
     for name, value in identity.items() if computed else ():
         if saved.get(name) != value:

@@ -178,6 +178,14 @@ def test_a_path_that_cannot_be_written_is_refused(tmp_path, out, match):
         sk.compute_lengths(TEXTS, len, tmp_path / out)
 
 
+def test_a_full_disk_is_an_error_and_the_computation_resumes(small_disk):
+    (small_disk / "other").write_bytes(bytes((8 << 20) - 4096))
+    with pytest.raises(sk.ArgumentValueError, match=r"^out: cannot be written \(No space left on device\)"):
+        sk.compute_lengths(TEXTS, len, small_disk / "lengths.npy")
+    (small_disk / "other").unlink()
+    assert sk.compute_lengths(TEXTS, len, small_disk / "lengths.npy").tolist() == LENGTHS
+
+
 def test_a_sample_that_a_dataset_leaves_out_is_an_error(tmp_path):
     class Present(list):
         missing = ((1, "x.tar", "is not there"),)
