@@ -1,7 +1,8 @@
 """How a batch is made of a request: its samples are read, together if the dataset can, and collated.
 
 A dataset gives a batch together, together except for missing samples, or as parts of documents. Two functions
-are chosen for it: one answers a request, the other one a request for one sample of it.
+are chosen for it: one answers a request, the other one a request for one sample of it. Where it gives whole
+documents, parts are cut out of them when they are collated.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ from samplerkit.storage.batch_readers import (
     read_args,
 )
 
-Read = Callable[[Request], Answer]
-"""Reads the samples of a request."""
+Read = Callable[[Any, Request], Answer]
+"""Reads the samples of a request from a dataset."""
 
 
 @dataclass(eq=False)
@@ -79,7 +80,9 @@ class BatchMaker:
 
     def __post_init__(self) -> None:
         self._enters_draws = bool(getattr(batch_reader(self.dataset), "enters_draws", False))
-        together, self._single = _read_functions(self.dataset, is_packed=self.is_packed)
+        gives_parts = self.is_packed and has_segments(self.dataset)
+        self._cuts = self.is_packed and not gives_parts
+        together, self._single = _read_functions(self.dataset, gives_parts=gives_parts)
         self._together = together if self._enters_draws or not self.seeds_draws else None
         if not callable(getattr(self.dataset, "expect", None)):
             self.batches_of = None
@@ -159,7 +162,7 @@ class BatchMaker:
             seed_generators(self.draws(request).draw(0), f"batch {begin}" if begin else "batch")
         batch, read, collate = samples.batch, request.read_by(samples), self.collate
         try:
-            if samples.stand_in is not None and read.segments is not None:
+            if self._cuts and read.segments is not None:
                 batch = cut(batch, read.segments)
             if isinstance(collate, SampleCollate):
                 batch = collate.collated(batch, read.ids, read.segments)
@@ -174,7 +177,7 @@ class BatchMaker:
         """Returns None if a bad sample must be left out: it is found by reading one by one."""
         try:
             with self.draws(request):
-                return read(request)
+                return read(self.dataset, request)
         except Exception as error:
             if self.skips:
                 return None
@@ -191,7 +194,7 @@ class BatchMaker:
                     draws.entered = place  # a call takes a third of the time of a fast dataset
                     if draws.begin is not None:
                         draws.enter(place)
-                    sample = dataset[index] if single is None else _read_one(single, request, place)
+                    sample = dataset[index] if single is None else _read_one(dataset, single, request, place)
                     if check is not None:
                         check(sample)
                     samples.append(sample)
@@ -271,22 +274,18 @@ def _all_skipped_error(request: Request, skipped: Sequence[SkippedSample]) -> Da
     )
 
 
-def _read_functions(dataset: Any, *, is_packed: bool) -> tuple[Read | None, Read | None]:
+def _read_functions(dataset: Any, *, gives_parts: bool) -> tuple[Read | None, Read | None]:
     """Returns the functions that read all samples, if the dataset can, and one; None for `dataset[index]`."""
-    if is_packed and has_segments(dataset):
-        return partial(_read_segments, dataset), partial(_read_segments, dataset)
-    read = _read_present if present_reader(dataset) else _read_batch
-    together = None if batch_reader(dataset) is None else partial(read, dataset)
+    if gives_parts:
+        return _read_segments, _read_segments
+    together = _read_present if present_reader(dataset) else _read_batch
     # A `__getitems__` may take more of each sample than the id, or be the only way to read.
-    single = partial(_read_batch, dataset) if read_args(dataset) or not has_getitem(dataset) else None
-    if is_packed:
-        single = partial(_read_and_cut, single or partial(_read_each, dataset))
-        together = together and partial(_read_and_cut, together)
-    return together, single
+    single = _read_batch if read_args(dataset) or not has_getitem(dataset) else None
+    return None if batch_reader(dataset) is None else together, single
 
 
-def _read_one(read: Read, request: Request, place: int) -> Any:
-    return only_sample(read(request.at(slice(place, place + 1))).batch)
+def _read_one(dataset: Any, read: Read, request: Request, place: int) -> Any:
+    return only_sample(read(dataset, request.at(slice(place, place + 1))).batch)
 
 
 def _read_batch(dataset: Any, request: Request) -> Answer:
@@ -313,10 +312,6 @@ def _wrong_number(place: str, noun: str, request: Request, given: Any) -> Datase
         len(given) if isinstance(given, list | tuple) else getattr(given, "shape", given),
         hint="give a list of them, in the order of the ids",
     )
-
-
-def _read_each(dataset: Any, request: Request) -> Answer:
-    return Answer([dataset[index] for index in request.ids.tolist()])
 
 
 def _read_present(dataset: Any, request: Request) -> Answer:
@@ -346,14 +341,6 @@ def _read_segments(dataset: Any, request: Request) -> Answer:
     if not hasattr(parts, "__len__") or len(parts) != request.ids.size:
         raise _wrong_number("__getsegments__", "part", request, parts)
     return Answer(list(parts))
-
-
-def _read_and_cut(base: Read, request: Request) -> Answer:
-    """Cuts parts out of whole samples; a substitute is cut when its batch is made."""
-    answer = base(request)
-    if answer.stand_in is not None:
-        return answer
-    return replace(answer, batch=cut(answer.batch, cast("Segments", request.read_by(answer).segments)))
 
 
 @final
