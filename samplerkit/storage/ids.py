@@ -96,8 +96,7 @@ class OrderWatch:
     """
 
     def __init__(self) -> None:
-        self._last = -1
-        self._ascending = 0
+        self._first_ids: list[int] = []
         self._is_over = False
 
     def stop(self) -> None:
@@ -108,10 +107,9 @@ class OrderWatch:
         """Checks the ids of a read; only the first worker of a loader checks."""
         if self._is_over or this_worker()[0] != 0:
             return
-        recent = [self._last, *ids][: MIN_SEQUENTIAL - self._ascending + 1]
-        self._last, self._ascending = recent[-1], self._ascending + len(recent) - 1
-        is_ascending = all(one < other for one, other in pairwise(recent))
-        self._is_over = not is_ascending or self._ascending == MIN_SEQUENTIAL
+        self._first_ids += ids[: MIN_SEQUENTIAL - len(self._first_ids)]
+        is_ascending = all(one < other for one, other in pairwise(self._first_ids))
+        self._is_over = not is_ascending or len(self._first_ids) == MIN_SEQUENTIAL
         if is_ascending and self._is_over:
             warnings.warn(
                 "a dataset with .shuffle(...) is read from front to back: a plain DataLoader does not "

@@ -72,7 +72,7 @@ def _by_file(lengths: Mapping[Any, Any], paths: Sequence[str], names: Sequence[s
     """
     given = {os.fspath(key) if isinstance(key, os.PathLike) else key: value for key, value in lengths.items()}
     used = [
-        next((key for key in (path, shown(path)) if key in given), name)
+        path if path in given else shown(path) if shown(path) in given else name
         for path, name in zip(paths, names, strict=True)
     ]
     missing = next((key for key in used if key not in given), None)

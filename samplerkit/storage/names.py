@@ -9,7 +9,7 @@ import re
 import stat
 from collections.abc import Iterator, Sequence
 from glob import has_magic
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 
 from samplerkit.errors import ArgumentValueError, DatasetError
@@ -34,11 +34,9 @@ def expand_braces(pattern: str) -> list[str]:
         >>> expand_braces("train-{08..10}.tar"), expand_braces("{a,b{1..2}}.tar")
         (['train-08.tar', 'train-09.tar', 'train-10.tar'], ['a.tar', 'b1.tar', 'b2.tar'])
     """
-    expanded = []
-    for name in _expanded(pattern):
-        expanded.append(name)
-        if len(expanded) > MAX_NAMES:
-            raise _too_many(pattern)
+    expanded = list(islice(_expanded(pattern), MAX_NAMES + 1))
+    if len(expanded) > MAX_NAMES:
+        raise _too_many(pattern)
     return expanded
 
 

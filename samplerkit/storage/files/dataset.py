@@ -101,11 +101,10 @@ class FileDataset(DatasetOfFiles):
         remote: RemoteOptions | Mapping[str, Any] | Literal[False] | None = None,
     ) -> None:
         limits = ChunkLimits(max_files, max_bytes, read_ahead, threads, argument="max_files")
-        self._reader = file_reader(reader)
         gather = gathered_columns if arguments.boolean("as_columns", as_columns) else gathered_samples
         super().__init__(files, limits, gather, progress, remote, lengths)
         self.max_cache_bytes: Final = self._storage.options.max_cache_bytes if self._storage else None
-        self._reader = replace(self._reader, storage=self._storage)
+        self._reader: Final = replace(file_reader(reader), storage=self._storage)
         if self._catalogue is not None:
             self._chunks = self._make_chunks(self._catalogue.lengths)
         elif lengths is not None:

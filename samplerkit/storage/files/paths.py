@@ -121,10 +121,8 @@ def _matches(pattern: str, remote: RemoteOptions | None, place: str, exclude: st
         elif remote is not None:
             matches = expand(name, remote)
         else:
-            problem, hint = (
-                "is a pattern of URLs, with remote=False",
-                "list the URLs, or let samplerkit fetch them",
-            )
+            problem = "is a pattern of URLs, with remote=False"
+            hint = "list the URLs, or let samplerkit fetch them"
             raise ArgumentValueError(place, problem, shown(pattern), hint=hint)
         matches = [match for match in matches if not (exclude and shown(match).endswith(exclude))]
         if not matches:

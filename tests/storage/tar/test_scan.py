@@ -146,6 +146,12 @@ def test_a_file_whose_name_has_braces_is_taken_as_it_is():
     assert archive_names("odd{1}.tar") == ("odd{1}.tar",)
 
 
+@pytest.mark.parametrize("braces", ["{a..5}", "{5..a}", "{1}", "{}"])
+def test_braces_without_a_range_or_a_choice_are_refused(braces):
+    with pytest.raises(sk.ArgumentValueError, match="has braces that are no range or choice"):
+        expand_braces(f"train-{braces}.tar")
+
+
 def test_too_many_names_are_refused(monkeypatch):
     monkeypatch.setattr(names, "MAX_NAMES", 10_000)  # the limit itself takes seconds to count up to
     with pytest.raises(sk.ArgumentValueError, match="more than 10000 archives"):
