@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Final, final
+from typing import Any, Final, final
 
 from samplerkit.storage.files.content import require_columns
 from samplerkit.storage.files.packages import extra, guarded
@@ -21,7 +21,7 @@ from samplerkit.storage.formats.values import Decoder, cutter, decoder, unpacked
 _CODECS: Final = {"zstd": "zstd", "br": "brotli", "snappy": "snappy"}
 """Compressions that pyarrow decompresses, by their names in MDS."""
 
-_STANDARD: Final[dict[str, Callable[[io.BytesIO], IO[bytes]]]] = {"gz": gzip.open, "bz2": bz2.open}
+_STANDARD: Final[dict[str, Any]] = {"gz": gzip.open, "bz2": bz2.open}
 """Compressions that Python decompresses."""
 
 
@@ -182,7 +182,8 @@ def _unpacked(compression: str, data: bytes, size: int) -> bytes:
     if compression in _CODECS:
         return unpacked(_CODECS[compression], data, size)
     with _STANDARD[compression](io.BytesIO(data)) as file:
-        return file.read(size + 1)
+        plain: bytes = file.read(size + 1)
+    return plain
 
 
 def _require_digest(data: bytes, digests: Mapping[str, str]) -> None:

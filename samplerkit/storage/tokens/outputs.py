@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from operator import itemgetter
 from typing import Any, Final, final
 
 import numpy as np
@@ -284,15 +285,12 @@ class TokenDocuments:
         return file, first - token_file.first, end - first
 
     def _read(self, places: Sequence[tuple[int, int, int]]) -> list[Array]:
-        source = self._source
-        size = source.dtype.itemsize
-        lengths = [length for _, _, length in places]
-        flat = np.empty(sum(lengths), dtype=source.dtype)
-        parts = np.split(flat, np.cumsum(lengths[:-1], dtype=np.int64)) if places else []
-        in_order = sorted(range(len(places)), key=places.__getitem__)
-        source.opened.data.fill(
-            (places[at][0], source.files[places[at][0]].begin + places[at][1] * size, parts[at])
-            for at in in_order
-            if lengths[at]
+        files, data, dtype = self._source.files, self._source.opened.data, self._source.dtype
+        parts = [np.empty(length, dtype) for _, _, length in places]
+        in_order = sorted(zip(places, parts, strict=True), key=itemgetter(0))
+        data.fill(
+            (file, files[file].begin + first * dtype.itemsize, part)
+            for (file, first, _), part in in_order
+            if part.size
         )
         return [part.astype(self._as_dtype) for part in parts]
