@@ -216,6 +216,7 @@ class _Store(OpenStore):
 
     def __init__(self, stored: Stored, name: str | None, left_out: frozenset[bytes]) -> None:
         self._stored, self._name, self._left_out = stored, name, left_out
+        stored.require_same()
         self._environment = _environment(stored)
         needed = 2 * mmap.PAGESIZE  # the header, which lmdb read; the file may have been cut since
         if stored.size >= needed:
