@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final, final
 
 import numpy as np
 
-from samplerkit.errors import DatasetError
+from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.chunked import ChunkedDataset, ChunkLimits, Chunks, DatasetOfFiles
@@ -28,7 +28,8 @@ from samplerkit.storage.files.content import (
 )
 from samplerkit.storage.files.packages import guarded
 from samplerkit.storage.files.paths import one_path
-from samplerkit.storage.files.stored import Stored
+from samplerkit.storage.files.stored import INDEX_SUFFIX, Stored
+from samplerkit.storage.formats.file_index import IndexKind
 from samplerkit.storage.formats.values import between, ends_in
 from samplerkit.storage.lengths import COUNTING_THREADS
 from samplerkit.storage.open_files import REWRITE
@@ -115,6 +116,49 @@ class FormatOfFiles(DatasetOfFiles):
         pairs = zip(file.tolist(), chunks.chunk.tolist(), strict=True)
         layout = Layout(sizes[numbers], [f"{self._names[at]}:{chunk}" for at, chunk in pairs])
         return Chunks(layout, chunks.read, digest_of(digests).hex() if digests else None, chunks)
+
+
+class IndexedFiles(FormatOfFiles):
+    """A dataset over indexed files; the indexes can be written next to the files."""
+
+    _progress_label = "files indexed:"
+    _indexes: IndexKind
+
+    def save_indexes(self, folder: str | os.PathLike[str] | None = None) -> int:
+        """Writes the index of each file, so that other machines and jobs need not make it.
+
+        Args:
+            folder: the folder to write to, under the names of the files and `.skidx`, for uploading next to
+                remote files; None to write next to the files.
+
+        Returns:
+            The number of samples.
+
+        Raises:
+            ArgumentValueError: files are remote and no folder was given, or two indexes have the same name.
+            DatasetError: a file cannot be read, or an index cannot be written.
+        """
+        if folder is None and self.is_remote:
+            hint = "name a folder, and upload its files"
+            problem = "is needed, since nothing is written next to remote files"
+            raise ArgumentValueError("folder", problem, folder, hint=hint)
+        ends = self.files if folder is None else [name.rpartition("/")[2] for name in self._names]
+        if len(set(ends)) < len(ends):
+            hint = "save the indexes of each folder separately"
+            raise ArgumentValueError("folder", "would have indexes of the same name", folder, hint=hint)
+
+        def save(number: int) -> int:
+            stored = Stored.of(self.files[number], self._storage)
+            indexed = self._indexes.of(stored)
+            target = Path(folder or "", ends[number] + INDEX_SUFFIX)
+            try:
+                self._indexes.write(target, stored, indexed)
+            except OSError as error:
+                raise DatasetError(str(target), f"cannot be written ({error.strerror})") from error
+            return len(indexed)
+
+        report = partial(self._progress, self._progress_label)
+        return sum(all_in_threads(save, len(self.files), COUNTING_THREADS, "samplerkit-index", report))
 
 
 class FolderDataset(ChunkedDataset):

@@ -20,8 +20,8 @@ from samplerkit.storage.files.chunked import ChunkLimits, Chunks
 from samplerkit.storage.files.content import FileContent, gathered_samples, names_of
 from samplerkit.storage.files.json_lines import LineDecoder, LineKind, Lines, lines_of, require_sums
 from samplerkit.storage.files.stored import ByteFiles, Stored
-from samplerkit.storage.formats.base import content_of, digest_of
-from samplerkit.storage.formats.file_index import IndexedFiles, IndexKind
+from samplerkit.storage.formats.base import IndexedFiles, content_of, digest_of
+from samplerkit.storage.formats.file_index import IndexKind
 from samplerkit.storage.ids import checked_ids, checked_index
 from samplerkit.storage.inflate import unpacked
 from samplerkit.storage.open_files import REWRITE

@@ -218,6 +218,7 @@ class _Store(OpenStore):
 
     def __init__(self, stored: Stored, name: str | None, left_out: frozenset[bytes]) -> None:
         self._stored, self._name, self._left_out = stored, name, left_out
+        stored.require_same()
         self._environment = _environment(stored)
         # The first two pages have the figures; they may be longer than pages of this machine.
         needed = 2 * int.from_bytes(stored.read([_PAGE_BYTES])[0], "little")

@@ -21,7 +21,7 @@ from samplerkit.storage.formats.values import Decoder, cutter, decoder, unpacked
 _CODECS: Final = {"zstd": "zstd", "br": "brotli", "snappy": "snappy"}
 """Compressions that pyarrow decompresses, by their names in MDS."""
 
-_STANDARD: Final[dict[str, Callable[..., Any]]] = {"gz": gzip.open, "bz2": bz2.open}
+_STANDARD: Final[dict[str, Any]] = {"gz": gzip.open, "bz2": bz2.open}
 """Compressions that Python decompresses."""
 
 

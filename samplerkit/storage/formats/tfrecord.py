@@ -21,8 +21,8 @@ from samplerkit.storage.files.chunked import ChunkLimits
 from samplerkit.storage.files.content import ChunkFile, FileContent, entries_of, gathered_samples, names_of
 from samplerkit.storage.files.packages import extra
 from samplerkit.storage.files.stored import ByteSpan, Stored
-from samplerkit.storage.formats.base import content_of
-from samplerkit.storage.formats.file_index import IndexedFiles, IndexKind
+from samplerkit.storage.formats.base import IndexedFiles, content_of
+from samplerkit.storage.formats.file_index import IndexKind
 from samplerkit.storage.inflate import inflated
 from samplerkit.storage.open_files import open_regular
 from samplerkit.storage.remote.options import RemoteOptions

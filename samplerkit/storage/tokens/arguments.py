@@ -31,22 +31,25 @@ Extent = tuple[float, float]
 """The begin and the end of a part, as shares of the whole."""
 
 
-def shares_of(split: Any) -> tuple[Extent | None, Extent | None, Extent | None]:
-    """Returns the extents of the three parts of a split; None for a part that does not exist.
+def share_of(split: Any, part: str) -> Extent | None:
+    """Returns the extent of a part of a split; None if the split has no such part.
 
     Args:
-        split: a string of up to three numbers, which are divided by their sum.
+        split: a string of up to three numbers, which are divided by their sum; None for the whole.
+        part: the name of the part.
 
     Raises:
         ArgumentTypeError: `split` is not a string.
         ArgumentValueError: it has no numbers, more than three, or only zeros.
 
     Example:
-        >>> shares_of("3,1")
-        ((0, 0.75), (0.75, 1.0), None)
+        >>> [share_of("3,1", part) for part in PARTS]
+        [(0, 0.75), (0.75, 1.0), None]
 
     Source: Megatron-LM's `--split`.
     """
+    if split is None:
+        return 0.0, 1.0
     if not isinstance(split, str):
         raise ArgumentTypeError("split", "must be a text such as '969,30,1'", split)
     try:
@@ -61,13 +64,8 @@ def shares_of(split: Any) -> tuple[Extent | None, Extent | None, Extent | None]:
     borders: list[float] = [0]
     for weight in weights:
         borders.append(borders[-1] + weight)
-    train, valid, test = ((begin, end) if end > begin else None for begin, end in pairwise(borders))
-    return train, valid, test
-
-
-def share_of(split: str | None, part: str) -> Extent | None:
-    """Returns the extent of a part: of the whole if there is no split; None if the split has no such part."""
-    return (0.0, 1.0) if split is None else shares_of(split)[PARTS.index(part)]
+    begin, end = [*pairwise(borders)][PARTS.index(part)]
+    return (begin, end) if end > begin else None
 
 
 def range_of(share: Extent | None, count: int) -> tuple[int, int]:
@@ -121,8 +119,7 @@ class WindowSpec:
         if not (self.documents is None or isinstance(self.documents, str)):
             checked["documents"] = arguments.integer("documents", self.documents)
         arguments.choice("part", self.part, PARTS)
-        if self.split is not None:
-            shares_of(self.split)
+        share_of(self.split, self.part)
         for name, value in checked.items():
             object.__setattr__(self, name, value)
         length, block = self.seq_len, self.block_len

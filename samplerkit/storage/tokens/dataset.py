@@ -365,10 +365,7 @@ class WindowsAhead:
         if batches is None or not ids.size:
             return self._source.rows(ids, epochs)
         # Before the next batch is begun, which may happen while this one is awaited.
-        corpora = self._source.rings.corpora_of(ids)
-        updated = self._epochs.copy()
-        updated[corpora] = epochs
-        self._epochs = updated
+        self._epochs[self._source.rings.corpora_of(ids)] = epochs
         ((guessed, (rows, files, begins)),) = batches.read(ids)
         wrong = np.flatnonzero(guessed != epochs)
         if self._source.rings.spec.phase and wrong.size:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
+from math import prod
+from operator import itemgetter
 from typing import Any, Final, final
 
 import numpy as np
@@ -27,7 +29,8 @@ Array = np.ndarray[Any, Any]
 OUTPUTS: Final = ("tokens", "labels", "loss_mask", "position_ids", "cu_seqlens", "documents")
 """The names of all outputs."""
 
-_DTYPES: Final = {"position_ids": np.int64, "loss_mask": np.float32, "documents": np.int32}
+_DTYPES: Final = {"loss_mask": np.float32, "position_ids": np.int64, "documents": np.int32}
+_ALIGNED: Final = 64
 
 
 @final
@@ -100,8 +103,10 @@ class OutputSpec:
         if self.names == ("tokens",):
             tokens = rows.astype(self.dtype, copy=False)
             return tokens[0] if is_alone else tokens
-        block = np.empty((), _block_type(self.names, rows.shape, rows.dtype, self.dtype))
-        arrays = {"tokens": rows, **{name: block[name] for name in block.dtype.names or ()}}
+        size, specs = _block_layout(self.names, rows.shape, rows.dtype, self.dtype)
+        block = np.empty(size, dtype=np.uint8)
+        arrays = {name: np.ndarray(shape, dtype, block, at) for name, dtype, shape, at in specs}
+        arrays.setdefault("tokens", rows)
         if self.dtype != rows.dtype:
             np.copyto(arrays["tokens"], rows)
         if "labels" in self.names:
@@ -128,12 +133,16 @@ class OutputSpec:
 
 
 @lru_cache(maxsize=64)
-def _block_type(names: tuple[str, ...], shape: tuple[int, int], stored: Dtype, dtype: Dtype) -> Dtype:
-    """Returns the type of a block of memory, whose fields are the arrays in it."""
-    tokens = [] if dtype == stored else [("tokens", dtype, shape)]
+def _block_layout(
+    names: tuple[str, ...], shape: tuple[int, int], stored: Dtype, as_dtype: Dtype
+) -> tuple[int, list[tuple[str, Dtype, tuple[int, int], int]]]:
+    """Returns the size of a block in bytes, and the name, dtype, shape and offset of each array in it."""
     inputs = shape[0], shape[1] - 1
-    others = [(name, kind, inputs) for name, kind in _DTYPES.items() if name in names]
-    return np.dtype([*tokens, *others], align=True)
+    arrays = [("tokens", as_dtype, shape)] if as_dtype != stored else []
+    arrays += [(name, np.dtype(kind), inputs) for name, kind in _DTYPES.items() if name in names]
+    sizes = (-(-prod(shape) * dtype.itemsize // _ALIGNED) * _ALIGNED for _, dtype, shape in arrays)
+    offsets = [*accumulate(sizes, initial=0)]
+    return offsets[-1], [(*array, at) for array, at in zip(arrays, offsets, strict=False)]
 
 
 def _count_from(starts: Ids, positions: Ids) -> None:
@@ -284,15 +293,12 @@ class TokenDocuments:
         return file, first - token_file.first, end - first
 
     def _read(self, places: Sequence[tuple[int, int, int]]) -> list[Array]:
-        source = self._source
-        size = source.dtype.itemsize
-        lengths = [length for _, _, length in places]
-        flat = np.empty(sum(lengths), dtype=source.dtype)
-        parts = np.split(flat, np.cumsum(lengths[:-1], dtype=np.int64)) if places else []
-        in_order = sorted(range(len(places)), key=places.__getitem__)
-        source.opened.data.fill(
-            (places[at][0], source.files[places[at][0]].begin + places[at][1] * size, parts[at])
-            for at in in_order
-            if lengths[at]
+        files, data, dtype = self._source.files, self._source.opened.data, self._source.dtype
+        parts = [np.empty(length, dtype) for _, _, length in places]
+        in_order = sorted(zip(places, parts, strict=True), key=itemgetter(0))
+        data.fill(
+            (file, files[file].begin + first * dtype.itemsize, part)
+            for (file, first, _), part in in_order
+            if part.size
         )
         return [part.astype(self._as_dtype) for part in parts]

@@ -10,7 +10,7 @@ import pytest
 
 import samplerkit as sk
 from tests.storage.checks import assert_refused
-from tests.storage.formats.damage import UncheckedContract
+from tests.storage.formats.damage import UncheckedContract, outcome_in_a_fork
 from tests.storage.formats.lmdb_store import FILE, items
 
 
@@ -171,6 +171,16 @@ def test_a_store_that_was_written_to_is_an_error_even_with_the_same_size_and_tim
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
         with pytest.raises(sk.DatasetError, match="was changed while it was read"):
             dataset[0]
+
+
+@pytest.mark.parametrize("size", [0, 8192, 20_000, 90_111])
+def test_a_store_that_is_cut_while_it_is_closed_ends_no_process(tmp_path, size):
+    shutil.copy(FILE, tmp_path)
+    dataset = sk.LmdbDataset(tmp_path, "other")
+    dataset[0]
+    dataset.close()
+    os.truncate(tmp_path / "data.mdb", size)
+    assert outcome_in_a_fork(lambda: dataset, [None] * len(dataset)) == "error"
 
 
 def test_a_store_that_says_another_number_of_keys_is_an_error(tmp_path):
