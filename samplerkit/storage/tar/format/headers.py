@@ -184,14 +184,16 @@ class Window:
     Args:
         base: the offset of the part in the archive, a multiple of 512.
         data: its bytes.
+
+    Attributes:
+        has_runs: whether it is long enough to look for runs, and has a header.
     """
 
     def __init__(self, base: int, data: bytes) -> None:
         self.base = base
         self.data = data
+        self.has_runs = False
         count = len(data) // BLOCK
-        # The block of each plain header.
-        self._heads = np.zeros(0, dtype=np.int64)
         if count < SMALLEST:
             return
         blocks = np.frombuffer(data, dtype=np.uint8, count=count * BLOCK).reshape(count, BLOCK)
@@ -204,14 +206,17 @@ class Window:
         sizes = _numbers(headers[:, 124:135])
         for row in np.flatnonzero(is_plain & (headers[:, 156] == ord(PAX_LOCAL))).tolist():
             is_plain[row] = self._is_harmless((int(heads[row]) + 1) * BLOCK, int(sizes[row]))
-        # Only the row of a plain header is kept: a copy of its bytes would take as long as a check.
-        self._headers, self._rows = headers, np.flatnonzero(is_plain)
-        self._heads, self._sizes = heads[is_plain], sizes[is_plain]
-        self._next = self._heads + 1 - (-self._sizes // BLOCK)
+        rows = np.flatnonzero(is_plain)
+        following = heads[rows] + 1 - (-sizes[rows] // BLOCK)
+        # Data may look like a header, for instance in an archive within the archive.
+        is_header = heads[rows] >= np.append(0, np.maximum.accumulate(following)[:-1])
+        # Of each plain header: its row, its block, and the block of the next header.
+        self._rows, self._next = rows[is_header], following[is_header]
+        self._heads = heads[self._rows]
+        self._headers, self._sizes = headers, sizes
         self._is_pax = headers[self._rows, 156] == ord(PAX_LOCAL)
-        # Data that look like a header end a run too; another one begins at the next header.
-        is_end = self._next[:-1] != self._heads[1:]
-        self._ends = np.append(np.flatnonzero(is_end) + 1, self._heads.size)
+        self._ends = np.append(np.flatnonzero(self._next[:-1] != self._heads[1:]) + 1, self._heads.size)
+        self.has_runs = True
 
     def holds(self, position: int, size: int) -> bool:
         """Returns whether `size` bytes at a position of the archive are in this window."""
@@ -238,10 +243,9 @@ class Window:
         if end == begin:
             return [], [], [], position
         members = begin + np.flatnonzero(~self._is_pax[begin:end])
-        names = _names_of(self._headers, self._rows[members])
-        offsets = self.base + (self._heads[members] + 1) * BLOCK
+        rows, offsets = self._rows[members], self.base + (self._heads[members] + 1) * BLOCK
         position = self.base + int(self._next[end - 1]) * BLOCK
-        return names, offsets.tolist(), self._sizes[members].tolist(), position
+        return _names_of(self._headers, rows), offsets.tolist(), self._sizes[rows].tolist(), position
 
     def _is_harmless(self, start: int, size: int) -> bool:
         """Returns whether a pax header has only times and owners, and is completely in this window."""

@@ -129,7 +129,7 @@ class Walk:
         """
         self._load()
         # Records of extended headers apply to later headers, but `Window.run` ignores them.
-        if self._local is None and not self._global:
+        if self._window.has_runs and self._local is None and not self._global:
             names, offsets, sizes, position = self._window.run(self._position)
             if names:
                 self.members.names += names
