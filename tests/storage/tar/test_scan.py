@@ -217,6 +217,14 @@ def test_names_are_split_as_by_webdataset(tmp_path, kind):
     assert list(TarDataset(tmp_path / "shard.tar")) == expected
 
 
+def test_a_name_without_a_dot_is_none_of_a_sample_also_after_an_empty_extension(tmp_path):
+    files = [("a.", b"1"), ("b", b"2"), ("c.txt", b"3"), ("folder.d/c", b"4"), ("folder.d/c.txt", b"5")]
+    write_by_tarfile(files, tmp_path / "shard.tar", tarfile.USTAR_FORMAT)
+    expected = read_by_webdataset([tmp_path / "shard.tar"])
+    assert [sample["__key__"] for sample in expected] == ["a", "c", "folder.d/c"]
+    assert list(TarDataset(tmp_path / "shard.tar")) == expected
+
+
 def test_names_that_are_not_utf8_are_the_same(tmp_path):
     files = [(name, b"") for name in ("é/ö.txt", "é/ö.ü")]
     write_by_tarfile(files, tmp_path / "shard.tar", tarfile.GNU_FORMAT, encoding="latin-1")

@@ -47,6 +47,8 @@ _POWERS = 8 ** np.arange(10, -1, -1, dtype=np.int64)
 # Records without a name or a size do not affect samples.
 _HARMLESS = re.compile(rb"(?:[0-9]+ (?:[acm]time|[ug]id|[ug]name|LIBARCHIVE\.creationtime)=[^\n]*\n)+")
 
+_POSIX_WORD, _GNU_WORD = (np.frombuffer(text, dtype="<u8")[0] for text in (POSIX_MAGIC, GNU_MAGIC))
+
 # An octal digit is a byte 0x30 to 0x37. Eight bytes are tested at a time: all digits, or six and a known end.
 _DIGIT_MASK, _DIGIT = 0xF8F8F8F8F8F8F8F8, 0x3030303030303030
 _SIX_AND_END_MASK, _SIX_AND_END = 0xFFFFF8F8F8F8F8F8, 0x2000303030303030
@@ -176,25 +178,45 @@ class Window:
     """A part of an archive, in which runs of plain headers are found by vectorized parsing.
 
     A plain header is the header of a regular file whose size and checksum have the format of GNU tar,
-    libarchive and Python; it may follow a pax header with only times and owners. Long runs of these are the
-    usual case; all other headers are parsed one by one by `parse`.
+    libarchive and Python, or a pax header with only times and owners. Long runs of these are the usual case;
+    all other headers are parsed one by one by `parse`.
 
     Args:
         base: the offset of the part in the archive, a multiple of 512.
         data: its bytes.
 
     Attributes:
-        is_long: whether it is long enough to look for runs.
+        has_runs: whether it is long enough to look for runs, and has a header.
     """
 
     def __init__(self, base: int, data: bytes) -> None:
         self.base = base
         self.data = data
+        self.has_runs = False
         count = len(data) // BLOCK
-        self.is_long = count >= SMALLEST
-        if self.is_long:
-            self._blocks = np.frombuffer(data, dtype=np.uint8, count=count * BLOCK).reshape(count, BLOCK)
-            self._plain, self._next = _plain(data, self._blocks)
+        if count < SMALLEST:
+            return
+        blocks = np.frombuffer(data, dtype=np.uint8, count=count * BLOCK).reshape(count, BLOCK)
+        magic = _words(blocks, 257)
+        heads = np.flatnonzero((magic == _POSIX_WORD) | (magic == _GNU_WORD))
+        if not heads.size:
+            return
+        headers = blocks[heads]
+        is_plain = _are_plain(headers)
+        sizes = _numbers(headers[:, 124:135])
+        for row in np.flatnonzero(is_plain & (headers[:, 156] == ord(PAX_LOCAL))).tolist():
+            is_plain[row] = self._is_harmless((int(heads[row]) + 1) * BLOCK, int(sizes[row]))
+        rows = np.flatnonzero(is_plain)
+        following = heads[rows] + 1 - (-sizes[rows] // BLOCK)
+        # Data may look like a header, for instance in an archive within the archive.
+        is_header = heads[rows] >= np.append(0, np.maximum.accumulate(following)[:-1])
+        # Of each plain header: its row, its block, and the block of the next header.
+        self._rows, self._next = rows[is_header], following[is_header]
+        self._heads = heads[self._rows]
+        self._headers, self._sizes = headers, sizes
+        self._is_pax = headers[self._rows, 156] == ord(PAX_LOCAL)
+        self._ends = np.append(np.flatnonzero(self._next[:-1] != self._heads[1:]) + 1, self._heads.size)
+        self.has_runs = True
 
     def holds(self, position: int, size: int) -> bool:
         """Returns whether `size` bytes at a position of the archive are in this window."""
@@ -205,89 +227,58 @@ class Window:
         return self.data[position - self.base : position - self.base + size]
 
     def run(self, position: int) -> tuple[list[bytes], list[int], list[int], int]:
-        """Follows a run of plain headers that starts at a position, as far as it goes in this window.
+        """Finds the run of plain headers that starts at a position, as far as it goes in this window.
 
         Returns:
             The names, the offsets of the data and the sizes of the members, and the position of the header
-            after the last one. Empty lists if there is no plain header or its checksum is wrong.
+            after the last one. Empty lists if there is no plain header.
         """
         index = (position - self.base) // BLOCK
-        # Non-ASCII names are in pax headers: for each of these, following a run would be wasted work.
-        starts_with_pax = self.part(position + 156, 1) == PAX_LOCAL
-        if starts_with_pax and not self._are_harmless(np.array([index]))[0]:
+        begin = int(np.searchsorted(self._heads, index))
+        if begin == self._heads.size or self._heads[begin] != index:
             return [], [], [], position
-        heads = self._chain(index)
-        if not heads.size:
+        end = int(self._ends[np.searchsorted(self._ends, begin, side="right")])
+        while end > begin and self._is_pax[end - 1]:  # the header that it describes is not in the run
+            end -= 1
+        if end == begin:
             return [], [], [], position
-        indices = heads[:-1]
-        headers = self._blocks[indices]
-        # Only for the headers of the run: summing every block would cost more than everything else.
-        is_valid = _sums_of(headers) == _numbers(headers[:, 148:154])
-        is_pax = headers[:, 156] == ord(PAX_LOCAL)
-        if is_pax.any():
-            is_valid[is_pax] &= self._are_harmless(indices[is_pax])
-        # The run ends before the first wrong header, which `parse` reads again and reports.
-        count = int(np.argmin(is_valid)) if not is_valid.all() else len(indices)
-        while count and is_pax[count - 1]:
-            # The header that follows this pax header is not in the run.
-            count -= 1
-        is_member = ~is_pax[:count]
-        indices, headers = indices[:count][is_member], headers[:count][is_member]
-        offsets = (self.base + (indices + 1) * BLOCK).tolist()
-        sizes = _numbers(headers[:, 124:135]).tolist()
-        return _names_of(headers), offsets, sizes, self.base + int(heads[count]) * BLOCK
+        members = begin + np.flatnonzero(~self._is_pax[begin:end])
+        rows, offsets = self._rows[members], self.base + (self._heads[members] + 1) * BLOCK
+        position = self.base + int(self._next[end - 1]) * BLOCK
+        return _names_of(self._headers, rows), offsets.tolist(), self._sizes[rows].tolist(), position
 
-    def _chain(self, index: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """Returns the blocks of consecutive plain headers from a block on, and the block after these."""
-        # `_next` has for each candidate the block of the next header. Which candidates are headers is only
-        # known by following them from `index`; data that look like a header are skipped that way.
-        begin = int(np.searchsorted(self._plain, index))
-        heads, following = self._plain[begin:], self._next[begin:]
-        if not heads.size or heads[0] != index:
-            return heads[:0]
-        if np.array_equal(heads[1:], following[:-1]):  # no data look like a header, the usual case
-            return np.append(heads, following[-1])
-        steps, chain = dict(zip(heads.tolist(), following.tolist(), strict=True)), [index]
-        while chain[-1] in steps:
-            chain.append(steps[chain[-1]])
-        return np.array(chain)
-
-    def _are_harmless(self, heads: np.ndarray[Any, Any]) -> list[bool]:
-        """Returns which pax headers have only times and owners, and are completely in this window."""
-        starts = (heads + 1) * BLOCK
-        ends = starts + _numbers(self._blocks[heads, 124:135])
-        matches, data, size = _HARMLESS.fullmatch, self.data, len(self.data)
-        return [
-            end <= size and matches(data, start, end) is not None
-            for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
-        ]
+    def _is_harmless(self, start: int, size: int) -> bool:
+        """Returns whether a pax header has only times and owners, and is completely in this window."""
+        end = start + size
+        return end <= len(self.data) and _HARMLESS.fullmatch(self.data, start, end) is not None
 
 
-def _plain(
-    data: bytes, blocks: np.ndarray[Any, np.dtype[np.uint8]]
-) -> tuple[np.ndarray[Any, np.dtype[np.int64]], np.ndarray[Any, np.dtype[np.int64]]]:
-    """Returns the blocks that may be plain headers, and for each the block of the next header."""
+def _words(blocks: np.ndarray[Any, np.dtype[np.uint8]], at: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
+    """Returns a view of eight bytes of each block."""
+    return np.ndarray(len(blocks), dtype="<u8", buffer=blocks, offset=at, strides=(BLOCK,))
 
-    def words(at: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
-        # A view of eight bytes of each block.
-        return np.ndarray(len(blocks), dtype="<u8", buffer=data, offset=at, strides=(BLOCK,))
 
-    magic, kind = words(257), blocks[:, 156]
-    is_posix, is_gnu = (magic == np.frombuffer(text, dtype="<u8")[0] for text in (POSIX_MAGIC, GNU_MAGIC))
-    is_candidate = ((kind == ord("0")) & (is_posix | is_gnu)) | ((kind == ord(PAX_LOCAL)) & is_posix)
-    indices = np.flatnonzero(is_candidate)
-    is_plain = words(124)[indices] & np.uint64(_DIGIT_MASK) == np.uint64(_DIGIT)
-    is_plain &= words(127)[indices] & np.uint64(_DIGIT_MASK) == np.uint64(_DIGIT)
-    is_plain &= words(148)[indices] & np.uint64(_SIX_AND_END_MASK) == np.uint64(_SIX_AND_END)
-    end = blocks[indices, 135]
-    indices = indices[is_plain & ((end == 0) | (end == ord(" ")))]
-    return indices, indices + 1 - (-_numbers(blocks[indices, 124:135]) // BLOCK)
+def _are_plain(headers: np.ndarray[Any, np.dtype[np.uint8]]) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Returns which headers are plain; of pax headers, the records must be checked too."""
+    kind, end = headers[:, 156], headers[:, 135]
+    is_pax = (kind == ord(PAX_LOCAL)) & (_words(headers, 257) == _POSIX_WORD)
+    is_plain: np.ndarray[Any, np.dtype[np.bool_]] = (kind == ord("0")) | is_pax
+    for at, mask, word in (
+        (124, _DIGIT_MASK, _DIGIT),
+        (127, _DIGIT_MASK, _DIGIT),
+        (148, _SIX_AND_END_MASK, _SIX_AND_END),
+    ):
+        is_plain &= _words(headers, at) & np.uint64(mask) == np.uint64(word)
+    is_plain &= (end == 0) | (end == ord(" "))
+    is_plain &= _sums_of(headers) == _numbers(headers[:, 148:154])
+    return is_plain
 
 
 def _sums_of(headers: np.ndarray[Any, np.dtype[np.uint8]]) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Sums the bytes of each header, with those of the checksum counted as spaces."""
-    # 32-bit sums take half the time of 64-bit sums.
-    sums: np.ndarray[Any, np.dtype[np.int64]] = headers.sum(axis=1, dtype=np.uint32).astype(np.int64)
+    # The sums of halves fit into 16 bits, which takes half the time of larger ones.
+    halves = headers.reshape(len(headers), 2, BLOCK // 2).sum(axis=2, dtype=np.uint16)
+    sums: np.ndarray[Any, np.dtype[np.int64]] = halves.sum(axis=1, dtype=np.int64)
     sums += 8 * ord(" ") - headers[:, 148:156].sum(axis=1, dtype=np.int64)
     return sums
 
@@ -298,14 +289,16 @@ def _numbers(digits: np.ndarray[Any, np.dtype[np.uint8]]) -> np.ndarray[Any, np.
     return values @ _POWERS[-digits.shape[1] :]
 
 
-def _names_of(headers: np.ndarray[Any, np.dtype[np.uint8]]) -> list[bytes]:
-    """Returns the names in plain headers."""
-    names: list[bytes] = np.ascontiguousarray(headers[:, :100]).view("S100").ravel().tolist()
+def _names_of(
+    headers: np.ndarray[Any, np.dtype[np.uint8]], rows: np.ndarray[Any, np.dtype[np.int64]]
+) -> list[bytes]:
+    """Returns the names in some of the given plain headers."""
+    names: list[bytes] = headers[rows, :100].view("S100").ravel().tolist()
     if b"".join(names).find(b"\0") >= 0:
         # Bytes after the terminating zero do not belong to a name.
         names = [name.split(b"\0", 1)[0] for name in names]
     # The POSIX format stores the start of long names in a prefix field; the GNU format has times there.
-    for number in np.flatnonzero((headers[:, 345] != 0) & (headers[:, 262] == 0)).tolist():
-        prefix = headers[number, 345:500].tobytes().split(b"\0", 1)[0]
+    for number in np.flatnonzero((headers[rows, 345] != 0) & (headers[rows, 262] == 0)).tolist():
+        prefix = headers[rows[number], 345:500].tobytes().split(b"\0", 1)[0]
         names[number] = prefix + b"/" + names[number]
     return names

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence, Sized
 from itertools import compress, pairwise
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
@@ -18,9 +17,6 @@ from samplerkit.storage.tar.format.scan import Members
 RESERVED = frozenset({"__key__", "__url__"})
 """Fields that every sample has in addition to those of its files."""
 
-# For a hidden file the key is its folder, as in webdataset, unless that has a dot. `?+` does not backtrack,
-# which would take quadratic time for forged names.
-_SAMPLE = re.compile(rb"((?:.*/)?+[^./]+|(?:.*/)?[^./]*/)\.([^/]*)\Z", re.DOTALL)
 _META = re.compile(rb"__[^/]*__(?:/|\Z)")
 _LONGEST_NAME = 99
 _LARGEST_SIZE = 8**11
@@ -41,8 +37,12 @@ def split_name(name: bytes) -> tuple[bytes, bytes] | None:
         >>> split_name(b"train.v2/n01/0001.seg.png"), split_name(b"README")
         ((b'train.v2/n01/0001', b'seg.png'), None)
     """
-    match = _SAMPLE.match(name)
-    return None if match is None else (match[1], match[2])
+    folder, slash, file = name.rpartition(b"/")
+    stem, dot, extension = file.partition(b".")
+    # For a hidden file the key is its folder, as in webdataset, unless that has a dot.
+    if not dot or (not stem and (not slash or b"." in folder.rpartition(b"/")[2])):
+        return None
+    return folder + slash + stem, extension
 
 
 def is_unsafe(name: bytes) -> bool:
@@ -104,12 +104,12 @@ class _Grouping:
     def __init__(self, members: Members, archive: str) -> None:
         self._members = members
         self._archive = archive
-        self._flaws: list[Flaw] = []
+        self._flaws = [*members.flaws]
         self._keys: list[bytes] = []
-        self._first: list[int] = []
+        self._first: list[int] = []  # of each sample, its first file; and the number of files
         self._numbers: list[int] = []
         self._fields: list[str] = []
-        self._bad: set[int] = set()
+        self._bad: list[int] = []  # samples with a flaw
 
     def samples(self) -> Samples:
         """Groups the members, finds samples with flaws, and returns the other samples."""
@@ -127,25 +127,24 @@ class _Grouping:
         return self._build()
 
     def _build(self) -> Samples:
-        keys, signatures, entries = self._keys, self._signatures, self._numbers
-        if self._bad:
-            is_kept = [at not in self._bad for at in range(len(keys))]
-            spans = compress(pairwise(self._first), is_kept)
-            entries = [number for begin, end in spans for number in entries[begin:end]]
-            keys, signatures = list(compress(keys, is_kept)), list(compress(signatures, is_kept))
-        fields = tuple(dict.fromkeys(signatures))
-        numbers = {names: number for number, names in enumerate(fields)}
-        size = np.array([self._members.sizes[at] for at in entries], dtype=np.int64)
+        is_kept = np.ones(len(self._keys), dtype=bool)
+        is_kept[self._bad] = False
+        widths = np.diff(self._first)
+        entries = np.array(self._numbers, dtype=np.int64)[np.repeat(is_kept, widths)]
+        keys = [*compress(self._keys, is_kept.tolist())]
+        signatures = [*compress(self._signatures, is_kept.tolist())]
+        numbers = {names: number for number, names in enumerate(dict.fromkeys(signatures))}
+        size = np.array(self._members.sizes, dtype=np.int64)[entries]
         arrays: dict[str, Array] = {
             "samples": np.array([len(keys)], dtype=np.int64),
-            "first": _ends(signatures),
-            "signature": np.array([*map(numbers.__getitem__, signatures)], dtype=narrow(len(fields))),
-            "key_end": _ends(keys),
+            "first": _ends(widths[is_kept]),
+            "signature": np.array([*map(numbers.__getitem__, signatures)], dtype=narrow(len(numbers))),
+            "key_end": _ends([*map(len, keys)]),
             "keys": np.frombuffer(b"".join(keys), dtype=np.uint8),
-            "offset": np.array([self._members.offsets[at] for at in entries], dtype=np.int64),
+            "offset": np.array(self._members.offsets, dtype=np.int64)[entries],
             "size": size.astype(narrow(int(size.max(initial=0)))),
         }
-        return fields, arrays, [*self._members.flaws, *self._flaws]
+        return tuple(numbers), arrays, self._flaws
 
     def _assign(self) -> None:
         """Assigns each member to a sample: the current one if the key is the same, else a new one."""
@@ -154,33 +153,36 @@ class _Grouping:
         joined = b"\0".join([b"", *names])
         is_rare = bool(bad) or any(text in joined for text in (b"\0/", b"..", b"\0__"))
         lowered: dict[bytes, str] = {}
+        last = None
         for number, name in enumerate(names):
-            parts = self._split(number, name) if is_rare else split_name(name)
-            if parts is None:
-                continue
-            key, extension = parts
-            if not self._keys or key != self._keys[-1]:
+            # Usually no folder has a dot, and the extension is known: then it has no slash.
+            key, _, extension = name.partition(b".")
+            if is_rare or not key or not extension or extension not in lowered:
+                parts = self._split(number, name)
+                if parts is None:
+                    continue
+                key, extension = parts
+                lowered[extension] = extension.decode("utf-8", "surrogateescape").lower()
+            if key != last:
+                last = key
                 self._keys.append(key)
                 self._first.append(len(self._fields))
-            if extension not in lowered:
-                lowered[extension] = extension.decode("utf-8", "surrogateescape").lower()
+            if is_rare and number in bad:
+                self._bad.append(len(self._keys) - 1)
             self._fields.append(lowered[extension])
             self._numbers.append(number)
-            if number in bad:
-                reason, detail = bad[number]
-                shown = name.decode("utf-8", "replace")
-                self._flaw(len(self._keys) - 1, len(self._fields) - 1, reason, f"{shown!r} is {detail}")
 
     def _split(self, number: int, name: bytes) -> tuple[bytes, bytes] | None:
         """Splits a name; returns None if it belongs to no sample."""
+        shown = repr(name.decode("utf-8", "replace"))
         if is_unsafe(name):
             # Directories belong to the key, so all files of this sample have unsafe names.
-            self._note(number, "unsafe name", repr(name.decode("utf-8", "replace")))
+            self._note(number, "unsafe name", shown)
             return None
-        parts = None if is_meta(name) else split_name(name)
-        if parts is None and number in self._members.bad:
-            self._note(number, *self._members.bad[number])
-        return parts
+        if number in self._members.bad:
+            reason, detail = self._members.bad[number]
+            self._note(number, reason, f"{shown} is {detail}")
+        return None if is_meta(name) else split_name(name)
 
     def _check_fields(self) -> None:
         distinct = set(self._signatures)
@@ -200,13 +202,13 @@ class _Grouping:
             earlier = places.setdefault(key, sample)
             if earlier != sample:
                 # Either may be a part of the other, so both are left out.
-                self._bad.add(earlier)
+                self._bad.append(earlier)
                 detail = f"{self._shown(sample)} is in two places of the shard"
                 self._flaw(sample, self._first[sample], "duplicate key", detail)
 
     def _flaw(self, sample: int, entry: int, reason: Reason, detail: str) -> None:
         """Records a flaw of a sample at one of its files."""
-        self._bad.add(sample)
+        self._bad.append(sample)
         self._note(self._numbers[entry], reason, detail)
 
     def _note(self, member: int, reason: Reason, detail: str) -> None:
@@ -217,7 +219,7 @@ class _Grouping:
         return repr(self._keys[sample].decode("utf-8", "replace"))
 
 
-def _ends(texts: Sequence[Sized]) -> Array:
+def _ends(sizes: Any) -> Array:
     """Returns the starts of concatenated items, and the end of the last one."""
-    ends = edges_of(np.array([*map(len, texts)], dtype=np.int64))
+    ends = edges_of(np.array(sizes, dtype=np.int64))
     return ends.astype(narrow(int(ends[-1])))

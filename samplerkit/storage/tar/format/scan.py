@@ -46,9 +46,9 @@ EXTENSIONS = frozenset({PAX_LOCAL, PAX_GLOBAL, GNU_LONG_NAME, GNU_LONG_LINK})
 _SPARSE = b"GNU.sparse."
 _MAX_DIGITS = 20
 
-DENSE_WINDOW = 1 << 19
-"""Bytes of a read if headers are close together. malloc reuses the memory of such windows; larger ones are
-returned to the system each time, and page faults then take a third of the time of a scan."""
+DENSE_WINDOW = 1 << 20
+"""Bytes of a read if headers are close together. malloc reuses the memory of such windows; those of 2 MiB are
+returned to the system each time, and their page faults take longer than fewer calls of numpy save."""
 
 SPARSE_WINDOW = 4 * BLOCK
 DENSE = 16 << 10
@@ -129,7 +129,7 @@ class Walk:
         """
         self._load()
         # Records of extended headers apply to later headers, but `Window.run` ignores them.
-        if self._window.is_long and self._local is None and not self._global:
+        if self._window.has_runs and self._local is None and not self._global:
             names, offsets, sizes, position = self._window.run(self._position)
             if names:
                 self.members.names += names

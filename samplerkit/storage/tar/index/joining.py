@@ -6,16 +6,14 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import final
 
 import numpy as np
 
 from samplerkit.order.layout import Layout
 from samplerkit.storage.arrays import Array, Column, narrow, write_arrays
 from samplerkit.storage.files.stored import Stored, stored_files
-from samplerkit.storage.names import short_names
 from samplerkit.storage.tar.format.flaws import Flaw, Skipped
 from samplerkit.storage.tar.index.index import Index, read_index, reopened, split_between
 from samplerkit.storage.tar.read.contents import Contents
@@ -29,47 +27,34 @@ Load = Callable[[], Index]
 """Maps the index of an archive again, so that only two indexes are open at a time."""
 
 
-@final
-@dataclass(frozen=True)
-class JointSummary:
-    """A summary of several archives.
+def summarized(loads: Sequence[Load], names: tuple[str, ...], *, checksums: bool) -> Contents:
+    """Summarizes several archives; checksums enter the fingerprint only on request.
 
-    Args:
-        counts: the number of samples in the index of each archive.
-        cuts: for each archive, the first sample that is kept, and the end of those that are kept. A sample
-            whose files are split over two archives is cut off from both.
-        skipped: the flaws of the archives.
-        fingerprint: depends on the samples only: it is the same if an archive is packed again or gzipped.
+    A sample whose files are split over two archives is cut off from both. The fingerprint depends only on the
+    samples: it is the same if an archive is packed again or gzipped.
     """
-
-    counts: tuple[int, ...]
-    cuts: tuple[tuple[int, int], ...]
-    skipped: Skipped
-    fingerprint: str
-
-    @classmethod
-    def of(cls, loads: Sequence[Load], *, checksums: bool) -> JointSummary:
-        """Summarizes the archives; checksums enter the fingerprint only on request."""
-        counts, cuts, skipped, digests = [], list[list[int]](), [], []
-        split, previous = list[Flaw](), None
-        for load in loads:
-            index = load()
-            counts.append(index.num_samples)
-            cuts.append([0, index.num_samples])
-            skipped.append(index.skipped)
-            digests.append(_digest(index, checksums=checksums))
-            if previous is not None and (flaw := split_between(previous, index)) is not None:
-                split.append(flaw)
-                cuts[-2][1] -= 1
-                cuts[-1][0] = 1
-            previous = index
-        # If the only sample of an archive is split at both ends, `stop` is less than `start`.
-        ranges = tuple((start, max(start, stop)) for start, stop in cuts)
-        identity = hashlib.blake2b(digest_size=16, person=b"samplerkit")
-        for digest, cut in zip(digests, ranges, strict=True):
-            identity.update(digest + repr(cut).encode())
-        all_skipped = Skipped.joined([*skipped, Skipped.of(split)])
-        return cls(tuple(counts), ranges, all_skipped, identity.hexdigest())
+    counts, cuts, skipped, digests = [], list[list[int]](), [], []
+    split, previous = list[Flaw](), None
+    for load in loads:
+        index = load()
+        counts.append(index.num_samples)
+        cuts.append([0, index.num_samples])
+        skipped.append(index.skipped)
+        digests.append(_digest(index, checksums=checksums))
+        if previous is not None and (flaw := split_between(previous, index)) is not None:
+            split.append(flaw)
+            cuts[-2][1] -= 1
+            cuts[-1][0] = 1
+        previous = index
+    # If the only sample of an archive is split at both ends, `stop` is less than `first`.
+    ranges = [(first, max(first, stop)) for first, stop in cuts]
+    identity = hashlib.blake2b(digest_size=16, person=b"samplerkit")
+    for digest, cut in zip(digests, ranges, strict=True):
+        identity.update(digest + repr(cut).encode())
+    firsts, stops = np.array(ranges, dtype=np.int64).T
+    all_skipped = Skipped.joined([*skipped, Skipped.of(split)])
+    layout = Layout(stops - firsts, names)
+    return Contents(layout, np.array(counts), firsts, identity.hexdigest(), all_skipped, is_given=False)
 
 
 def _digest(index: Index, *, checksums: bool) -> bytes:
@@ -81,7 +66,9 @@ def _digest(index: Index, *, checksums: bool) -> bytes:
     return digest.digest()
 
 
-def joined(loads: Sequence[Load], *, checksums: bool) -> tuple[Index, dict[str, Column]]:
+def joined(
+    loads: Sequence[Load], names: tuple[str, ...], *, checksums: bool
+) -> tuple[Index, dict[str, Column]]:
     """Joins the indexes of several archives.
 
     Each index is mapped again for each column, so only one column of one archive is in memory at a time.
@@ -89,18 +76,19 @@ def joined(loads: Sequence[Load], *, checksums: bool) -> tuple[Index, dict[str, 
     Returns:
         The index without its arrays; and the arrays as columns, which are joined when they are written.
     """
-    joint = JointSummary.of(loads, checksums=checksums)
+    contents = summarized(loads, names, checksums=checksums)
+    sizes = contents.layout.sizes
     # Tuples of fields are renumbered over all archives, in order of appearance.
     fields: dict[tuple[str, ...], int] = {}
     archives: list[Stored] = []
     unpacked: list[int | None] = []
     numbers: list[Array] = []
-    samples = members = keys = largest = 0
+    samples, members, keys, largest = contents.layout.num_samples, 0, 0, 0
 
     def parts() -> Iterator[tuple[Index, dict[str, Array]]]:
-        for load, cut in zip(loads, joint.cuts, strict=True):
+        for load, first, size in zip(loads, contents.firsts.tolist(), sizes.tolist(), strict=True):
             index = load()
-            yield index, index.part(*cut)
+            yield index, index.part(first, first + size)
 
     def column(name: str) -> Iterator[Array]:
         offset = 0
@@ -121,8 +109,8 @@ def joined(loads: Sequence[Load], *, checksums: bool) -> tuple[Index, dict[str, 
         archives += index.archives
         unpacked += index.unpacked
         numbers.append(np.array([fields.setdefault(names, len(fields)) for names in index.fields], np.int64))
-        samples, members = samples + part["signature"].size, members + part["offset"].size
-        keys, largest = keys + part["keys"].size, max(largest, int(part["size"].max(initial=0)))
+        members, keys = members + part["offset"].size, keys + part["keys"].size
+        largest = max(largest, int(part["size"].max(initial=0)))
     kinds = {
         "first": (narrow(members), samples + 1),
         "signature": (narrow(len(fields)), samples),
@@ -133,8 +121,8 @@ def joined(loads: Sequence[Load], *, checksums: bool) -> tuple[Index, dict[str, 
         **({"crc": (np.dtype("<u4"), members)} if checksums else {}),
     }
     arrays = {name: Column(*kind, partial(column, name)) for name, kind in kinds.items()}
-    arrays["samples"] = Column.of(np.array([stop - start for start, stop in joint.cuts], dtype=np.int64))
-    index = Index(tuple(archives), tuple(unpacked), tuple(fields), joint.skipped, {}, joint.fingerprint)
+    arrays["samples"] = Column.of(sizes)
+    index = Index(tuple(archives), tuple(unpacked), tuple(fields), contents.skipped, {}, contents.fingerprint)
     return index, arrays
 
 
@@ -150,7 +138,8 @@ def joint_contents(shards: Shards, progress: Progress) -> Index:
     path = options.cache.joint_path(json.dumps([options.checksums, paths]))
     index = read_index(path, archives)
     if index is None:
-        index, columns = joined(_indexes(shards, progress), checksums=options.checksums)
+        loads = _indexes(shards, progress)
+        index, columns = joined(loads, shards.short_names, checksums=options.checksums)
         try:
             write_arrays(path, index.meta, columns)
             index = reopened(path, index.archives)
@@ -169,11 +158,10 @@ def indexed_contents(shards: Shards, progress: Progress) -> Contents:
     Raises:
         DatasetError: a shard cannot be read, or has a flaw and flaws are errors.
     """
-    joint = JointSummary.of(_indexes(shards, progress), checksums=shards.options.checksums)
-    _check_skipped(joint.skipped, shards)
-    firsts, stops = np.array(joint.cuts, dtype=np.int64).T
-    layout = Layout(stops - firsts, short_names(shards.urls))
-    return Contents(layout, np.array(joint.counts), firsts, joint.fingerprint, joint.skipped, is_given=False)
+    checksums = shards.options.checksums
+    contents = summarized(_indexes(shards, progress), shards.short_names, checksums=checksums)
+    _check_skipped(contents.skipped, shards)
+    return contents
 
 
 def _indexes(shards: Shards, progress: Progress) -> list[Load]:
