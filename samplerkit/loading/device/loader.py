@@ -233,6 +233,8 @@ class WrappedLoader:
         # A thread that outlasts its iteration, or that this one was copied from, may have moved the epoch of
         # the sampler since it was set.
         self._must_set_epoch = False
+        # A state of the loader's own sets it when an iteration begins.
+        self._state_sets_epoch = False
 
     def iterate_on(self, make_stage: MakeStage, *, run_ahead: bool) -> Iterator[Any]:
         """Reads an epoch, or the rest of the one that was run into ahead; ends the iteration before."""
@@ -291,7 +293,7 @@ class WrappedLoader:
         if self._has_state:
             self._loader.load_state_dict(state)
             self._state = partial(copy.deepcopy, copy.deepcopy(dict(state)))
-            self._must_set_epoch = False
+            self._must_set_epoch, self._state_sets_epoch = False, True
         else:
             require_fields("state", state, _CHECKS)
             self._cursor.load(Place(state["epoch"], state["step"], state["ended"]))
@@ -314,15 +316,16 @@ class WrappedLoader:
             # Two threads must not read from one loader: a load may have outlasted the end.
             self._dropped_stage.close(LONGEST_TIMEOUT)
             self._dropped_stage = None
-        epoch = getattr(_epoch_owner(self._loader), "epoch", None)
         if self._must_set_epoch:
             self._set_epoch_of_loader()
-        elif isinstance(epoch, int) and epoch != self._cursor.upcoming.epoch:
+        elif (epoch := _epoch_of(self._loader)) not in {None, self._cursor.upcoming.epoch}:
             # The sampler's epoch was set directly, not through this loader.
             self._cursor.set_epoch(epoch)
-        upcoming = self._cursor.upcoming
         # Worker processes are started by the thread that trains, as without a device loader.
-        batches = iter(()) if upcoming.is_spent else iter(self._loader)
+        batches = iter(()) if self._cursor.upcoming.is_spent else iter(self._loader)
+        if self._state_sets_epoch and (epoch := _epoch_of(self._loader)) is not None:
+            self._cursor.go_to(epoch)
+        upcoming, self._state_sets_epoch = self._cursor.upcoming, False
         self._state = _state_now(self._loader)
         # What is skipped is read in the loading thread.
         rest = itertools.islice(batches, upcoming.start, None)
@@ -406,6 +409,12 @@ def _set_epoch(loader: Any, epoch: int) -> None:
     """Sets the epoch of the loader, or else of the first of its samplers that has one."""
     if (owner := _epoch_owner(loader)) is not None:
         owner.set_epoch(epoch)
+
+
+def _epoch_of(loader: Any) -> Any:
+    """Returns the epoch of whatever has one; None if nothing has."""
+    epoch = getattr(_epoch_owner(loader), "epoch", None)
+    return epoch if isinstance(epoch, int) else None
 
 
 def _epoch_owner(loader: Any) -> Any:
