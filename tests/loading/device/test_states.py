@@ -137,6 +137,22 @@ def test_set_epoch_reaches_the_sampler_wherever_it_is(make, run_ahead):
             assert read(loader) == epoch_order(epoch)
 
 
+@pytest.mark.parametrize("run_ahead", [False, True])
+@pytest.mark.parametrize("cut", [1, BATCHES])
+def test_a_stateful_loader_continues_with_the_epochs_after_that_of_its_state(run_ahead, cut):
+    kind = "torchdata's loader with samplerkit's sampler"
+    with wrap(kind) as first, wrap(kind, run_ahead=run_ahead) as resumed:
+        for _ in range(2):
+            read(first)
+        batches = iter(first)
+        for _ in itertools.islice(batches, cut):
+            state = first.state_dict()
+        batches.close()
+        resumed.load_state_dict(state)
+        following = [read(resumed) for _ in range(3)][1 if cut < BATCHES else 0 :]
+    assert following[:2] == [list(sk.RandomSampler(seed=5).order(SIZE, epoch)) for epoch in (3, 4)]
+
+
 @pytest.mark.parametrize("kind", [DataLoader, StatefulDataLoader])
 @pytest.mark.parametrize("run_ahead", [False, True])
 def test_an_epoch_that_is_set_at_the_sampler_after_a_break_is_read(kind, run_ahead):

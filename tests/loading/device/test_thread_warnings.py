@@ -34,7 +34,7 @@ def warnings_of(make, step=lambda: None, size=30, epochs=2, **options):
             for _ in loader:
                 step()
     relevant = [w for w in caught if issubclass(w.category, LoadingThreadWarning)]
-    assert all(w.filename.endswith("device/loader.py") or w.filename == __file__ for w in relevant)
+    assert all(w.filename.endswith("device/wrapped_loader.py") or w.filename == __file__ for w in relevant)
     return [str(w.message) for w in relevant]
 
 
