@@ -57,6 +57,7 @@ class WorkerThreads(WorkerPool):
 
     Attributes:
         is_stopped: whether the threads end.
+        is_started: whether they were started.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class WorkerThreads(WorkerPool):
     ) -> None:
         super().__init__(maker, number, options)
         self.is_stopped = False
+        self.is_started = False
         self._tasks: Final[SimpleQueue[Task | None]] = SimpleQueue()
         self._name: Final = name
         self._threads: Final[list[threading.Thread]] = []
@@ -80,11 +82,6 @@ class WorkerThreads(WorkerPool):
         return self.process == os.getpid() and not self.is_stopped
 
     @property
-    def is_started(self) -> bool:
-        """Whether one of the threads was started."""
-        return any(thread.ident is not None for thread in self._threads)
-
-    @property
     def is_alive(self) -> bool:
         """Whether one of the threads still runs."""
         return any(thread.is_alive() for thread in self._threads)
@@ -98,15 +95,16 @@ class WorkerThreads(WorkerPool):
 
     def submit(self, request: Any) -> Task:
         """Has a thread make a batch."""
-        if not self._threads:
+        if not self.is_started:
             self._start()
         task = Task(request)
         self._tasks.put(task)
         return task
 
     def _start(self) -> None:
-        end_at_exit(self)
+        self.is_started = True
         try:
+            end_at_exit(self)
             for place in range(self._number):
                 name = f"{self._name}-{place}"
                 thread = threading.Thread(target=self._run, args=(place,), name=name, daemon=True)
