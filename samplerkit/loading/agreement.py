@@ -222,7 +222,7 @@ class Agreement:
             own_ranks, their_ranks = (named("rank", self._members(side)) for side in (own, group))
             if not (own_ranks and their_ranks):  # all have joined one of them just now
                 continue
-            ours, other = ({name: begun.get(name) for name in names} for begun in (identity, theirs))
+            ours, other = ({name: of.get(name) for name in names} for of in (identity, theirs))
             refusal = {"groups": [own, group], "hint": _SAME_HINT}
             if count < REFUSED:
                 self._refuse(group, {**refusal, "common": f"has {other}, unlike {own_ranks} with {ours}"})

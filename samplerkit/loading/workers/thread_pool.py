@@ -96,7 +96,14 @@ class WorkerThreads(WorkerPool):
     def submit(self, request: Any) -> Task:
         """Has a thread make a batch."""
         if not self.is_started:
-            self.is_started = True
+            self._start()
+        task = Task(request)
+        self._tasks.put(task)
+        return task
+
+    def _start(self) -> None:
+        self.is_started = True
+        try:
             end_at_exit(self)
             for place in range(self._number):
                 name = f"{self._name}-{place}"
@@ -104,9 +111,9 @@ class WorkerThreads(WorkerPool):
                 # Kept before the start, which a signal handler may cut off: `join` waits for what has begun.
                 self._threads.append(thread)
                 start_thread(thread)
-        task = Task(request)
-        self._tasks.put(task)
-        return task
+        except BaseException:
+            self.stop()  # with fewer threads, or none, they must not be used for another iteration
+            raise
 
     def receive(self, task: Task) -> Answer:
         """Waits for the batch of a task."""
