@@ -51,7 +51,9 @@ def test_image_folder_trains_and_a_killed_run_resumes_to_the_same_network(tmp_pa
     assert len(epochs) == 5
     assert float(re.fullmatch(r"epoch \d: test accuracy (\S+) of 360 images", epochs[-1])[1]) > 0.9
 
-    with subprocess.Popen([*example, str(images), str(cut)], cwd=ROOT, stdout=subprocess.DEVNULL) as process:
+    # Killed, it leaves its temporary folder.
+    started = {"env": environment(tmp_path), "cwd": ROOT, "stdout": subprocess.DEVNULL}
+    with subprocess.Popen([*example, str(images), str(cut)], **started) as process:
         state = {"epoch": 0, "position": 0}
         while process.poll() is None and (state["epoch"] < 1 or not state["position"]):
             time.sleep(0.01)

@@ -92,6 +92,7 @@ REPEATING = {
         {"a": sk.RepeatSampler(3), "b": None}, 95, weights={"a": 9, "b": 1}, passes="restart", seed=1
     ),
     "a mixture in storage order": sk.MixtureSampler([1, 3], stop="all", passes="restart", shuffle=False),
+    "a mixture of one source": sk.MixtureSampler({"a": None}, 9, passes="restart", lanes=1),
     "a repeat": sk.RepeatSampler(3, num_samples=28),
     "factors": sk.RepeatFactorSampler(np.arange(10) * 0.7, seed=1),
     "without replacement": sk.RandomSampler(seed=1),

@@ -61,9 +61,12 @@ def test_an_index_is_made_once_and_never_among_the_data(tmp_path, cache_home, sc
     assert sorted(scanned) == ["one.tar", "two.tar"]
     assert file_names(tmp_path / "data") == ["one.tar", "two.tar"]
     assert len(file_names(cache_home)) > 2
-    len(TarDataset(paths, cache=tmp_path / "own"))
+    own = tmp_path / "my" / "own"
+    len(TarDataset(paths[0], cache=own))
+    assert list(own.glob("lock*"))  # though no folder was there before
+    len(TarDataset(paths, cache=own))
     assert sorted(scanned) == sorted(["one.tar", "two.tar"] * 2)
-    assert len(file_names(tmp_path / "own")) > 2
+    assert len(file_names(own)) > 2
 
 
 def test_an_archive_that_was_written_again_is_indexed_again(tmp_path, cache_home, scanned):
