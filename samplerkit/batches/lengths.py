@@ -264,4 +264,4 @@ def _stamp(path: Path) -> str:
     """Returns a name for the contents of a file: it changes if the file is written to, moved or replaced."""
     status = path.stat()
     parts = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-    return f"lengths-{short_digest(f'{path.resolve()} {parts}'.encode())}"
+    return f"lengths-{short_digest(os.fsencode(f'{path.resolve()} {parts}'))}"

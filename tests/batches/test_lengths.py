@@ -21,8 +21,9 @@ LENGTHS = np.random.default_rng(3).integers(0, 60, 500)
 
 @pytest.fixture
 def path(tmp_path):
-    np.save(tmp_path / "lengths.npy", LENGTHS.astype(np.uint16))
-    return tmp_path / "lengths.npy"
+    path = tmp_path / os.fsdecode(b"lengths-\xe9.npy")  # no text: a name is bytes
+    np.save(path, LENGTHS.astype(np.uint16))
+    return path
 
 
 @pytest.fixture
