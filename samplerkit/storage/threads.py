@@ -131,11 +131,11 @@ class Pool:
         self, call: Callable[[Item, Stop], Result], items: Sequence[Item]
     ) -> Iterator[tuple[int, Result]]:
         """Like `map`, but yields the number and the result of each item as soon as it is done."""
-        group: _Group[Result] = _Group(Stop(self._stop))
+        calls: Calls[Result] = Calls(Stop(self._stop))
         with self._changed:
             self._stop.check()  # once it is set, no thread may be left to do the work
             for number, item in enumerate(items):
-                self._queue.append((group.stop, partial(group.run, number, partial(call, item, group.stop))))
+                self._queue.append((calls.stop, partial(calls.run, number, partial(call, item, calls.stop))))
             needed = len(self._queue) + len(self._threads) - self._idle
             for _ in range(min(needed, self.max_threads) - len(self._threads)):
                 name = f"{self._name}-{len(self._threads)}"
@@ -144,11 +144,11 @@ class Pool:
             self._changed.notify(len(items))
         try:
             for _ in range(len(items)):
-                yield group.next()
+                yield calls.next()
         finally:
-            group.end()
+            calls.end()
             with self._changed:
-                self._queue = deque(each for each in self._queue if each[0] is not group.stop)
+                self._queue = deque(each for each in self._queue if each[0] is not calls.stop)
 
     def end(self) -> None:
         """Waits for the threads, at most a second; `stop` must be set before."""
@@ -176,15 +176,28 @@ class Pool:
 
 
 @final
-class _Group(Generic[Result]):
-    """The pending calls of one `each`."""
+class Calls(Generic[Result]):
+    """Calls in threads, whose results are received as they are done.
+
+    Args:
+        stop: stops the calls, and the waiting for them.
+
+    Attributes:
+        threads: the threads of calls that were started here.
+    """
 
     def __init__(self, stop: Stop) -> None:
         self.stop = stop
+        self.threads: list[threading.Thread] = []
         self._done: SimpleQueue[tuple[int, Any, BaseException | None]] = SimpleQueue()
 
+    def start(self, call: Callable[[], Result], name: str) -> None:
+        """Runs a call in a new daemon thread."""
+        self.threads.append(threading.Thread(target=self.run, args=(0, call), name=name, daemon=True))
+        self.threads[-1].start()
+
     def run(self, number: int, call: Callable[[], Result]) -> None:
-        """Runs one of the calls."""
+        """Runs a call in this thread."""
         try:
             self.stop.check()
             self._done.put((number, call(), None))
@@ -295,12 +308,12 @@ def with_timeout(call: Callable[[], Result], seconds: float, stop: Stop) -> Resu
         >>> with_timeout(lambda: 6 * 7, 10.0, Stop())
         42
     """
-    group: _Group[Result] = _Group(Stop(stop))
-    threading.Thread(target=group.run, args=(0, call), name="samplerkit-remote-call", daemon=True).start()
+    calls: Calls[Result] = Calls(Stop(stop))
+    calls.start(call, "samplerkit-remote-call")
     try:
-        return group.next(seconds)[1]
+        return calls.next(seconds)[1]
     finally:
-        group.end()
+        calls.end()
 
 
 def join(threads: Iterable[threading.Thread]) -> None:

@@ -21,7 +21,7 @@ from samplerkit.storage.batch_readers import map_parts, present_reader, read_arg
 from samplerkit.storage.ids import checked_ids, checked_index, checked_segments
 from samplerkit.storage.open_files import Samples, log_missing
 from samplerkit.storage.per_process import OpenPerProcess
-from samplerkit.storage.tree_leaves import Array, Columns, Leaf, LeafSamples, Share, copies, joined
+from samplerkit.storage.tree_leaves import Array, Columns, Leaf, LeafSamples, copies, joined, share_of
 
 
 @final
@@ -265,7 +265,7 @@ class TreeDataset(OpenPerProcess[Any]):
         numbers = [number for number, leaf in enumerate(self._leaves) if expects_ids(leaf.dataset)]
         for number, batches in zip(numbers, copies(upcoming, len(numbers)), strict=True):
             begin, end = self._starts[number : number + 2].tolist()
-            self._leaves[number].dataset.expect(Share(batches, begin, end))
+            self._leaves[number].dataset.expect(share_of(batches, begin, end))
 
     def _calling_each(self, method: str) -> Callable[..., None] | None:
         methods = [call for dataset in self._datasets if callable(call := getattr(dataset, method, None))]

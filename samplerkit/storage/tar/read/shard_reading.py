@@ -117,7 +117,7 @@ class ShardReading:
             samples = batches.read(ids)
             self._warn_of_costs()
             return samples
-        return self._read_by_shards(ids) if self._fetches_shards else self._read_by_ranges(ids).samples or []
+        return self._read_by_shards(ids) if self._fetches_shards else self._read_by_ranges(ids).samples
 
     def index(self, number: int) -> Index:
         """Returns the index of a shard; fetches the shard if there is no index."""
