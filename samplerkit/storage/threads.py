@@ -113,19 +113,8 @@ class Pool:
             Exception: the first exception of a call.
             Stopped: the threads were stopped.
         """
-        if not items:
-            return []
-        results: list[Any] = [None] * len(items)
-        rest = iter(range(len(items)))
-
-        # Each thread takes item after item, so that it is woken only once.
-        def take(_: int, stop: Stop) -> None:
-            for number in rest:
-                stop.check()
-                results[number] = call(items[number], stop)
-
-        deque(self.each(take, range(min(len(items), self.max_threads))), maxlen=0)
-        return results
+        results = dict(self.each(call, items))
+        return [results[number] for number in range(len(items))]
 
     def each(
         self, call: Callable[[Item, Stop], Result], items: Sequence[Item]
@@ -280,12 +269,11 @@ def all_in_threads(
         Exception: the first exception of `work`; items that were not started yet are skipped.
     """
     results: dict[int, Result] = {}
-    if progress is not None:
-        progress(0, number)
+    report = progress or (lambda done, total: None)
+    report(0, number)
     for item, result in in_threads(work, range(number), threads, name):
         results[item] = result
-        if progress is not None:
-            progress(len(results), number)
+        report(len(results), number)
     return [results[item] for item in range(number)]
 
 
