@@ -269,7 +269,7 @@ def all_in_threads(
         Exception: the first exception of `work`; items that were not started yet are skipped.
     """
     results: dict[int, Result] = {}
-    report = progress or (lambda done, total: None)
+    report = progress or (lambda *_: None)
     report(0, number)
     for item, result in in_threads(work, range(number), threads, name):
         results[item] = result
@@ -383,19 +383,16 @@ class TerminalLine:
     """One line on the terminal, updated a few times a second; nothing if stderr is not a terminal."""
 
     def __init__(self) -> None:
-        self._last: float | None = None
+        self._next: float | None = None  # when the line is written next; None before the first call of a pass
         self._is_shown = False
 
     def __call__(self, description: str, done: int, total: int) -> None:
         now = time.monotonic()
-        self._last = now if self._last is None else self._last
-        if not sys.stderr.isatty():
-            return
+        self._next = now + PATIENCE_SECONDS if self._next is None else self._next
         is_over = done >= total
-        if (is_over and self._is_shown) or (not is_over and now - self._last > PATIENCE_SECONDS / 4):
-            self._is_shown = self._is_shown or now - self._last > PATIENCE_SECONDS
-            self._last = now
+        if sys.stderr.isatty() and (self._is_shown if is_over else now >= self._next):
             sys.stderr.write(f"\r{description} {done:,} of {total:,}" + ("\n" if is_over else ""))
             sys.stderr.flush()
+            self._next, self._is_shown = now + PATIENCE_SECONDS / 4, True
         if is_over:
-            self._last, self._is_shown = None, False
+            self._next, self._is_shown = None, False

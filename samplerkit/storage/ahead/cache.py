@@ -129,9 +129,9 @@ class ReadAheadCache(Generic[Content]):
             yield self._get(file)
         finally:
             with self._changed:
-                self._in_use[file] -= 1
-                if self._in_use[file] <= 0:
-                    del self._in_use[file]
+                users = self._in_use.pop(file, 1) - 1
+                if users:
+                    self._in_use[file] = users
                 self._keep_within_limits()
                 self._stop_waiting()
 

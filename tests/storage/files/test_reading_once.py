@@ -182,6 +182,17 @@ def test_next_uses_are_those_that_a_scan_of_all_batches_finds(batches, num_files
         assert all(uses.next_use(file) > number for file in range(5))
 
 
+def test_batches_without_ids_do_not_delay_those_after_them():
+    """Such as the lines of other files in a `JsonlDataset`, or of other parts in a tree."""
+    empty, batches = np.zeros(0, np.int64), [np.array([id]) for id in range(3)]
+    uses = Uses([part for ids in batches for part in [empty] * 40 + [ids]], sk.Layout([1] * 3).file_of, 3)
+    for id, ids in enumerate(batches):
+        uses.begin(ids)
+        assert uses.next_use(id) == id
+        uses.end()
+        assert uses.next_use(id) == NEVER
+
+
 def test_an_unexpected_batch_discards_the_known_next_uses():
     uses = Uses(iter([np.array([0, 1]), np.array([2])]), sk.Layout([3]).file_of, 3)
     for _ in range(MAX_MISTAKES - 1):
