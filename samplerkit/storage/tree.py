@@ -16,7 +16,7 @@ from samplerkit.order.dataset_protocol import fingerprint_of, has_segments
 from samplerkit.order.intervals import interval_of
 from samplerkit.order.layout import Layout, named_parts, require_depth
 from samplerkit.order.typing import Ids
-from samplerkit.storage.ahead.cache_entries import FileStats
+from samplerkit.storage.ahead.limits import FileStats
 from samplerkit.storage.batch_readers import map_parts, present_reader, read_args
 from samplerkit.storage.ids import checked_ids, checked_index, checked_segments
 from samplerkit.storage.open_files import Samples, log_missing

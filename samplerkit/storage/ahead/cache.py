@@ -12,7 +12,7 @@ from typing import Any, Generic, final
 
 from samplerkit.errors import DatasetError
 from samplerkit.order.typing import Ids
-from samplerkit.storage.ahead.cache_entries import CacheLimits, Content, FileStats
+from samplerkit.storage.ahead.limits import CacheLimits, Content, FileStats
 from samplerkit.storage.ahead.uses import NEVER, AssumedUses, Uses
 from samplerkit.storage.threads import join
 

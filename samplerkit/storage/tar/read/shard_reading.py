@@ -16,7 +16,7 @@ import numpy as np
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.batches import BatchesAhead, SampleBatch
 from samplerkit.storage.ahead.cache import ReadAheadCache
-from samplerkit.storage.ahead.cache_entries import CacheLimits, FileStats
+from samplerkit.storage.ahead.limits import CacheLimits, FileStats
 from samplerkit.storage.open_files import AbsentError
 from samplerkit.storage.remote.access import Requests, Span
 from samplerkit.storage.remote.disk_cache import LocalFile

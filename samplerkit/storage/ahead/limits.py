@@ -1,4 +1,4 @@
-"""The entries of a cache, its limits, and the choice of files to evict and to prefetch, without threads."""
+"""The limits of a cache of files, its counters, and the warning that it is too small."""
 
 from __future__ import annotations
 
