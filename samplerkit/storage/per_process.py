@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Final, Generic, Protocol, TypeVar, final
 
 from samplerkit.closing import Closing
-from samplerkit.storage.ahead.cache_entries import FileStats
+from samplerkit.storage.ahead.limits import FileStats
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.urls import is_remote

@@ -113,29 +113,18 @@ class Pool:
             Exception: the first exception of a call.
             Stopped: the threads were stopped.
         """
-        if not items:
-            return []
-        results: list[Any] = [None] * len(items)
-        rest = iter(range(len(items)))
-
-        # Each thread takes item after item, so that it is woken only once.
-        def take(_: int, stop: Stop) -> None:
-            for number in rest:
-                stop.check()
-                results[number] = call(items[number], stop)
-
-        deque(self.each(take, range(min(len(items), self.max_threads))), maxlen=0)
-        return results
+        results = dict(self.each(call, items))
+        return [results[number] for number in range(len(items))]
 
     def each(
         self, call: Callable[[Item, Stop], Result], items: Sequence[Item]
     ) -> Iterator[tuple[int, Result]]:
         """Like `map`, but yields the number and the result of each item as soon as it is done."""
-        group: _Group[Result] = _Group(Stop(self._stop))
+        calls: Calls[Result] = Calls(Stop(self._stop))
         with self._changed:
             self._stop.check()  # once it is set, no thread may be left to do the work
             for number, item in enumerate(items):
-                self._queue.append((group.stop, partial(group.run, number, partial(call, item, group.stop))))
+                self._queue.append((calls.stop, partial(calls.run, number, partial(call, item, calls.stop))))
             needed = len(self._queue) + len(self._threads) - self._idle
             for _ in range(min(needed, self.max_threads) - len(self._threads)):
                 name = f"{self._name}-{len(self._threads)}"
@@ -144,11 +133,11 @@ class Pool:
             self._changed.notify(len(items))
         try:
             for _ in range(len(items)):
-                yield group.next()
+                yield calls.next()
         finally:
-            group.end()
+            calls.end()
             with self._changed:
-                self._queue = deque(each for each in self._queue if each[0] is not group.stop)
+                self._queue = deque(each for each in self._queue if each[0] is not calls.stop)
 
     def end(self) -> None:
         """Waits for the threads, at most a second; `stop` must be set before."""
@@ -176,15 +165,28 @@ class Pool:
 
 
 @final
-class _Group(Generic[Result]):
-    """The pending calls of one `each`."""
+class Calls(Generic[Result]):
+    """Calls in threads, whose results are received as they are done.
+
+    Args:
+        stop: stops the calls, and the waiting for them.
+
+    Attributes:
+        threads: the threads of calls that were started here.
+    """
 
     def __init__(self, stop: Stop) -> None:
         self.stop = stop
+        self.threads: list[threading.Thread] = []
         self._done: SimpleQueue[tuple[int, Any, BaseException | None]] = SimpleQueue()
 
+    def start(self, call: Callable[[], Result], name: str) -> None:
+        """Runs a call in a new daemon thread."""
+        self.threads.append(threading.Thread(target=self.run, args=(0, call), name=name, daemon=True))
+        self.threads[-1].start()
+
     def run(self, number: int, call: Callable[[], Result]) -> None:
-        """Runs one of the calls."""
+        """Runs a call in this thread."""
         try:
             self.stop.check()
             self._done.put((number, call(), None))
@@ -267,12 +269,11 @@ def all_in_threads(
         Exception: the first exception of `work`; items that were not started yet are skipped.
     """
     results: dict[int, Result] = {}
-    if progress is not None:
-        progress(0, number)
+    report = progress or (lambda *_: None)
+    report(0, number)
     for item, result in in_threads(work, range(number), threads, name):
         results[item] = result
-        if progress is not None:
-            progress(len(results), number)
+        report(len(results), number)
     return [results[item] for item in range(number)]
 
 
@@ -295,12 +296,12 @@ def with_timeout(call: Callable[[], Result], seconds: float, stop: Stop) -> Resu
         >>> with_timeout(lambda: 6 * 7, 10.0, Stop())
         42
     """
-    group: _Group[Result] = _Group(Stop(stop))
-    threading.Thread(target=group.run, args=(0, call), name="samplerkit-remote-call", daemon=True).start()
+    calls: Calls[Result] = Calls(Stop(stop))
+    calls.start(call, "samplerkit-remote-call")
     try:
-        return group.next(seconds)[1]
+        return calls.next(seconds)[1]
     finally:
-        group.end()
+        calls.end()
 
 
 def join(threads: Iterable[threading.Thread]) -> None:
@@ -382,19 +383,16 @@ class TerminalLine:
     """One line on the terminal, updated a few times a second; nothing if stderr is not a terminal."""
 
     def __init__(self) -> None:
-        self._last: float | None = None
+        self._next: float | None = None  # when the line is written next; None before the first call of a pass
         self._is_shown = False
 
     def __call__(self, description: str, done: int, total: int) -> None:
         now = time.monotonic()
-        self._last = now if self._last is None else self._last
-        if not sys.stderr.isatty():
-            return
+        self._next = now + PATIENCE_SECONDS if self._next is None else self._next
         is_over = done >= total
-        if (is_over and self._is_shown) or (not is_over and now - self._last > PATIENCE_SECONDS / 4):
-            self._is_shown = self._is_shown or now - self._last > PATIENCE_SECONDS
-            self._last = now
+        if sys.stderr.isatty() and (self._is_shown if is_over else now >= self._next):
             sys.stderr.write(f"\r{description} {done:,} of {total:,}" + ("\n" if is_over else ""))
             sys.stderr.flush()
+            self._next, self._is_shown = now + PATIENCE_SECONDS / 4, True
         if is_over:
-            self._last, self._is_shown = None, False
+            self._next, self._is_shown = None, False

@@ -16,12 +16,12 @@ from samplerkit.order.dataset_protocol import fingerprint_of, has_segments
 from samplerkit.order.intervals import interval_of
 from samplerkit.order.layout import Layout, named_parts, require_depth
 from samplerkit.order.typing import Ids
-from samplerkit.storage.ahead.cache_entries import FileStats
+from samplerkit.storage.ahead.limits import FileStats
 from samplerkit.storage.batch_readers import map_parts, present_reader, read_args
 from samplerkit.storage.ids import checked_ids, checked_index, checked_segments
 from samplerkit.storage.open_files import Samples, log_missing
 from samplerkit.storage.per_process import OpenPerProcess
-from samplerkit.storage.tree_leaves import Array, Columns, Leaf, LeafSamples, Share, copies, joined
+from samplerkit.storage.tree_leaves import Array, Columns, Leaf, LeafSamples, copies, joined, share_of
 
 
 @final
@@ -265,7 +265,7 @@ class TreeDataset(OpenPerProcess[Any]):
         numbers = [number for number, leaf in enumerate(self._leaves) if expects_ids(leaf.dataset)]
         for number, batches in zip(numbers, copies(upcoming, len(numbers)), strict=True):
             begin, end = self._starts[number : number + 2].tolist()
-            self._leaves[number].dataset.expect(Share(batches, begin, end))
+            self._leaves[number].dataset.expect(share_of(batches, begin, end))
 
     def _calling_each(self, method: str) -> Callable[..., None] | None:
         methods = [call for dataset in self._datasets if callable(call := getattr(dataset, method, None))]

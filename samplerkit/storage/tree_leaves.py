@@ -18,8 +18,8 @@ from samplerkit.storage.batch_readers import batch_reader, has_getitem, only_sam
 from samplerkit.storage.files.content import FileContent, gathered_columns
 from samplerkit.storage.open_files import Samples
 
-MAX_SCANNED = 1 << 14
-"""Ids of all parts that are searched for those of one part before `try_next` returns None."""
+MAX_SEARCHED = 1 << 11
+"""Ids of all parts that after which `share_of` yields a batch without ids."""
 
 
 @final
@@ -152,9 +152,10 @@ class Leaf:
         return only_sample(self.dataset.__getitems__(*(np.array([number]) for number in given)))
 
 
-@final
-class Share(Iterator[Ids]):
-    """Iterates over the ids of one part in each upcoming batch; batches without any are skipped.
+def share_of(upcoming: Iterable[Any], begin: int, end: int) -> Iterator[Ids]:
+    """Yields the ids of one part in each upcoming batch; batches without any are skipped.
+
+    From time to time it yields no ids, so that a search is bounded if other parts have nearly all samples.
 
     Args:
         upcoming: the ids of each batch.
@@ -162,35 +163,20 @@ class Share(Iterator[Ids]):
         end: the id after its last one.
 
     Example:
-        >>> share = Share(iter([np.array([7, 2]), np.array([1]), np.array([6, 5])]), 5, 8)
+        >>> share = share_of([np.array([7, 2]), np.array([1]), np.array([6, 5])], 5, 8)
         >>> [ids.tolist() for ids in share]
         [[2], [1, 0]]
     """
-
-    def __init__(self, upcoming: Iterator[Any], begin: int, end: int) -> None:
-        self._upcoming = upcoming
-        self._begin, self._end = begin, end
-        self._scanned = 0
-
-    def try_next(self) -> Ids | None:
-        """Returns the next ids, or None after a bounded search if other parts have nearly all samples.
-
-        Raises:
-            StopIteration: there are no more ids.
-        """
-        while self._scanned < MAX_SCANNED:
-            ids = np.asarray(next(self._upcoming), dtype=np.int64)
-            self._scanned += max(1, ids.size)
-            own = ids[(ids >= self._begin) & (ids < self._end)]
-            if own.size:
-                return own - self._begin
-        self._scanned = 0
-        return None
-
-    def __next__(self) -> Ids:
-        while (ids := self.try_next()) is None:
-            pass
-        return ids
+    searched = 0
+    for batch in upcoming:
+        ids = np.asarray(batch, dtype=np.int64)
+        own = ids[(ids >= begin) & (ids < end)] - begin
+        searched += max(1, ids.size)
+        if own.size:
+            yield own
+        if searched >= MAX_SEARCHED:
+            searched = 0
+            yield own[:0]
 
 
 def copies(upcoming: Iterable[Any], number: int) -> Iterable[Iterator[Any]]:

@@ -116,7 +116,13 @@ def test_a_progress_line_is_rewritten_a_few_times_a_second_and_not_at_each_step(
     line = threads.TerminalLine()
     for done in range(101):
         line("counting", done, 1000)
-    assert terminal.getvalue() == "".join(f"\rcounting {done} of 1,000" for done in range(5, 101, 5))
+    shown = "".join(f"\rcounting {done} of 1,000" for done in range(16, 101, 4))
+    assert terminal.getvalue() == shown
+    line("counting", 1000, 1000)
+    assert terminal.getvalue() == shown + "\rcounting 1,000 of 1,000\n"
+    for done in range(9):  # in less than a second
+        line("counting", done, 8)
+    assert terminal.getvalue() == shown + "\rcounting 1,000 of 1,000\n"
 
 
 def import_slow_package():

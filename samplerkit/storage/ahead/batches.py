@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, final
 
 import numpy as np
 
 from samplerkit.order.typing import Ids
-from samplerkit.storage.ahead.cache import ReadAheadCache
-from samplerkit.storage.ahead.cache_entries import CacheLimits, FileStats
 from samplerkit.storage.ahead.uses import MAX_OVERTAKEN
-from samplerkit.storage.threads import weak_method
+from samplerkit.storage.threads import Calls, Stop, join
 
 MAX_BYTES = 256 << 20
-"""Batches with more bytes are not prefetched."""
+"""After a batch with more bytes, the next one is not prefetched."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,84 +25,96 @@ class SampleBatch:
     """A batch of samples that were read together.
 
     Args:
-        samples: the samples; None if they were too large to be prefetched.
+        samples: the samples.
         num_bytes: the bytes read for them.
-        path: always empty; the cache requires this attribute.
     """
 
-    samples: list[Any] | None
+    samples: list[Any]
     num_bytes: int
-    path: str = ""
+
+
+@dataclass(eq=False)
+class _Expected:
+    """An upcoming batch; `reading` is None until a thread reads it."""
+
+    number: int
+    ids: Ids
+    reading: Calls[SampleBatch] | None = None
 
 
 @final
 class BatchesAhead:
     """Prefetches upcoming batches: while one is processed, the next one is read in a thread.
 
+    Several threads may read batches, which they begin nearly in order.
+
     Args:
-        read: reads a batch; also called from that thread.
-        upcoming: the ids of each upcoming batch; iterated a bounded number of ids ahead.
+        read: reads a batch; also called from other threads.
+        upcoming: the ids of each upcoming batch, of which `MAX_OVERTAKEN` are taken in advance; ones without
+            ids are skipped.
     """
 
     def __init__(self, read: Callable[[Ids], SampleBatch], upcoming: Iterable[Any]) -> None:
-        self._read_now = read
-        self._expected: dict[int, Ids] = {}
-        self._new_numbers: list[int] = []
+        self._read = read
+        self._upcoming: Iterator[Any] = iter(upcoming)
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._expected: deque[_Expected] = deque()
+        self._num_taken = 0
         self._num_bytes = 0
-        # For the cache each batch is a file that is used once.
-        limits = CacheLimits(max_files=3, max_bytes=None, read_ahead=1, threads=1, keeps_unneeded=False)
-        self._cache = ReadAheadCache(weak_method(self._read), 1, limits, FileStats())
-        self._cache.expect(self._numbered(upcoming), weak_method(self._numbers))
-
-    @property
-    def is_valid(self) -> bool:
-        """Whether the batches that are read are still the expected ones."""
-        return self._cache.is_expecting
+        self._read_ahead()
 
     def read(self, ids: Ids) -> list[Any]:
-        """Returns the samples of a batch, read now if it is unexpected; many such batches end prefetching."""
-        numbers = self._cache.begin(ids)
-        if not numbers:
-            if not self.is_valid:
-                self.close(waits=False)
-            return self._samples_now(ids)
-        number, samples = numbers[0], None
-        expected = self._expected.get(number)
-        try:
-            # The cache compared the size, the first and the last id; here all ids are compared.
-            if expected is not None and np.array_equal(expected, ids):
-                with self._cache.using(number) as batch:
-                    samples = batch.samples
-        finally:
-            self._cache.end()
-            for finished in (number, number - 2 * MAX_OVERTAKEN):
-                self._expected.pop(finished, None)
-        return self._samples_now(ids) if samples is None else samples
+        """Returns the samples of a batch, read now if it was not prefetched."""
+        reading = self._begin(ids)
+        batch = self._read(ids) if reading is None else reading.next()[1]
+        self._num_bytes = batch.num_bytes
+        self._read_ahead()
+        return batch.samples
 
     def close(self, *, waits: bool = True) -> None:
-        """Ends the thread after its current read; with `waits`, waits for it, at most a second."""
-        self._cache.close(waits=waits)
+        """Ends prefetching after the current read; with `waits`, waits for it, at most a second."""
+        if os.getpid() != self._pid:  # the lock may have been held when this process was forked
+            return
+        with self._lock:
+            self._upcoming = iter(())
+            readings = [each.reading for each in self._expected if each.reading is not None]
+            self._expected.clear()
+        for reading in readings:
+            reading.end()
+        if waits:
+            join(thread for reading in readings for thread in reading.threads)
 
-    def _samples_now(self, ids: Ids) -> list[Any]:
-        batch = self._read_now(ids)
-        self._num_bytes = batch.num_bytes
-        return [] if batch.samples is None else batch.samples
+    def _begin(self, ids: Ids) -> Calls[SampleBatch] | None:
+        """Begins a batch, and returns its reading, if it is one that is prefetched."""
+        with self._lock:
+            self._look_ahead()
+            batch = next((each for each in self._expected if np.array_equal(each.ids, ids)), None)
+            if batch is None:
+                return None
+            self._expected.remove(batch)
+            while self._expected and self._expected[0].number <= batch.number - MAX_OVERTAKEN:
+                self._expected.popleft()
+            return batch.reading
 
-    def _read(self, number: int) -> SampleBatch:
-        expected = self._expected.get(number)
-        if expected is None or self._num_bytes > MAX_BYTES:
-            return SampleBatch(None, 0)
-        batch = self._read_now(expected)
-        self._num_bytes = batch.num_bytes
-        return batch
+    def _read_ahead(self) -> None:
+        """Starts to read the next batch."""
+        with self._lock:
+            self._look_ahead()
+            if self._expected and self._expected[0].reading is None and self._num_bytes <= MAX_BYTES:
+                batch = self._expected[0]
+                batch.reading = Calls(Stop())
+                batch.reading.start(partial(self._read, batch.ids), "samplerkit-read-ahead")
 
-    def _numbered(self, upcoming: Iterable[Any]) -> Iterator[Ids]:
-        for number, ids in enumerate(upcoming):
-            self._expected[number] = np.asarray(ids, dtype=np.int64)
-            self._new_numbers.append(number)
-            yield self._expected[number]
-
-    def _numbers(self, _: Ids) -> Ids:
-        """Returns for each id the number of its batch, over all batches taken since the last call."""
-        numbers, self._new_numbers = self._new_numbers, []
-        return np.repeat(numbers, [self._expected[number].size for number in numbers])
+    def _look_ahead(self) -> None:
+        """Takes upcoming batches, at most up to one without ids: it may stand for a long search."""
+        while len(self._expected) < MAX_OVERTAKEN:
+            ids = next(self._upcoming, None)
+            if ids is None:
+                self._upcoming = iter(())  # the other one may refer to a dataset that is dropped
+                return
+            if ids.size:
+                self._expected.append(_Expected(self._num_taken, np.asarray(ids, dtype=np.int64)))
+                self._num_taken += 1
+            elif self._expected:
+                return

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from functools import partial
 from typing import Any, Generic, final
 
+from samplerkit.errors import DatasetError
 from samplerkit.order.typing import Ids
-from samplerkit.storage.ahead.cache_entries import CacheEntries, CacheLimits, Content, FileStats
-from samplerkit.storage.ahead.uses import Uses
+from samplerkit.storage.ahead.limits import CacheLimits, Content, FileStats
+from samplerkit.storage.ahead.uses import NEVER, AssumedUses, Uses
 from samplerkit.storage.threads import join
 
 
@@ -21,9 +21,12 @@ from samplerkit.storage.threads import join
 class ReadAheadCache(Generic[Content]):
     """A cache of files in one process: their content in memory, or open shards.
 
-    After `expect`, the upcoming reads are known. `CacheEntries` chooses which files are evicted and which
-    are prefetched. A file that a thread uses is not evicted; if all room is taken by such files, further
-    threads wait in a queue until another thread is done. Waiting threads use no file, so none blocks another.
+    After `expect`, the upcoming uses are known: the file whose next use is furthest in the future is evicted
+    (Belady 1966), and the files that are used next are prefetched. Otherwise the least recently used file is
+    evicted, and following files are prefetched as long as files are read sequentially.
+
+    A file that a thread uses is not evicted; if all room is taken by such files, further threads wait in a
+    queue until another thread is done. Waiting threads use no file, so none blocks another.
 
     Args:
         read: reads a file by its number; called from several threads.
@@ -39,25 +42,26 @@ class ReadAheadCache(Generic[Content]):
         self, read: Callable[[int], Content], num_files: int, limits: CacheLimits, stats: FileStats
     ) -> None:
         self._read = read
+        self._num_files = num_files
         self._limits = limits
-        self._stats = stats
-        self._hits = 0  # apart from the stats, since it changes for each file of each batch
-        self.rereads = 0
-        self._read_files: set[int] = set()
+        self._counts: dict[str, Any] = {**vars(stats)}  # the fields of `FileStats`
         self._pid = os.getpid()
         self._changed = threading.Condition()
-        self._entries: CacheEntries[Content] = CacheEntries(limits, num_files)
-        self._failures: dict[int, BaseException] = {}
-        self._unused: set[int] = set()  # prefetched, and not used yet
-        self._queue: deque[int] = deque()
+        self._contents: dict[int, Content] = {}  # the least recently used file first
+        self._num_bytes = self._largest = 0
+        self._loading: set[int] = set()
+        self._in_use: dict[int, int] = {}  # by file, how many threads use it
+        self._ahead: set[int] = set()  # prefetched, also those being read, and not used yet
+        self._failures: dict[int, BaseException] = {}  # of prefetching
         self._waiting: dict[int, None] = {}  # the threads that wait for room, in their order
         self._threads: list[threading.Thread] = []
         self._is_stopped = False
+        self._change_uses(AssumedUses(num_files, limits.read_ahead))
 
     @property
     def stats(self) -> FileStats:
         """The counters so far."""
-        return replace(self._stats, hits=self._stats.hits + self._hits)
+        return FileStats(**self._counts)
 
     @property
     def is_too_small(self) -> bool:
@@ -66,39 +70,31 @@ class ReadAheadCache(Generic[Content]):
         True if more files were read again than were ever in the cache at a time; a few at the borders of
         lanes are normal.
         """
-        return self.rereads > self._stats.peak_files
+        return self.rereads > int(self._counts["peak_files"])
 
     def expect(self, upcoming: Iterable[Any], file_of: Callable[[Ids], Ids]) -> None:
         """Receives the upcoming ids of this process, batch by batch; replaces those received before."""
         limits = self._limits
         with self._changed:
             # With so many known files, Belady's choice between the files in memory is exact.
-            self._change_plan(Uses(upcoming, file_of, limits.max_files + limits.read_ahead + 1))
+            self._change_uses(Uses(upcoming, file_of, limits.max_files + limits.read_ahead + 1))
             self._read_ahead()
 
-    @property
-    def is_expecting(self) -> bool:
-        """Whether the batches that are read are still those given to `expect`."""
-        return self._entries.uses is not None
-
-    def begin(self, ids: Ids) -> list[int]:
-        """Starts a batch; returns its files, or none if the batch was not expected."""
+    def begin(self, ids: Ids) -> None:
+        """Starts a batch; after many that were not expected, upcoming uses are no longer known."""
         with self._changed:
-            uses = self._entries.uses
-            if uses is None:
-                return []
-            files = uses.begin(ids)
-            if not uses.is_valid:
-                self._change_plan(None)
-            return files
+            self._uses.begin(ids)
+            if not self._uses.is_valid:
+                self._change_uses(AssumedUses(self._num_files, self._limits.read_ahead))
 
     def end(self) -> None:
         """Ends the batch of this thread: its files may be evicted."""
         with self._changed:
-            if self._entries.uses is not None:
-                self._entries.uses.end()
-                for file in [] if self._limits.keeps_unneeded else self._entries.unneeded():
-                    self._drop(file)
+            self._uses.end()
+            if self._uses.are_known and not self._limits.keeps_unneeded:
+                for file in list(self._contents):
+                    if self._uses.next_use(file) == NEVER and file not in self._in_use:
+                        self._drop(file)
             self._read_ahead()
 
     def each(self, parts: dict[int, tuple[Ids, Ids]]) -> Generator[tuple[Content, Ids, Ids], None, None]:
@@ -133,7 +129,9 @@ class ReadAheadCache(Generic[Content]):
             yield self._get(file)
         finally:
             with self._changed:
-                self._entries.release(file)
+                users = self._in_use.pop(file, 1) - 1
+                if users:
+                    self._in_use[file] = users
                 self._keep_within_limits()
                 self._stop_waiting()
 
@@ -147,37 +145,33 @@ class ReadAheadCache(Generic[Content]):
             return
         with self._changed:
             self._is_stopped = True
-            self._change_plan(None)
-            self._entries.clear()
+            self._change_uses(AssumedUses(0, 0))
+            self._contents.clear()
+            self._num_bytes = 0
             self._changed.notify_all()
         if waits:
             join(self._threads)
 
     def _get(self, file: int) -> Content:
         with self._changed:
-            self._entries.hold(file)
-            if self._entries.note_access(file):
-                self._unused.clear()
-            content = self._entries.contents.get(file)
+            self._in_use[file] = self._in_use.get(file, 0) + 1
+            self._uses.used(file)
+            content = self._contents.get(file)
             if content is None:
                 content = self._wait_for(file)
             else:
-                self._hits += 1
-            self._entries.touch(file)
-            self._unused.discard(file)
-            if self._entries.uses is not None:
-                self._entries.uses.used(file)
+                self._counts["hits"] += 1
+            if file in self._contents:
+                self._contents[file] = self._contents.pop(file)  # the most recently used one is the last
+            self._ahead.discard(file)
             self._read_ahead()
             return content
 
     def _first_available(self, files: Collection[int]) -> int:
         """Returns the file that is available first: one in memory, else one that is being read, else any."""
         with self._changed:
-            for group in (self._entries.contents, self._entries.loading):
-                available = next((file for file in files if file in group), None)
-                if available is not None:
-                    return available
-            return next(iter(files))
+            groups = (self._contents, self._loading, files)
+            return next(file for group in groups for file in files if file in group)
 
     # All methods below are called with the lock held.
 
@@ -185,59 +179,68 @@ class ReadAheadCache(Generic[Content]):
         """Returns a file that is not in memory."""
         started = time.monotonic()
         try:
-            while True:
+            while file not in self._contents:
                 if file in self._failures:
                     raise self._failures.pop(file)
-                if file in self._entries.contents:
-                    return self._entries.contents[file]
                 # A file that is waited for no longer counts as prefetched, so another one can be started.
-                self._unused.discard(file)
-                if file in self._queue:  # no thread has started to read it
-                    self._queue.remove(file)
-                    return self._load(file)
-                if file not in self._entries.loading and self._is_first() and self._make_room():
+                self._ahead.discard(file)
+                if file not in self._loading and self._is_first() and self._make_room(self._victim):
                     self._stop_waiting()
                     return self._load(file)
                 # It is being read, or all room is taken by files that are being read or used.
                 self._read_ahead()
                 self._changed.wait()
+            return self._contents[file]
         finally:
             self._stop_waiting()
-            waited = self._stats.wait_seconds + time.monotonic() - started
-            self._stats = replace(self._stats, waits=self._stats.waits + 1, wait_seconds=waited)
+            self._counts["waits"] += 1
+            self._counts["wait_seconds"] += time.monotonic() - started
 
     def _load(self, file: int) -> Content:
         """Reads a file for which there is room; the lock is released while reading."""
-        self._entries.loading.add(file)
-        in_memory = max(self._stats.peak_files, self._entries.num_files)
-        self._stats = replace(self._stats, files_read=self._stats.files_read + 1, peak_files=in_memory)
+        self._loading.add(file)
+        self._counts["files_read"] += 1
+        in_memory = len(self._contents) + len(self._loading)
+        self._counts["peak_files"] = max(self._counts["peak_files"], in_memory)
         self._read_ahead()
         self._changed.release()
         try:
             content = self._read(file)
         finally:
             self._changed.acquire()
-            self._entries.loading.discard(file)
+            self._loading.discard(file)
             self._changed.notify_all()
-        self._admit(file, content)
+        if not self._is_stopped:
+            self._admit(file, content)
         return content
 
     def _admit(self, file: int, content: Content) -> None:
-        """Adds a file that was read."""
-        if self._is_stopped:
-            return
-        self._entries.put(file, content)
-        if self._entries.uses is not None:
+        """Adds a file that was read.
+
+        Raises:
+            DatasetError: the file alone exceeds the limit of bytes.
+        """
+        limit, size = self._limits.max_bytes, content.num_bytes
+        if limit is not None and size > limit:
+            raise DatasetError(
+                content.path,
+                f"takes {size} bytes in memory, more than max_bytes={limit}",
+                hint="allow more bytes, or split the file",
+            )
+        self._contents[file] = content
+        self._num_bytes += size
+        self._largest = max(self._largest, size)
+        if self._uses.are_known:
             self.rereads += file in self._read_files
             self._read_files.add(file)
-        peak = max(self._stats.peak_bytes, self._entries.num_bytes)
-        num_bytes = self._stats.bytes_read + content.num_bytes
-        self._stats = replace(self._stats, bytes_read=num_bytes, peak_bytes=peak)
+        self._counts["bytes_read"] += size
+        self._counts["peak_bytes"] = max(self._counts["peak_bytes"], self._num_bytes)
         self._keep_within_limits()
 
     def _keep_within_limits(self) -> None:
         """Drops files while there are more bytes than allowed; files in use are dropped after their use."""
-        while self._entries.is_too_large and (victim := self._entries.victim()) is not None:
+        limit = self._limits.max_bytes
+        while limit is not None and self._num_bytes > limit and (victim := self._victim()) is not None:
             self._drop(victim)
 
     def _is_first(self) -> bool:
@@ -252,78 +255,93 @@ class ReadAheadCache(Generic[Content]):
         if self._waiting:
             self._changed.notify_all()
 
-    def _make_room(self) -> bool:
-        """Drops files until a file that is needed now fits; returns whether it does."""
-        while self._entries.is_full:
-            victim = self._entries.victim()
-            if victim is not None:
-                self._drop(victim)
-            elif self._queue:
-                self._forget(self._queue.pop())
-            else:
+    @property
+    def _is_full(self) -> bool:
+        """Whether there is no place for one more file."""
+        num_files = len(self._contents) + len(self._loading)
+        if num_files >= self._limits.max_files:
+            return True
+        if self._limits.max_bytes is None or not num_files:
+            return False
+        # The size of a file is unknown until it is read; before, the largest size so far is assumed.
+        return self._num_bytes + (len(self._loading) + 1) * self._largest > self._limits.max_bytes
+
+    def _make_room(self, choose: Callable[[], int | None]) -> bool:
+        """Drops files until another one fits; returns whether it does."""
+        while self._is_full:
+            victim = choose()
+            if victim is None:
                 return False
+            self._drop(victim)
         return True
 
-    def _make_room_ahead(self, file: int) -> bool:
-        """Drops files until a file that is prefetched fits; returns whether it does.
+    def _victim(self) -> int | None:
+        """Returns the file to evict: the one used furthest in the future, then the least recently used."""
+        files = (file for file in self._contents if file not in self._in_use)
+        return max(files, key=self._uses.next_use, default=None)
+
+    def _victim_for(self, file: int) -> int | None:
+        """Returns the file to evict for one that is prefetched; None if it is needed until that is used.
 
         Only files are dropped that would have to be evicted anyway when the new file is used, after their
         last use before that. So no file is read more often than without prefetching (Cao et al. 1995 call
         this conservative).
         """
-        while self._entries.is_full:
-            victim = self._entries.victim_for(file)
-            if victim is None or victim in self._unused:
-                return False
-            self._drop(victim)
-        return True
+        next_use = self._uses.next_use
+        batch = next_use(file)
+        files = [*self._contents, *self._loading]
+        victim = max(files, key=lambda file: (next_use(file, batch), next_use(file) > batch))
+        is_needed = victim in self._loading or victim in self._in_use or victim in self._ahead
+        return None if is_needed or next_use(victim) <= batch else victim
 
     def _drop(self, file: int) -> None:
-        self._entries.drop(file)
-        self._unused.discard(file)
+        self._num_bytes -= self._contents.pop(file).num_bytes
+        self._ahead.discard(file)
 
-    def _forget(self, file: int) -> None:
-        """Frees the place that was reserved for a file to be prefetched."""
-        self._entries.loading.discard(file)
-        self._unused.discard(file)
-
-    def _change_plan(self, uses: Uses | None) -> None:
-        self._entries.uses = uses
-        self.rereads, self._read_files = 0, set()
-        while self._queue:
-            self._forget(self._queue.pop())
-        self._unused.clear()
+    def _change_uses(self, uses: Uses | AssumedUses) -> None:
+        self._uses: Uses | AssumedUses = uses
+        self.rereads = 0
+        self._read_files: set[int] = set()
+        self._ahead.clear()
         self._failures.clear()
 
     def _read_ahead(self) -> None:
-        """Queues the files that are needed next for the threads, as far as there is room for them."""
-        number = self._limits.read_ahead - len(self._unused)
-        if number <= 0 or self._is_stopped or self._waiting:
+        """Lets another thread prefetch, if there is a file to prefetch and room for it."""
+        if self._next_ahead() is None:
             return
-        for file in self._entries.next_to_read(number, self._failures):
-            if not self._make_room_ahead(file):
-                return
-            self._entries.loading.add(file)
-            self._unused.add(file)
-            self._queue.append(file)
-            self._changed.notify_all()
-            if len(self._threads) < self._limits.threads:
-                name = f"samplerkit-read-ahead-{len(self._threads)}"
-                self._threads.append(threading.Thread(target=self._work, name=name, daemon=True))
-                self._threads[-1].start()
+        if len(self._threads) < self._limits.threads:
+            name = f"samplerkit-read-ahead-{len(self._threads)}"
+            self._threads.append(threading.Thread(target=self._work, name=name, daemon=True))
+            self._threads[-1].start()
+        self._changed.notify_all()
+
+    def _next_ahead(self) -> int | None:
+        """Returns the file to prefetch now, for which room was made; None if there is none."""
+        if self._is_stopped or self._waiting:
+            return None
+        if not self._uses.are_known:  # files that were assumed wrongly are like any others in memory
+            self._ahead = {file for file in self._ahead if self._uses.next_use(file) < NEVER}
+        if len(self._ahead) >= self._limits.read_ahead:
+            return None
+        upcoming = self._uses.upcoming_files(self._contents.keys())
+        missing = [each for each in upcoming if each[1] not in self._loading | self._failures.keys()]
+        if not missing:
+            return None
+        file = min(missing)[1]
+        return file if self._make_room(partial(self._victim_for, file)) else None
 
     def _work(self) -> None:
         """Prefetches files until the cache is closed; the body of each thread."""
         with self._changed:
-            while True:
-                while not self._queue and not self._is_stopped:
+            while not self._is_stopped:
+                file = self._next_ahead()
+                if file is None:
                     self._changed.wait()
-                if self._is_stopped:
-                    return
-                file = self._queue.popleft()
+                    continue
+                self._ahead.add(file)
                 try:
                     self._load(file)
                 except BaseException as error:  # raised again when the file is used
-                    self._unused.discard(file)
+                    self._ahead.discard(file)
                     if not self._is_stopped:  # else a reference cycle would keep this cache alive
                         self._failures[file] = error

@@ -1,11 +1,11 @@
-"""The upcoming uses of files by a process, computed from its upcoming ids within a bounded lookahead."""
+"""The upcoming uses of files: known from the upcoming ids within a bounded lookahead, or assumed."""
 
 from __future__ import annotations
 
 import threading
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Container, Iterable, Iterator
 from itertools import islice
 from typing import Any, final
 
@@ -27,6 +27,7 @@ MAX_OVERTAKEN = 16
 
 _MIN_IDS = 8192
 _IDS_AHEAD_PER_ID = 16
+_IDS_PER_EMPTY_BATCH = 1024
 
 Mark = tuple[int, ...]
 """Identifies a batch: its size, first and last id."""
@@ -37,26 +38,26 @@ class Uses:
     """The uses of files by upcoming batches.
 
     It looks ahead until it knows the next `num_files` files, or `MAX_USES` uses. Each batch that is read
-    extends the lookahead by at most a multiple of its size, so that no step waits for a long lookahead. If
-    `upcoming` is a `Share`, the lookahead also pauses when `try_next` returns None.
+    extends the lookahead by at most a multiple of its size, so that no step waits for a long lookahead.
 
     Several threads may read batches, which they begin nearly in order.
 
     Args:
-        upcoming: the ids of each upcoming batch, computed lazily.
+        upcoming: the ids of each upcoming batch, computed lazily; batches without ids are skipped.
         file_of: returns the file of each id.
         num_files: the number of distinct upcoming files to know.
     """
 
+    are_known = True
+
     def __init__(self, upcoming: Iterable[Any], file_of: Callable[[Ids], Ids], num_files: int) -> None:
         self._upcoming: Iterator[Any] | None = iter(upcoming)
-        self._is_paused = False
         self._file_of = file_of
         self._num_files = num_files
-        self._batches: deque[tuple[int, Mark, list[int]]] = deque()
+        self._batches: deque[tuple[int, Mark, set[int]]] = deque()
         self._uses: dict[int, deque[int]] = {}
         self._num_batches = 0  # batches taken from `upcoming`
-        self._current: dict[int, tuple[int, list[int]]] = {}  # the batch of each thread, and its files
+        self._current: dict[int, tuple[int, set[int]]] = {}  # the batch of each thread, and its files
         self._num_uses = 0
         self._mistakes = 0
         self._extend(_MIN_IDS)
@@ -66,15 +67,15 @@ class Uses:
         """Whether the batches that are read are still the expected ones."""
         return self._mistakes < MAX_MISTAKES
 
-    def begin(self, ids: Ids) -> list[int]:
-        """Starts a batch of this thread, and returns its files; none if the batch was not expected."""
+    def begin(self, ids: Ids) -> None:
+        """Starts a batch of this thread."""
         while not self._batches and self._upcoming is not None:
             self._extend(_MIN_IDS)
         current, candidates = _mark(ids), enumerate(islice(self._batches, MAX_OVERTAKEN))
         place = next((place for place, (_, mark, _) in candidates if mark == current), None)
         if place is None:
             self._mistakes += 1
-            return []
+            return
         self._mistakes = 0
         self.end()
         number, _, files = self._batches[place]
@@ -82,33 +83,19 @@ class Uses:
         self._current[threading.get_ident()] = number, files
         while self._batches and self._batches[0][0] <= number - MAX_OVERTAKEN:
             late, _, overtaken = self._batches.popleft()
-            self._remove_uses(late, overtaken)
+            self._remove(late, overtaken)
         self._extend(max(_MIN_IDS, _IDS_AHEAD_PER_ID * ids.size))
-        return files
 
     def used(self, file: int) -> None:
         """Notes that the current batch of this thread no longer needs a file."""
-        if (current := self._current.get(threading.get_ident())) is not None:
-            self._remove_uses(current[0], (file,))
+        current = self._current.get(threading.get_ident())
+        if current is not None and file in current[1]:
+            current[1].remove(file)
+            self._remove(current[0], (file,))
 
     def end(self) -> None:
         """Ends the current batch of this thread."""
-        if (current := self._current.pop(threading.get_ident(), None)) is not None:
-            self._remove_uses(*current)
-
-    def _remove_uses(self, number: int, files: Iterable[int]) -> None:
-        """Removes the uses of some files by a batch."""
-        for file in files:
-            uses = self._uses.get(file)
-            if not uses or uses[0] > number:
-                continue
-            place = 0 if uses[0] == number else bisect_left(uses, number)
-            if place == len(uses) or uses[place] != number:
-                continue
-            del uses[place]
-            self._num_uses -= 1
-            if not uses:
-                del self._uses[file]
+        self._remove(*self._current.pop(threading.get_ident(), (0, ())))
 
     def next_use(self, file: int, after: float = -1) -> float:
         """Returns the number of the next batch that uses a file, `NEVER` if none is known.
@@ -127,32 +114,34 @@ class Uses:
         # Called at each use of a file, when mostly all files are cached, so sets are compared first.
         return [(self._uses[file][0], file) for file in self._uses.keys() - cached]
 
+    def _remove(self, number: int, files: Collection[int]) -> None:
+        """Removes the uses of some files by a batch."""
+        for file in files:
+            uses = self._uses[file]
+            uses.remove(number)  # nearly always the first one
+            if not uses:
+                del self._uses[file]
+        self._num_uses -= len(files)
+
     def _extend(self, max_ids: int) -> None:
-        self._is_paused = False
-        while (
-            self._upcoming is not None
-            and not self._is_paused
-            and max_ids > 0
-            and (not self._batches or (len(self._uses) < self._num_files and self._num_uses < MAX_USES))
-        ):
+        """Takes batches with at most `max_ids` ids, until enough files or uses are known."""
+        while self._upcoming is not None and max_ids > 0:
+            if self._batches and (len(self._uses) >= self._num_files or self._num_uses >= MAX_USES):
+                return
             max_ids -= self._take(min(max_ids, _MIN_IDS))
 
     def _take(self, num_ids: int) -> int:
-        """Takes more batches from `upcoming`; returns the number of their ids."""
+        """Takes batches with `num_ids` ids; returns how many these have."""
         batches: list[Ids] = []
         count = 0
-        try_next = getattr(self._upcoming, "try_next", None)
-        while count < num_ids and self._upcoming is not None:
-            try:
-                ids = next(self._upcoming) if try_next is None else try_next()
-            except StopIteration:
-                self._upcoming = None
+        for ids in self._upcoming or ():
+            count += ids.size or _IDS_PER_EMPTY_BATCH
+            if ids.size:
+                batches.append(np.asarray(ids, dtype=np.int64))
+            if count >= num_ids:
                 break
-            if ids is None:
-                self._is_paused = True
-                break
-            batches.append(np.asarray(ids, dtype=np.int64))
-            count += max(1, batches[-1].size)
+        else:
+            self._upcoming = None  # it may refer to a dataset that is dropped
         for ids, files in zip(batches, self._files_of(batches), strict=True):
             self._batches.append((self._num_batches, _mark(ids), files))
             for file in files:
@@ -161,21 +150,61 @@ class Uses:
             self._num_batches += 1
         return count
 
-    def _files_of(self, batches: list[Ids]) -> list[list[int]]:
-        """Returns the distinct files of each batch."""
+    def _files_of(self, batches: list[Ids]) -> list[set[int]]:
+        """Returns the distinct files of each batch, found for all at once, which is faster."""
         if not batches:
             return []
-        sizes = [ids.size for ids in batches]
         file = self._file_of(np.concatenate(batches))
-        if not file.size:
-            return [[] for _ in batches]
+        number = np.repeat(np.arange(len(batches)), [ids.size for ids in batches])
         # Neighbours mostly share a file, so after removing repeats there is little to sort.
-        label = np.repeat(np.arange(len(batches)), sizes) * (int(file.max()) + 1) + file
+        label = number * (int(file.max()) + 1) + file
         # `np.unique` would import numpy's masked arrays, which takes as long as reading hundreds of samples.
         label = _without_repeats(np.sort(_without_repeats(label)))
-        batch, file = np.divmod(label, int(file.max()) + 1)
-        borders = np.searchsorted(batch, np.arange(1, len(batches)))
-        return [part.tolist() for part in np.split(file, borders)]
+        number, file = np.divmod(label, int(file.max()) + 1)
+        parts = np.split(file, np.searchsorted(number, np.arange(1, len(batches))))
+        return [set(part.tolist()) for part in parts]
+
+
+@final
+class AssumedUses:
+    """The uses of files if the upcoming ids are not known.
+
+    Files that are read one after another are assumed to continue so; otherwise only the last one is assumed
+    to be used again.
+
+    Args:
+        num_files: the number of files.
+        read_ahead: the number of following files whose use is assumed.
+    """
+
+    is_valid, are_known = True, False
+
+    def __init__(self, num_files: int, read_ahead: int) -> None:
+        self._num_files = num_files
+        self._read_ahead = read_ahead
+        self._files = range(0)  # the last file, and those that are assumed to follow
+
+    def begin(self, ids: Ids) -> None:
+        """Starts a batch, which changes nothing."""
+
+    def used(self, file: int) -> None:
+        """Notes that a file is used now."""
+        if file not in self._files[:1]:
+            follows = bool(self._files) and file == self._files.start + 1
+            self._files = range(file, min(self._num_files, file + 1 + self._read_ahead * follows))
+
+    def end(self) -> None:
+        """Ends a batch, which changes nothing."""
+
+    def next_use(self, file: int, after: float = -1) -> float:
+        """Returns the number of files after which a file is used, `NEVER` if it is not assumed to be."""
+        distance = file - self._files.start
+        return distance if file in self._files and distance > after else NEVER
+
+    def upcoming_files(self, cached: Container[int] = ()) -> list[tuple[int, int]]:
+        """Returns pairs of next use and file for the assumed files that are not in `cached`."""
+        start = self._files.start
+        return [(file - start, file) for file in self._files[1:] if file not in cached]
 
 
 def _without_repeats(labels: Ids) -> Ids:

@@ -15,7 +15,7 @@ from samplerkit.order import arguments
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache import ReadAheadCache
-from samplerkit.storage.ahead.cache_entries import CacheLimits, FileStats, warn_of_rereading
+from samplerkit.storage.ahead.limits import CacheLimits, FileStats, warn_of_rereading
 from samplerkit.storage.catalogue.catalogue_file import open_catalogue
 from samplerkit.storage.catalogue.file_catalogue import Kind
 from samplerkit.storage.files.content import (

@@ -15,7 +15,7 @@ from samplerkit.order import arguments
 from samplerkit.order.caching import cached_property
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
-from samplerkit.storage.ahead.cache_entries import CacheLimits
+from samplerkit.storage.ahead.limits import CacheLimits
 from samplerkit.storage.files.chunked import ChunkLimits, Chunks
 from samplerkit.storage.files.content import FileContent, gathered_samples, names_of
 from samplerkit.storage.files.json_lines import LineDecoder, LineKind, Lines, lines_of, require_sums

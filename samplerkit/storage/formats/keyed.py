@@ -19,7 +19,7 @@ from samplerkit.order import arguments
 from samplerkit.order.draws import in_draws
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
-from samplerkit.storage.ahead.cache_entries import FileStats
+from samplerkit.storage.ahead.limits import FileStats
 from samplerkit.storage.files.content import checked_decode, names_of
 from samplerkit.storage.files.packages import extra, guarded
 from samplerkit.storage.files.stored import CHANGED, Stored

@@ -16,7 +16,7 @@ from samplerkit.order import arguments
 from samplerkit.order.keys import Key
 from samplerkit.order.modes import Mode, Shuffle
 from samplerkit.order.typing import Ids
-from samplerkit.storage.ahead.cache_entries import CacheLimits, FileStats
+from samplerkit.storage.ahead.limits import CacheLimits, FileStats
 from samplerkit.storage.catalogue.catalogue_file import open_catalogue
 from samplerkit.storage.ids import OrderWatch, checked_ids, checked_index
 from samplerkit.storage.lengths import given_lengths, save_lengths

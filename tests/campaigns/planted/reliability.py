@@ -271,8 +271,8 @@ BUGS = [
     ),
     Bug(
         "files that a thread uses go",
-        "CacheEntries.victim",
-        "file not in self.in_use",
+        "ReadAheadCache._victim",
+        "file not in self._in_use",
         "True",
         f"{THREADS}::test_threads_that_share_a_dataset_keep_its_limit_of_files",
     ),

@@ -20,5 +20,11 @@ BUGS = [
         "samples[len(samples) - samples.count(None)] = sample",
         DATASETS,
     ),
-    Bug("a part receives the ids of the tree", "Share.try_next", "own - self._begin", "own", DATASETS),
+    Bug(
+        "a part receives the ids of the tree",
+        "share_of",
+        "ids[(ids >= begin) & (ids < end)] - begin",
+        "ids[(ids >= begin) & (ids < end)]",
+        DATASETS,
+    ),
 ]

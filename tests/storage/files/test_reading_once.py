@@ -73,9 +73,9 @@ def test_closing_releases_all_files_in_memory_even_if_a_thread_holds_the_cache(p
     dataset = FileDataset(paths, "npz", [ROWS] * FILES, max_files=9, read_ahead=0)
     cache = dataset._cache()
     assert [dataset[file * ROWS]["id"] for file in range(3)] == [0, ROWS, 2 * ROWS]
-    assert cache._entries.contents.keys() == {0, 1, 2}
+    assert cache._contents.keys() == {0, 1, 2}
     dataset.close()
-    assert (cache._entries.contents, cache._entries.num_bytes) == ({}, 0)
+    assert (cache._contents, cache._num_bytes) == ({}, 0)
     assert dataset[ROWS]["id"] == ROWS
 
 
@@ -170,6 +170,7 @@ def test_next_uses_are_those_that_a_scan_of_all_batches_finds(batches, num_files
     layout = sk.Layout([3, 0, 10, 7, 10])
     arrays = [np.array(batch, dtype=np.int64) for batch in batches]
     uses = Uses(iter(arrays), layout.file_of, num_files)
+    arrays = [ids for ids in arrays if ids.size]  # batches without ids are skipped
     files = [set(layout.file_of(ids).tolist()) for ids in arrays]
     for number, ids in enumerate(arrays):
         uses.begin(ids)
@@ -179,6 +180,17 @@ def test_next_uses_are_those_that_a_scan_of_all_batches_finds(batches, num_files
             assert uses.next_use(file) == later
         uses.end()
         assert all(uses.next_use(file) > number for file in range(5))
+
+
+def test_batches_without_ids_do_not_delay_those_after_them():
+    """Such as the lines of other files in a `JsonlDataset`, or of other parts in a tree."""
+    empty, batches = np.zeros(0, np.int64), [np.array([id]) for id in range(3)]
+    uses = Uses([part for ids in batches for part in [empty] * 40 + [ids]], sk.Layout([1] * 3).file_of, 3)
+    for id, ids in enumerate(batches):
+        uses.begin(ids)
+        assert uses.next_use(id) == id
+        uses.end()
+        assert uses.next_use(id) == NEVER
 
 
 def test_an_unexpected_batch_discards_the_known_next_uses():

@@ -9,7 +9,6 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.storage.ahead.batches import MAX_BYTES, BatchesAhead, SampleBatch
-from samplerkit.storage.ahead.uses import MAX_MISTAKES
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tar.fetch_costs import (
@@ -222,14 +221,19 @@ def test_a_batch_is_freed_after_it_was_returned(start):
     wait_until(lambda: reads.alive() == 0)
 
 
-def test_unexpected_batches_are_read_at_once_and_many_of_them_end_prefetching(start):
+def test_unexpected_batches_are_read_at_once_and_nothing_is_prefetched_for_them(start):
     batches, reads = start()
     wait_until(lambda: len(reads.read) == 1)
-    for number in range(MAX_MISTAKES):
-        assert batches.is_valid
+    for number in range(9):
         assert batches.read(np.array([90 + number])) == [90 + number]
-    assert not batches.is_valid
-    assert reads.read == [[0, 1, 2], *([90 + number] for number in range(MAX_MISTAKES))]
+    assert reads.read == [[0, 1, 2], *([90 + number] for number in range(9))]
+
+
+def test_a_batch_that_is_left_out_does_not_end_prefetching(start):
+    batches, reads = start()
+    for ids in PLAN[1:]:
+        assert batches.read(ids) == ids.tolist()
+    assert reads.threads[-1] != "MainThread"
 
 
 def test_batches_that_take_much_memory_are_not_prefetched(start):
@@ -297,15 +301,13 @@ def test_switching_between_shards_and_samples_leaves_nothing_open(tmp_path, serv
             reading = dataset._source._processes.current().open_files
             shards = reading._open
             assert (reading._fetches_shards, reading._batches) == (True, None)
-            wait_until(lambda shards=shards: len(shards._entries.contents) >= 2)
+            wait_until(lambda shards=shards: len(shards._contents) >= 2)
             assert keys(dataset, in_order()[0]) == list(range(6))
             dataset.expect(iter(everywhere))
             assert not reading._fetches_shards
             wait_until(lambda shards=shards: not any(thread.is_alive() for thread in shards._threads))
-            assert shards._entries.contents == {}
+            assert shards._contents == {}
             for ids in everywhere[:2]:
                 assert keys(dataset, ids) == ids.tolist()
-            samples = reading._batches
         dataset.expect(iter(in_order()))
-        wait_until(lambda: not any(thread.is_alive() for thread in samples._cache._threads))
     wait_until(lambda: prefetch_threads() <= before)

@@ -223,6 +223,21 @@ def test_cached_shards_are_read_from_the_cache_in_any_order(tmp_path, server):
         assert server.requests == []
 
 
+@pytest.mark.parametrize("read_ahead", [0, 2])
+def test_shards_larger_than_the_first_one_close_others_instead_of_waiting_for_room(tmp_path, read_ahead):
+    for number, size in enumerate([1_000, *[40_000] * 5]):
+        samples = [{"__key__": f"{number}{row}", "bin": bytes(size)} for row in range(4)]
+        write_tar(tmp_path / "shards" / f"{number}.tar", samples)
+    options = {"cache": tmp_path / "cache", "lengths": [4] * 6, "fetch": "shards", "read_ahead": read_ahead}
+    limits = {"max_cache_bytes": 450_000, "timeout": 5.0}  # room for two of the larger ones
+    with (
+        served(tmp_path / "shards") as server,
+        sk.TarDataset(f"{server.url}/{{0..5}}.tar", remote=limits, **options) as dataset,
+    ):
+        for ids in np.arange(24).reshape(6, 4):
+            assert [int(sample["__key__"][1:]) for sample in dataset.__getitems__(ids)] == [0, 1, 2, 3]
+
+
 @pytest.mark.parametrize("fetch", ["shards", "ranges"])
 @pytest.mark.parametrize(("key", "step"), [("{:05}", -1), ("9{:04}", 1)], ids=["other places", "other names"])
 def test_a_stale_index_next_to_a_shard_of_the_same_size_is_detected(tmp_path, server, fetch, key, step):

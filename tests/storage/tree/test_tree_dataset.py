@@ -13,7 +13,7 @@ import samplerkit as sk
 from samplerkit.loading.state.identity import describe_dataset
 from samplerkit.order.layout import Layout
 from samplerkit.storage.ahead.uses import NEVER, Uses
-from samplerkit.storage.tree_leaves import MAX_SCANNED, Share
+from samplerkit.storage.tree_leaves import share_of
 from tests.storage.files.folders import plain, write_npz
 from tests.storage.tar.remote_shards import EACH, NUMBERS, SHARDS, write_shards
 
@@ -318,7 +318,7 @@ batches = st.lists(st.lists(st.integers(0, 9), max_size=4).map(np.array), max_si
 def test_a_share_is_what_a_walk_over_the_batches_finds(upcoming, one, other):
     begin, end = sorted((one, other))
     expected = [[id - begin for id in ids.tolist() if begin <= id < end] for ids in upcoming]
-    found = [ids.tolist() for ids in Share(iter(upcoming), begin, end)]
+    found = [ids.tolist() for ids in share_of(iter(upcoming), begin, end)]
     assert found == [ids for ids in expected if ids]
 
 
@@ -337,18 +337,22 @@ class Counting:
             yield ids
 
 
+LOOKAHEAD = 1 << 14
+"""Ids of all parts that may be searched in one step for those of a rare part."""
+
+
 @pytest.mark.parametrize("every", [1, 300])
 def test_who_looks_for_the_files_of_a_rare_part_goes_a_bounded_way_at_a_time(every):
     upcoming = Counting(every)
     one_file_a_sample = Layout([1] * 8)
-    uses = Uses(Share(iter(upcoming), 1, 9), one_file_a_sample.file_of, num_files=8)
-    assert upcoming.asked <= 2 * MAX_SCANNED // upcoming.size + 1
+    uses = Uses(share_of(iter(upcoming), 1, 9), one_file_a_sample.file_of, num_files=8)
+    assert upcoming.asked <= 2 * LOOKAHEAD // upcoming.size + 1
     for step in range(1, 20):
         before = upcoming.asked
         uses.begin(np.array([step % 8]))  # what comes next of the part
         assert uses.next_use(step % 8, after=-1) < NEVER
         # Never further than to what is read now, and a bounded way beyond.
-        assert upcoming.asked <= max(before, step * every) + 2 * MAX_SCANNED // upcoming.size + 1
+        assert upcoming.asked <= max(before, step * every) + 2 * LOOKAHEAD // upcoming.size + 1
     assert uses.is_valid
     assert uses.upcoming_files()
     assert upcoming.asked > 19 * every

@@ -16,7 +16,7 @@ import numpy as np
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.batches import BatchesAhead, SampleBatch
 from samplerkit.storage.ahead.cache import ReadAheadCache
-from samplerkit.storage.ahead.cache_entries import CacheLimits, FileStats
+from samplerkit.storage.ahead.limits import CacheLimits, FileStats
 from samplerkit.storage.open_files import AbsentError
 from samplerkit.storage.remote.access import Requests, Span
 from samplerkit.storage.remote.disk_cache import LocalFile
@@ -117,7 +117,7 @@ class ShardReading:
             samples = batches.read(ids)
             self._warn_of_costs()
             return samples
-        return self._read_by_shards(ids) if self._fetches_shards else self._read_by_ranges(ids).samples or []
+        return self._read_by_shards(ids) if self._fetches_shards else self._read_by_ranges(ids).samples
 
     def index(self, number: int) -> Index:
         """Returns the index of a shard; fetches the shard if there is no index."""
@@ -210,7 +210,10 @@ class ShardReading:
         loaded = self._loaded.get(number)
         index, copy = self._shards.open_shard(number, loaded, refuses_stale=not self._contents.is_given)
         reader = Reader(index, self._shards.options.cache, 1)
-        shard = OpenShard(number, self._shards.names[number], index.archive.size, index, reader, copy)
+        # One shard may always be open, also if it is larger than the share of this process.
+        size, limit = index.archive.size, self._limits.max_bytes
+        num_bytes = size if limit is None else min(size, limit)
+        shard = OpenShard(number, self._shards.names[number], num_bytes, index, reader, copy)
         self._loaded.add(number, index)
         self._live_shards[number] = shard
         return shard
@@ -272,13 +275,14 @@ def process_limits(shards: Shards) -> CacheLimits:
     """Returns the limits on open shards of this process.
 
     Open shards cannot be evicted, so in a small cache each worker gets a share; otherwise workers would wait
-    for each other.
+    for each other, or for themselves. The number assumes that all shards are as large as the first one.
     """
-    limits = shards.options.limits
-    if not shards.is_remote or shards.options.cache.options.max_cache_bytes is None:
+    limits, max_bytes = shards.options.limits, shards.options.cache.options.max_cache_bytes
+    if not shards.is_remote or max_bytes is None:
         return limits
-    share = shards.cache_capacity() // this_worker()[1]
-    return replace(limits, max_files=max(1, min(limits.max_files, share)))
+    workers = this_worker()[1]
+    share = shards.cache_capacity() // workers
+    return replace(limits, max_files=max(1, min(limits.max_files, share)), max_bytes=max_bytes // workers)
 
 
 @dataclass(frozen=True, eq=False)

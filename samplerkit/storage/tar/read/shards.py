@@ -13,7 +13,7 @@ import numpy as np
 from samplerkit.errors import DatasetError
 from samplerkit.order.caching import cached_property
 from samplerkit.order.typing import Ids
-from samplerkit.storage.ahead.cache_entries import CacheLimits
+from samplerkit.storage.ahead.limits import CacheLimits
 from samplerkit.storage.atomic import user_cache_folder
 from samplerkit.storage.catalogue.file_catalogue import FileCatalogue
 from samplerkit.storage.files.paths import file_paths
