@@ -91,6 +91,16 @@ def test_a_stalled_part_is_requested_again_and_delays_no_other(server, storage, 
     assert len(server.calls("GET", "/b")) == 20
 
 
+def test_a_server_that_redirects_is_not_asked_in_vain_again(server, storage, url):
+    server.always["GET", "/a"] = faults.redirect(302)
+    reader, spans, numbers = storage(), [Span(url, first, 700) for first in range(0, 100_000, 50_000)], []
+    for _ in range(2):
+        server.requests.clear()
+        assert reader.read(spans) == [DATA[span.offset :][:700] for span in spans]
+        numbers.append(len(server.calls("GET")))
+    assert numbers == [6, 4]
+
+
 def test_a_part_larger_than_one_thread_reads_is_right(storage, url):
     spans = [Span(url, 5, 1 << 20), Span(url, 5, (1 << 20) + 1), Span(url, 0, len(DATA))]
     assert storage().read(spans) == [DATA[span.offset :][: span.length] for span in spans]
