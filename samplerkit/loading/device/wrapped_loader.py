@@ -5,9 +5,8 @@ from __future__ import annotations
 import copy
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, final
+from typing import Any, Final, NamedTuple, final
 
 from samplerkit.loading.background import ended_iteration
 from samplerkit.loading.device.stage import DeviceStage, EpochEnd, MakeStage
@@ -28,9 +27,7 @@ _CHECKS = {
 }
 
 
-@final
-@dataclass(eq=False)
-class LoadedItem:
+class LoadedItem(NamedTuple):
     """A batch of a loader.
 
     Args:
