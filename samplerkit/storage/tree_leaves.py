@@ -230,7 +230,7 @@ def joined(shares: Sequence[LeafSamples], size: int) -> Samples | Columns | Arra
     of_columns = [share for share in shares if isinstance(share.samples, Mapping)]
     if not of_columns:
         return _joined_rows(shares, size) if _are_rows(shares) else _joined_samples(shares, size)
-    _require_all(of_columns, shares, "columns", "as_columns")
+    _require_all(of_columns, shares, "columns", "as_columns, or batches,")
     of_borders = [share for share in shares if share.has_borders]
     if not of_borders:
         return _joined_columns(shares, size)

@@ -304,7 +304,7 @@ def _as_wide(column: Array, part: Array, place: str) -> Array:
     """Returns the column in a type that can hold a part: its strings may be longer than those before."""
     if part.shape[1:] != column.shape[1:] or part.dtype.kind != column.dtype.kind:
         before = f"{column.dtype} of shape {column.shape[1:]}"
-        raise DatasetError(place, f"differs from the file before, {before}", f"{part.dtype} {part.shape[1:]}")
+        raise DatasetError(place, f"differs from the one before, {before}", f"{part.dtype} {part.shape[1:]}")
     return column.astype(np.result_type(column, part), copy=False)
 
 
