@@ -88,7 +88,7 @@ class BatchesAhead:
     def _begin(self, ids: Ids) -> Calls[SampleBatch] | None:
         """Begins a batch, and returns its reading, if it is one that is prefetched."""
         with self._lock:
-            self._look_ahead()
+            self._take_upcoming()
             batch = next((each for each in self._expected if np.array_equal(each.ids, ids)), None)
             if batch is None:
                 return None
@@ -100,13 +100,13 @@ class BatchesAhead:
     def _read_ahead(self) -> None:
         """Starts to read the next batch."""
         with self._lock:
-            self._look_ahead()
+            self._take_upcoming()
             if self._expected and self._expected[0].reading is None and self._num_bytes <= MAX_BYTES:
                 batch = self._expected[0]
                 batch.reading = Calls(Stop())
                 batch.reading.start(partial(self._read, batch.ids), "samplerkit-read-ahead")
 
-    def _look_ahead(self) -> None:
+    def _take_upcoming(self) -> None:
         """Takes upcoming batches, at most up to one without ids: it may stand for a long search."""
         while len(self._expected) < MAX_OVERTAKEN:
             ids = next(self._upcoming, None)
