@@ -88,7 +88,8 @@ class BatchesAhead:
     def _begin(self, ids: Ids) -> Calls[SampleBatch] | None:
         """Begins a batch, and returns its reading, if it is one that is prefetched."""
         with self._lock:
-            self._take_upcoming()
+            while self._take_upcoming() and not self._expected:
+                pass  # it is needed now, so the search continues
             batch = next((each for each in self._expected if np.array_equal(each.ids, ids)), None)
             if batch is None:
                 return None
@@ -106,15 +107,15 @@ class BatchesAhead:
                 batch.reading = Calls(Stop())
                 batch.reading.start(partial(self._read, batch.ids), "samplerkit-read-ahead")
 
-    def _take_upcoming(self) -> None:
-        """Takes upcoming batches, at most up to one without ids: it may stand for a long search."""
+    def _take_upcoming(self) -> bool:
+        """Takes upcoming batches, up to one without ids; returns whether there was such a one."""
         while len(self._expected) < MAX_OVERTAKEN:
             ids = next(self._upcoming, None)
             if ids is None:
                 self._upcoming = iter(())  # the other one may refer to a dataset that is dropped
-                return
-            if ids.size:
-                self._expected.append(_Expected(self._num_taken, np.asarray(ids, dtype=np.int64)))
-                self._num_taken += 1
-            elif self._expected:
-                return
+                return False
+            if not ids.size:  # it may stand for a long search: see `share_of`
+                return True
+            self._expected.append(_Expected(self._num_taken, np.asarray(ids, dtype=np.int64)))
+            self._num_taken += 1
+        return False
