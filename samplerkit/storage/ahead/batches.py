@@ -88,7 +88,8 @@ class BatchesAhead:
     def _begin(self, ids: Ids) -> Calls[SampleBatch] | None:
         """Begins a batch, and returns its reading, if it is one that is prefetched."""
         with self._lock:
-            self._look_ahead()
+            while self._take_upcoming() and not self._expected:
+                pass  # it is needed now, so the search continues
             batch = next((each for each in self._expected if np.array_equal(each.ids, ids)), None)
             if batch is None:
                 return None
@@ -100,21 +101,21 @@ class BatchesAhead:
     def _read_ahead(self) -> None:
         """Starts to read the next batch."""
         with self._lock:
-            self._look_ahead()
+            self._take_upcoming()
             if self._expected and self._expected[0].reading is None and self._num_bytes <= MAX_BYTES:
                 batch = self._expected[0]
                 batch.reading = Calls(Stop())
                 batch.reading.start(partial(self._read, batch.ids), "samplerkit-read-ahead")
 
-    def _look_ahead(self) -> None:
-        """Takes upcoming batches, at most up to one without ids: it may stand for a long search."""
+    def _take_upcoming(self) -> bool:
+        """Takes upcoming batches, up to one without ids; returns whether there was such a one."""
         while len(self._expected) < MAX_OVERTAKEN:
             ids = next(self._upcoming, None)
             if ids is None:
                 self._upcoming = iter(())  # the other one may refer to a dataset that is dropped
-                return
-            if ids.size:
-                self._expected.append(_Expected(self._num_taken, np.asarray(ids, dtype=np.int64)))
-                self._num_taken += 1
-            elif self._expected:
-                return
+                return False
+            if not ids.size:  # it may stand for a long search: see `share_of`
+                return True
+            self._expected.append(_Expected(self._num_taken, np.asarray(ids, dtype=np.int64)))
+            self._num_taken += 1
+        return False

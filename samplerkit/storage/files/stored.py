@@ -19,7 +19,8 @@ from samplerkit.storage.open_files import (
     plain_file,
     read_part,
 )
-from samplerkit.storage.remote.access import UNKNOWN_SIZE, RemoteAccess, Span
+from samplerkit.storage.remote.access import RemoteAccess, Span
+from samplerkit.storage.remote.version import UNKNOWN_SIZE
 from samplerkit.storage.threads import all_in_threads
 from samplerkit.storage.urls import identity, is_remote, shown
 

@@ -14,7 +14,6 @@ from typing import Final, final
 from samplerkit.closing import Closing
 from samplerkit.errors import DatasetError
 from samplerkit.storage.atomic import try_lock, unlock, user_cache_folder
-from samplerkit.storage.remote.access import UNKNOWN_SIZE
 from samplerkit.storage.remote.cache_entries import (
     FOLDER_LOCK,
     Checksum,
@@ -29,6 +28,7 @@ from samplerkit.storage.remote.cache_entries import (
     is_intact,
 )
 from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.remote.version import UNKNOWN_SIZE
 from samplerkit.storage.threads import TICK, Stop
 
 _LOG = logging.getLogger(__name__)

@@ -12,6 +12,9 @@ from typing import Any, final
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError
 from samplerkit.order import arguments
 
+HTTP_OPTIONS = {"headers", "auth", "verify", "cert"}
+"""The storage options that apply to HTTP only."""
+
 _DIGEST = re.compile(r"([a-z0-9_]+):([0-9a-f]+)")
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.files.stored import Stored
-from samplerkit.storage.remote.access import UNKNOWN_SIZE
 from samplerkit.storage.remote.storage import Span
+from samplerkit.storage.remote.version import UNKNOWN_SIZE
 from tests.storage.remote import faults
 from tests.storage.remote.server import DATA, content, leftovers
 

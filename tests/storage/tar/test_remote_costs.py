@@ -229,6 +229,16 @@ def test_unexpected_batches_are_read_at_once_and_nothing_is_prefetched_for_them(
     assert reads.read == [[0, 1, 2], *([90 + number] for number in range(9))]
 
 
+def test_batches_are_searched_no_further_than_to_one_without_ids_before_they_are_needed():
+    empty, taken = np.zeros(0, np.int64), []
+    upcoming = (taken.append(ids) or ids for part in PLAN for ids in [empty] * 40 + [part])
+    batches = BatchesAhead(Reads(), upcoming)
+    for number, ids in enumerate(PLAN):
+        assert len(taken) <= 41 * number + 2
+        assert batches.read(ids) == ids.tolist()
+    batches.close()
+
+
 def test_a_batch_that_is_left_out_does_not_end_prefetching(start):
     batches, reads = start()
     for ids in PLAN[1:]:
