@@ -149,7 +149,7 @@ def test_columns_of_parts_are_joined_in_order(tmp_path):
     mixed = sk.TreeDataset({"a": columns("a", [2, 3]), "b": ["x"]})
     with pytest.raises(
         sk.DatasetError,
-        match="part 'a': gives columns, but part 'b' does not; .* as_columns, or batches, for",
+        match=r"part 'a': gives columns, but part 'b' does not; .* as_columns, or batches, for",
     ):
         mixed.__getitems__([0, 5])
 
