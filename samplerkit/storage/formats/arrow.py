@@ -94,7 +94,8 @@ def _paths(files: Any) -> tuple[str, ...]:
     Raises:
         DatasetError: the folder does not list its data files.
     """
-    if not isinstance(files, str | os.PathLike) or not Path(files).is_dir():
+    # Path's own raises where a name is too long, or a folder may not be read.
+    if not isinstance(files, str | os.PathLike) or not os.path.isdir(files):  # noqa: PTH112
         return local_paths(files)
     folder = Path(files)
     try:

@@ -187,7 +187,9 @@ class LmdbDataset(KeyedDataset):
         self._left_out: Final = frozenset(map(str.encode, names))
 
     def _file(self) -> str:
-        return os.fspath(Path(self.path, "data.mdb")) if Path(self.path).is_dir() else self.path
+        # Path's own raises where a name is too long, or a folder may not be read.
+        is_folder = os.path.isdir(self.path)  # noqa: PTH112
+        return os.fspath(Path(self.path, "data.mdb")) if is_folder else self.path
 
     def _open(self, stored: Stored) -> OpenStore:
         return _Store(stored, self._database, self._left_out)

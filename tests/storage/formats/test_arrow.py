@@ -145,3 +145,9 @@ def test_a_changed_header_is_an_error_even_with_the_same_size_and_time(tmp_path)
         os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
         with pytest.raises(sk.DatasetError, match="its message at byte 0 was changed"):
             dataset[0]
+
+
+@pytest.mark.parametrize("kind", [sk.ArrowDataset, sk.LmdbDataset])
+def test_a_name_that_is_too_long_is_an_error_of_samplerkit(kind, tmp_path):
+    with pytest.raises(sk.DatasetError, match="File name too long"):
+        len(kind(tmp_path / ("x" * 300)))
