@@ -12,10 +12,17 @@ from typing import Any, TypeVar, final
 from samplerkit.errors import DatasetError
 from samplerkit.storage.atomic import atomic
 from samplerkit.storage.names import may_match_folders
-from samplerkit.storage.remote.faults import Refused, Transient, causes, library_fault, translate_errors
 from samplerkit.storage.remote.options import HTTP_OPTIONS, RemoteOptions
 from samplerkit.storage.remote.retries import Client, Counts, check_small, retry
-from samplerkit.storage.remote.version import UNKNOWN_SIZE, Version
+from samplerkit.storage.remote.version import (
+    UNKNOWN_SIZE,
+    Refused,
+    Transient,
+    Version,
+    causes,
+    library_fault,
+    translate_errors,
+)
 from samplerkit.storage.threads import Pool, Stop, importing, with_timeout
 from samplerkit.storage.urls import has_pattern, has_version, is_remote, is_s3, is_web, shown
 

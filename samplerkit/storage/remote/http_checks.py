@@ -6,9 +6,16 @@ import email.utils
 import re
 import time
 
-from samplerkit.storage.remote.faults import Absent, Refused, Transient, is_transient
 from samplerkit.storage.remote.http_response import Head, Headers, Response
-from samplerkit.storage.remote.version import MODIFIED, UNKNOWN_SIZE, Version
+from samplerkit.storage.remote.version import (
+    MODIFIED,
+    UNKNOWN_SIZE,
+    Absent,
+    Refused,
+    Transient,
+    Version,
+    is_transient,
+)
 from samplerkit.storage.urls import is_web
 
 _CONTENT_RANGE = re.compile(r"bytes (?:(\d{1,18})-(\d{1,18})|\*)/(\d{1,18}|\*)", re.ASCII)

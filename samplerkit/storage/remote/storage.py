@@ -18,13 +18,12 @@ from samplerkit.storage.open_files import AbsentError
 from samplerkit.storage.remote.access import Requests, Span
 from samplerkit.storage.remote.cache_entries import Entry, entry_of
 from samplerkit.storage.remote.disk_cache import DiskCache, LocalFile, PartFile
-from samplerkit.storage.remote.faults import Refused, changed
 from samplerkit.storage.remote.filesystem import Filesystems
 from samplerkit.storage.remote.http import Http
 from samplerkit.storage.remote.http_parallel import ParallelHttp
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.retries import Counts, RemoteStats, final_error, retry, unless_closed
-from samplerkit.storage.remote.version import UNKNOWN_SIZE, Version
+from samplerkit.storage.remote.version import UNKNOWN_SIZE, Refused, Version, changed
 from samplerkit.storage.threads import Pool, Stop
 from samplerkit.storage.urls import digest_of, identity, shown
 

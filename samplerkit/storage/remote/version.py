@@ -1,11 +1,16 @@
-"""The version of a remote file, with which all responses are compared."""
+"""The version of a remote file, with which all responses are compared, and the faults of requests.
+
+No fault leaves this package: `retry` turns each into a `DatasetError`. Exceptions of other libraries may
+contain URLs with their queries, so they are never chained, and their texts are never shown.
+"""
 
 from __future__ import annotations
 
+import errno
+import os
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import final
-
-from samplerkit.storage.remote.faults import Transient, changed
+from typing import Any, TypeVar, final
 
 MODIFIED = "modified "
 """The prefix of a tag that is only a modification time."""
@@ -54,3 +59,154 @@ class Version:
         # A weak tag only promises equivalent content; but if it differs, the version differs in any case.
         if tag.removeprefix("W/") != self.tag.removeprefix("W/"):
             raise changed()
+
+
+Result = TypeVar("Result")
+Fault = TypeVar("Fault", bound=Exception)
+
+
+@final
+class Transient(Exception):  # noqa: N818  # not an error yet, since the next attempt may succeed
+    """An attempt failed, but another one may succeed.
+
+    Args:
+        reason: what happened, without text of other libraries.
+        wait: seconds that the server asks to wait before the next attempt; None if it does not ask.
+    """
+
+    def __init__(self, reason: str, wait: float | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.wait = wait
+
+
+class Refused(Exception):  # noqa: N818  # it is turned into a DatasetError
+    """An attempt failed, and another one would not help.
+
+    Args:
+        problem: what is wrong, without text of other libraries.
+        hint: what to do about it.
+    """
+
+    def __init__(self, problem: str, hint: str = "") -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.hint = hint
+
+
+@final
+class Absent(Refused):
+    """The file does not exist, or may not be read."""
+
+
+def translate_errors(
+    call: Callable[[], Result],
+    kinds: type[Fault] | tuple[type[Fault], ...],
+    translate: Callable[[Fault], Exception],
+) -> Result:
+    """Calls a function, and replaces its exceptions by others, without chaining them.
+
+    Args:
+        call: the function.
+        kinds: the types of exceptions to replace.
+        translate: returns the exception to raise instead, which may be the same one.
+    """
+    try:
+        return call()
+    except kinds as error:
+        other = translate(error)
+    try:
+        raise other
+    finally:
+        # Exceptions refer to frames: if a frame referred to the exception, it would keep the storage alive.
+        del other
+
+
+def causes(error: BaseException) -> list[BaseException]:
+    """Returns an exception and its chain of causes and contexts."""
+    chain: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and not any(cause is seen for seen in chain):
+        chain.append(cause)
+        cause = cause.__cause__ or cause.__context__
+    return chain
+
+
+def changed() -> Refused:
+    """Returns the fault for a file that was replaced after its version was requested."""
+    return Refused("was changed while it was in use", "start again, so that all of it is of one version")
+
+
+_PERMANENT_ERRNOS = {
+    errno.EINVAL,
+    errno.EISDIR,
+    errno.ENAMETOOLONG,
+    errno.ENOSYS,
+    errno.ENOTDIR,
+    errno.ENOTSUP,
+    errno.EPERM,
+    getattr(errno, "EREMCHG", errno.ENOENT),  # s3fs: the bucket is in another region
+}
+
+_MISTAKES = (ValueError, TypeError, LookupError, AttributeError, ImportError, NotImplementedError)
+
+
+def is_transient(status: int) -> bool:
+    """Returns whether a request with an HTTP error status may succeed the next time."""
+    return status >= 500 or status in {408, 429}
+
+
+def library_fault(error: Exception, library: str, *, is_mistake: bool = False) -> Transient | Refused:
+    """Classifies an exception of a library as transient or permanent.
+
+    Args:
+        error: the exception.
+        library: the name of the library in messages.
+        is_mistake: whether the caller knows that the error is permanent.
+
+    Returns:
+        `Absent` for "not found" and "forbidden"; `Refused` for permanent errors; `Transient` for all others.
+    """
+    if isinstance(error, FileNotFoundError):
+        return Absent("does not exist", "check the URL")
+    name, status = f"{type(error).__name__}{_detail(error)}", _status(error)
+    if isinstance(error, PermissionError) or status in {401, 403}:
+        return Absent(f"may not be read ({name})", "check the credentials in storage_options")
+    if is_mistake or _is_permanent(error, name, status):
+        hint = "check the URL, the credentials and the other storage_options"
+        return Refused(f"cannot be read through {library} ({name})", hint)
+    return Transient(f"{library} failed ({name})")
+
+
+def _is_permanent(error: Exception, name: str, status: int | None) -> bool:
+    if status is not None:
+        return not is_transient(status)
+    numbers = {each.errno for each in causes(error) if isinstance(each, OSError)}
+    # Some connection errors are both an OSError and a ValueError; these are not permanent.
+    is_mistake = isinstance(error, _MISTAKES) and not isinstance(error, OSError)
+    return is_mistake or "Credentials" in name or bool(numbers & _PERMANENT_ERRNOS)
+
+
+def _status(error: BaseException) -> int | None:
+    """Returns the HTTP status that other stores put into their exceptions."""
+    chain = causes(error)
+    # aiohttp uses status 400 for a response that broke off or is not HTTP.
+    if any(type(each).__module__ == "aiohttp.http_exceptions" for each in chain):
+        return None
+    for each in chain:
+        statuses = (getattr(each, name, None) for name in ("status", "status_code", "code"))
+        number = next((number for number in statuses if isinstance(number, int)), 0)
+        if 400 <= number < 600:
+            return number
+    return None
+
+
+def _detail(error: BaseException) -> str:
+    """Returns details of an exception other than its class: the code of a store, or the text of an errno."""
+    for each in causes(error):
+        response: Any = getattr(each, "response", None)  # of botocore
+        code = response.get("Error", {}).get("Code", "") if isinstance(response, dict) else ""
+        if isinstance(code, str) and code.isalnum():
+            return f": {code}"
+    number = error.errno if isinstance(error, OSError) else None
+    return f": {os.strerror(number)}" if number else ""
