@@ -19,7 +19,7 @@ from samplerkit.storage.files.content import FileContent, gathered_columns
 from samplerkit.storage.open_files import Samples
 
 MAX_SEARCHED = 1 << 11
-"""Ids of all parts that after which `share_of` yields a batch without ids."""
+"""Ids of all parts after which `share_of` yields a batch without ids."""
 
 
 @final
