@@ -51,6 +51,12 @@ def test_a_history_of_batches_finds_each_id_where_it_was_read():
         assert since.positions_of(id).tolist() == [at for at, read in enumerate(later) if read == id]
 
 
+def test_an_epoch_of_an_odd_number_of_samples_is_in_the_history_as_a_whole():
+    loader = sk.Loader(range(5), batch_size=2)
+    assert len(list(loader)) == 3
+    assert sorted(loader.history()) == [0, 1, 2, 3, 4]
+
+
 # What a state holds.
 
 

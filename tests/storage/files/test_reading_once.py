@@ -201,6 +201,7 @@ def test_an_unexpected_batch_discards_the_known_next_uses():
     uses.begin(np.array([0, 1]))
     assert uses.next_use(0) == 0
     for _ in range(MAX_MISTAKES):
+        assert uses.is_valid
         uses.begin(np.array([7]))
     assert not uses.is_valid
 
