@@ -85,8 +85,7 @@ def _compare(path: Path, scratch: Path, num_samples: int, seeds: int) -> Result:
     columns = ("shuffle", "test\naccuracy", "samples\nseen", "repeated", "missing")
     files = (f"files opened\nby rank {rank}" for rank in range(NUM_RANKS))
     table = PrintedTable((*columns, *files), [line_of(row) for row in rows.values()], ("shuffle",))
-    text = f"{summary(rows)}\n{note}"
-    return Result({**result, "device": device, "seconds": seconds}, [table, "", text])
+    return Result({**result, "device": device, "seconds": seconds}, [table, "", f"{summary(rows)}\n{note}"])
 
 
 def row_of(ledgers: Path, mode: str, accuracies: Sequence[float], num_samples: int) -> Row:
@@ -181,7 +180,6 @@ def resume_demo(folder: Path, scratch: Path, num_samples: int) -> Result:
     second = {**both, "batch_size": GLOBAL_BATCH // SECOND_RANKS}
     (accuracy,) = launch(SECOND_RANKS, folder, scratch / "second", [second])
     counts = counted(scratch, saved["step"], num_samples)
-    columns = ("run", "ranks", "samples received", "after the checkpoint, so replayed")
     rows = [(number, *map("{:,}".format, run.values())) for number, run in enumerate(counts["runs"], start=1)]
     text = (
         f"Relative to the checkpoint: {counts['delivered']:,} delivered "
@@ -191,7 +189,7 @@ def resume_demo(folder: Path, scratch: Path, num_samples: int) -> Result:
         f"(Test accuracy {accuracy:.1f}%. {time.monotonic() - started:.0f} s.)"
     )
     is_failure = bool(counts["lost"] or counts["repeated"])
-    table = PrintedTable(columns, rows)
+    table = PrintedTable(("run", "ranks", "samples received", "after the checkpoint, so replayed"), rows)
     return Result({**counts, "accuracy": accuracy}, [table, "", text], is_failure=is_failure)
 
 

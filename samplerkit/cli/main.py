@@ -35,11 +35,7 @@ _STDOUT_ERRORS = {errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EBADF, errno.EDQUO
 # typer takes this class from click, or from its own copy of click, and does not export it.
 _UsageError: Any = typer.BadParameter.__bases__[0]
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
 
 def _show_version(requested: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +26,8 @@ from samplerkit.storage.formats.tfrecord import TfRecordDataset
 from samplerkit.storage.tar.indexing import THREADS, index_shards
 from samplerkit.storage.tar.pack import pack_folder
 from samplerkit.storage.urls import shown
+
+_RECORDS = re.compile(r"\.(jsonl|tfrecord)(-\d+-of-\d+)?(\.gz|\.zst)?$")
 
 SHOWN = 10
 """The most files that were left out, or flaws, that are listed by name."""
@@ -58,15 +61,13 @@ def index(
     if tfrecord and jsonl:
         raise typer.BadParameter("conflicts with --jsonl; give one of the two", param_hint="--tfrecord")
     if tfrecord or jsonl:
-        given = {"--upload": upload, "--checksums": checksums, "--lengths": lengths}
-        for option, value in given.items():
+        for option, value in {"--upload": upload, "--checksums": checksums, "--lengths": lengths}.items():
             if value:
                 raise typer.BadParameter("is for tar shards only", param_hint=option)
         return _index_records(urls, out, jsonl=jsonl)
-    for suffix, option in ((".jsonl", "--jsonl"), (".tfrecord", "--tfrecord")):
-        for url in urls:
-            if suffix in url and not url.endswith((".tar", ".tar.gz", ".tgz")):
-                raise ArgumentValueError("urls", "are not tar shards", shown(url), hint=f"use {option}")
+    for url in map(shown, urls):
+        if kind := _RECORDS.search(url):
+            raise ArgumentValueError("urls", "are not tar shards", url, hint=f"use --{kind[1]}")
     with progress() as report:
         indexed = index_shards(
             urls, out=out, upload=upload, checksums=checksums, threads=jobs, lengths=lengths, progress=report

@@ -85,11 +85,9 @@ def _spans(read: StepRead) -> PrintedTable:
 
 def _of_batch(batch: BatchRead, among: str) -> Facts:
     """Yields facts about a batch of samples of different lengths: its number, shape and tokens."""
-    first, *others = batch.numbers
-    yield (
-        "batch",
-        f"a part of {first:,} to {others[-1]:,}, which tail split cuts again" if others else f"{first:,}",
-    )
+    first, last = batch.numbers[0], batch.numbers[-1]
+    cut = f"a part of {first:,} to {last:,}, which tail split cuts again"
+    yield "batch", cut if first < last else f"{first:,}"
     count, *longest = batch.shape
     padded = f", padded to {' x '.join(map(str, longest))}" if longest else ""
     yield "samples", f"{counted(count, 'sample')}{padded}{among}"
