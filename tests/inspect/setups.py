@@ -203,6 +203,10 @@ def in_batches(recipe, rows=ROWS, sampler=None, **more):
     return sk.Loader(rows, sampler or sk.RandomSampler(seed=7), batches=recipe, world=FOUR, **more)
 
 
+def in_packs(seq_len, lengths=TOKENS, **more):
+    return in_batches(sk.PackBatches(seq_len, lengths=lengths, **more))
+
+
 def mixed(web, wiki, num_samples=400, **more):
     return sk.MixtureSampler(
         {"web": None, "wiki": None}, num_samples, weights={"web": web, "wiki": wiki}, **more

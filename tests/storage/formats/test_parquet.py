@@ -235,21 +235,15 @@ def test_a_file_rewritten_with_the_same_size_and_time_is_an_error(tmp_path):
 def test_files_with_other_columns_are_refused_by_name(tmp_path):
     pq.write_table(pa.table({"a": [1]}), tmp_path / "0.parquet")
     pq.write_table(pa.table({"a": ["x"]}), tmp_path / "1.parquet")
-    assert_refused(
-        opened(str(tmp_path / "*.parquet")),
-        r"1\.parquet: has other columns than 0\.parquet",
-    )
+    assert_refused(opened(str(tmp_path / "*.parquet")), r"1\.parquet: has other columns than 0\.parquet")
     assert_refused(opened(tmp_path / "0.parquet", ["b"]), "must have one column 'b'")
     with pytest.raises(sk.DatasetError, match=r"must have one column 'b', got \['a'\]"):
         opened(tmp_path / "0.parquet").column("b")
 
 
 def test_a_filter_of_another_type_is_an_error_with_a_hint(tmp_path):
-    paths = write(tmp_path)
-    assert_refused(
-        opened(paths, filters=[("id", ">", "x")]),
-        r"cannot be filtered.*compare a column with values of its own type",
-    )
+    dataset = opened(write(tmp_path), filters=[("id", ">", "x")])
+    assert_refused(dataset, r"cannot be filtered.*compare a column with values of its own type")
 
 
 def test_the_columns_of_a_row_group_at_a_url_are_requested_at_the_same_time(tmp_path):
