@@ -17,6 +17,7 @@ from samplerkit.storage.tar.index import finding as index_module
 from samplerkit.storage.tar.index.finding import Cache
 from samplerkit.storage.tar.indexing import index_shards
 from tests.cli.configs import in_json
+from tests.storage.crowd import run_in_threads
 from tests.storage.remote.server import served
 from tests.storage.tar.remote_shards import EACH, NAMES, NUMBERS, PATTERN, SHARDS
 from tests.storage.tar.shards import jpeg_tiles, python_sources, write, write_tar
@@ -107,11 +108,7 @@ def test_an_index_is_made_once_by_threads_that_need_it_together(tmp_path, scanne
         start.wait(30)
         assert len(TarDataset(path, cache=tmp_path / "cache", progress=False)) == 60
 
-    threads = [threading.Thread(target=use) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(*[use] * 8)
     assert scanned == ["one.tar"]
     assert not list(tmp_path.rglob("*.lock"))
 
