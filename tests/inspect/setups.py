@@ -290,10 +290,6 @@ def drawn():
     return torch.rand(2)
 
 
-def drawn_by_position():
-    return sk.draw_rng().random()
-
-
 def in_threads(dataset):
     return ours(sk.RandomSampler(), dataset, num_workers=2, workers="threads")
 
@@ -312,7 +308,7 @@ PLANTED_IN_THREADS = {
 }
 
 HEALTHY_IN_THREADS = {
-    "threads that draw by positions": lambda: in_threads(Noisy(drawn_by_position)),
+    "threads that draw by positions": lambda: in_threads(Noisy(lambda: sk.draw_rng().random())),
     "threads with a file each": lambda: in_threads(CopiedLines()),
     "threads over files": lambda: in_threads(of_eight(8)),
     "processes that draw": lambda: ours(sk.RandomSampler(), Flipped(0), num_workers=2),

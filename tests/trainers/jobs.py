@@ -111,6 +111,13 @@ def run(folder: Path, *arguments: str | Path, seconds: float = 240, **environmen
         return job.end(job.start(*arguments), seconds)
 
 
+def output_of(folder: Path, *arguments: str | Path, seconds: float = 240, **environment: str) -> str:
+    """Runs Python with arguments to its end, as `run`; returns the output of what succeeds."""
+    code, printed = run(folder, *arguments, seconds=seconds, **environment)
+    assert code == 0, printed
+    return printed
+
+
 def torchrun(ranks: int, *script: str | Path, restarts: int = 0) -> list[str | Path]:
     """The arguments that start a script on some ranks."""
     options = ["--standalone", f"--nproc-per-node={ranks}", f"--max-restarts={restarts}"]

@@ -1,7 +1,7 @@
 """Hydra: a config makes our loader and samplers, and the command line changes them."""
 
 import samplerkit as sk
-from tests.trainers.jobs import EXAMPLES, run
+from tests.trainers.jobs import EXAMPLES, output_of, run
 from tests.trainers.ledgers import Ledger
 from tests.trainers.restarted import SAMPLES, check_exactly_once
 
@@ -17,8 +17,7 @@ def test_a_run_that_is_killed_resumes_and_refuses_another_seed(tmp_path):
     code, printed = run(tmp_path, SCRIPT, folder, "seed=8")
     assert code != 0
     assert "state: seed" in printed
-    code, printed = run(tmp_path, SCRIPT, folder)
-    assert code == 0, printed
+    printed = output_of(tmp_path, SCRIPT, folder)
     assert "continues in epoch 1, step 30" in printed
     ledger = Ledger.read(tmp_path, SAMPLES)
     assert {line.step for line in ledger.replayed} == {30, 31, 32, 33}
@@ -27,8 +26,7 @@ def test_a_run_that_is_killed_resumes_and_refuses_another_seed(tmp_path):
 
 def test_the_command_line_chooses_another_sampler(tmp_path):
     arguments = (f"folder={tmp_path}", "sampler=chain", "loader.batch_size=100", "epochs=1")
-    code, printed = run(tmp_path, SCRIPT, *arguments)
-    assert code == 0, printed
+    output_of(tmp_path, SCRIPT, *arguments)
     ledger = Ledger.read(tmp_path, SAMPLES)
     first = sk.RandomSampler(seed=7)
     first.add_child(sk.SequentialSampler(num_samples=1000))
