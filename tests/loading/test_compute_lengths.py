@@ -144,7 +144,7 @@ def test_a_function_that_gives_no_lengths_is_refused(tmp_path, function, error, 
     with pytest.raises(error, match=match):
         sk.compute_lengths(TEXTS[:3], function, out)
     assert not out.exists()
-    assert sk.compute_lengths(TEXTS[:3], len, out).tolist() == LENGTHS[:3]  # nothing is left of it
+    assert sk.compute_lengths(TEXTS[:3], len, out).tolist() == LENGTHS[:3]  # it leaves nothing in the way
 
 
 @pytest.mark.parametrize(

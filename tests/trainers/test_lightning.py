@@ -1,7 +1,7 @@
 """Lightning: our loader in its checkpoints, and what it does to a DataLoader with our sampler."""
 
 import samplerkit as sk
-from tests.trainers.jobs import EXAMPLES, output_of, run
+from tests.trainers.jobs import EXAMPLES, output_of, run_until_killed
 from tests.trainers.ledgers import Ledger
 from tests.trainers.restarted import SAMPLES, check_exactly_once
 
@@ -10,9 +10,7 @@ NEEDS = ("lightning", "scikit-learn")
 
 def test_a_fit_of_two_epochs_that_is_killed_resumes_in_mid_epoch(tmp_path):
     script = EXAMPLES / "train_lightning.py"
-    code, printed = run(tmp_path, script, tmp_path, DIGITS_KILL="1:33")
-    assert code != 0
-    assert (tmp_path / "killed-1-33").exists(), printed
+    run_until_killed(tmp_path, script, tmp_path, rank=1, step=33)
     printed = output_of(tmp_path, script, tmp_path)
     assert "epoch 1: 46 steps" in printed
     ledger = Ledger.read(tmp_path, SAMPLES)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.jobs import reserved_port
-from tests.trainers.jobs import EXAMPLES, Job, output_of, run, torchrun
+from tests.trainers.jobs import EXAMPLES, Job, output_of, run_until_killed, torchrun
 from tests.trainers.ledgers import Ledger
 from tests.trainers.restarted import SAMPLES, check_exactly_once, check_restarted_in_mid_epoch
 from tests.waiting import wait_until
@@ -53,9 +53,7 @@ def test_a_ddp_run_resumes_with_as_many_ranks_with_fewer_and_with_more(tmp_path)
 
 def test_ranks_of_a_replica_get_the_same_batches_and_another_mesh_resumes(tmp_path):
     script = [EXAMPLES / "train_fsdp.py", tmp_path]
-    code, printed = run(tmp_path, *torchrun(4, *script), DIGITS_KILL="3:33")
-    assert code != 0
-    assert (tmp_path / "killed-3-33").exists(), printed
+    run_until_killed(tmp_path, *torchrun(4, *script), rank=3, step=33)
     printed = output_of(tmp_path, *torchrun(2, *script, "--tensor-parallel=1"))
     assert "continues in epoch 1, step 30, as 2 x 1" in printed
 
