@@ -10,10 +10,11 @@ import pytest
 from samplerkit.loading.agreement import Agreement
 from tests.benchmarks.floor_rows import of_starts
 from tests.benchmarks.peers import measuring, samplerkit, torchdata
+from tests.benchmarks.peers.__main__ import PAGES, RESULTS
 from tests.benchmarks.peers.cases import BATCH, RESIZES, SHARD, SHARDS
 from tests.benchmarks.peers.collect import TEXTS
 from tests.benchmarks.peers.environments import PEERS, REQUIREMENTS, load
-from tests.benchmarks.peers.limits import ENDED, ROOT, cells_of
+from tests.benchmarks.peers.limits import ENDED, cells_of
 from tests.benchmarks.peers.measuring import lost_and_repeated
 from tests.benchmarks.peers.page import BLOCKS, NAMES, PART, filled
 from tests.benchmarks.scale import (
@@ -28,9 +29,6 @@ from tests.benchmarks.scale import (
     store_requests,
     three,
 )
-
-PAGES = (ROOT / "docs" / "performance.md", ROOT / "README.md")
-RESULTS = ROOT / "docs" / "performance.json"
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ whose loading takes a given share of a step; then come the ids and batches of `d
 cuda device it says so and ends.
 """
 
-import argparse
 import gc
 import time
 from collections.abc import Callable, Iterable
@@ -21,7 +20,7 @@ from tests.benchmarks.device_orders import print_all
 from tests.benchmarks.timing import print_header, print_row, versions
 
 RATIOS = (0.655, 0.855, 1.0)
-STEPS = 100
+STEPS, REPEATS = 100, 3
 IMAGES = (64, 3, 224, 224)
 
 
@@ -80,7 +79,7 @@ def loaders(images: Images, device: torch.device) -> dict[str, Callable[[], Iter
     }
 
 
-def print_table(device: torch.device, repeats: int) -> None:
+def print_table(device: torch.device) -> None:
     """Measures all ratios, every row in turns."""
     training = Training(device)
     batch_on_device = torch.randint(0, 256, IMAGES, dtype=torch.uint8, device=device).to(torch.bfloat16)
@@ -97,24 +96,21 @@ def print_table(device: torch.device, repeats: int) -> None:
         images = Images(ratio * step_seconds)
         load = partial(epoch_seconds, DataLoader(images, batch_size=None))
         both = {name: partial(total, make) for name, make in loaders(images, device).items()}
-        *alone, ratios = overlap_ratios(load, step, both, repeats)
+        *alone, ratios = overlap_ratios(load, step, both, REPEATS)
         parts = (f"{taken / STEPS * 1e3:.1f} ms" for taken in alone)
         print_row(ratio, *parts, *(f"{value:.3f}" for value in ratios.values()))
 
 
 def main() -> None:
     """Measures and prints, or says that it cannot."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=3)
-    options = parser.parse_args()
     if not torch.cuda.is_available():
         print("There is no GPU here: nothing was measured.")
         return
     device = torch.device("cuda", torch.cuda.current_device())
-    summary = f"{STEPS} steps, medians of {options.repeats}; total / max(T_load, T_train)"
+    summary = f"{STEPS} steps, medians of {REPEATS}; total / max(T_load, T_train)"
     name = torch.cuda.get_device_name(device)
     print(f"{datetime.now(UTC):%Y-%m-%d}, {name}, {versions('torch', 'samplerkit')}; {summary}")
-    print_table(device, options.repeats)
+    print_table(device)
     print_all(device)
 
 

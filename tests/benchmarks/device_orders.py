@@ -3,7 +3,6 @@
 Run it with `python -m tests.benchmarks.device_orders`; it takes the accelerator of this process, or the cpu.
 """
 
-import argparse
 import statistics
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -103,10 +102,7 @@ def print_all(device: torch.device) -> None:
 
 def main() -> None:
     """Measures and prints."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--device", default=None, help="where; the accelerator of this process, or the cpu")
-    options = parser.parse_args()
-    device = current_device() if options.device is None else torch.device(options.device)
+    device = current_device()
     torch.set_num_threads(1)
     print(f"{versions('numpy', 'torch')}, {device}")
     print_all(device)

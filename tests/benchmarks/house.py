@@ -16,18 +16,6 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 HERE = Path(__file__).parents[2]
-ROOMS = (
-    "order",
-    "samplers",
-    "loading",
-    "loading/device",
-    "config",
-    "storage",
-    "storage/files",
-    "storage/ahead",
-    "storage/tar",
-)
-ROOMS = (*ROOMS, "storage/remote", "compat", "inspect", "cli", "testing")
 RUNS = 5
 
 
@@ -91,26 +79,16 @@ def floors(graph: dict[str, set[str]], room: str) -> int:
     return max(depth.values(), default=0)
 
 
-def measured(root: Path, code: str) -> str:
-    """What a program prints in a fresh interpreter that finds the package in a tree."""
-    result = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=root,
-        env={"PYTHONPATH": str(root)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return result.stdout.strip()
-
-
 def extra_seconds(root: Path, module: str, base: str) -> str:
     """The median of how long an import takes after another one, and how long that one takes."""
     program = (
         f"import time; a = time.perf_counter(); import {base}; b = time.perf_counter(); import {module}; "
         "print(time.perf_counter() - b, b - a)"
     )
-    runs = [[float(word) for word in measured(root, program).split()] for _ in range(RUNS)]
+    command, variables, runs = [sys.executable, "-c", program], {"PYTHONPATH": str(root)}, []
+    for _ in range(RUNS):
+        printed = subprocess.check_output(command, cwd=root, env=variables, text=True)
+        runs.append([float(word) for word in printed.split()])
     extra, before = (statistics.median(column) for column in zip(*runs, strict=True))
     return f"{extra:.3f} s ({base}: {before:.3f} s)"
 
@@ -120,37 +98,20 @@ def rows(root: Path) -> Iterator[tuple[str, str]]:
     files = modules(root)
     graph = imports(files)
     texts = [path.read_text() for path in files.values()]
-    counted = [code_lines(text) for text in texts]
-    lengths = [len(text.splitlines()) for text in texts]
     importers = Counter(target for targets in graph.values() for target in targets)
     classes = Counter(
         node.name for text in texts for node in ast.parse(text).body if isinstance(node, ast.ClassDef)
     )
     names = Counter(path.name for path in files.values() if path.name != "__init__.py")
     yield "files", str(len(files))
-    yield "lines", str(sum(lengths))
-    yield "lines of code", str(sum(code for code, _ in counted))
-    yield "lines of docstrings", str(sum(documentation for _, documentation in counted))
-    yield "median file", f"{statistics.median(length for length in lengths if length):.0f}"
-    yield "longest file", str(max(lengths))
+    yield "lines of code", str(sum(code_lines(text)[0] for text in texts))
     yield "files that one other file imports", str(sum(count == 1 for count in importers.values()))
     twice = sorted(name for name, count in classes.items() if count > 1)
     yield "class names used twice", f"{len(twice)}: {', '.join(twice)}" if twice else "0"
     yield "file names used twice", str(sum(count > 1 for count in names.values()))
-    for room in ROOMS:
+    for room in sorted({path.parent.relative_to(root / "samplerkit").as_posix() for path in files.values()}):
         yield f"floors of {room}", str(floors(graph, room))
-    for module in ("samplerkit", "samplerkit.order.order"):
-        code = f"import sys, {module}; print(sum(name.startswith('samplerkit') for name in sys.modules))"
-        yield f"modules of ours loaded by import {module}", measured(root, code)
     yield "import samplerkit beyond torch", extra_seconds(root, "samplerkit", "torch")
-    yield (
-        "import samplerkit.order.order beyond numpy",
-        extra_seconds(root, "samplerkit.order.order", "numpy"),
-    )
-    yield (
-        "import samplerkit.samplers.shuffled beyond numpy",
-        extra_seconds(root, "samplerkit.samplers.shuffled", "numpy"),
-    )
 
 
 def main() -> None:
@@ -160,7 +121,7 @@ def main() -> None:
     print(f"| | {' | '.join(tree.name for tree in trees)} |")
     print("|---|" + "---|" * len(trees))
     for name in columns[0]:
-        print(f"| {name} | {' | '.join(column[name] for column in columns)} |")
+        print(f"| {name} | {' | '.join(column.get(name, '') for column in columns)} |")
 
 
 if __name__ == "__main__":

@@ -25,8 +25,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 import webdataset
 
@@ -39,22 +37,13 @@ SHARDS, SAMPLES, SIZE, BATCH = 64, 200, 100_000, 64
 SAMPLE = SIZE + 1888
 """Bytes of a sample in its shard: two headers, and what pads its two files."""
 
-TOKENS, WINDOW = 1 << 24, 2048
-ROWS, GROUPS = 1000, 32
-
 
 def write(folder: Path) -> None:
-    """Writes 64 shards of 200 samples of 100 KB, 16 Mi tokens, and 32 row groups of 1,000 rows of 2 KB."""
+    """Writes 64 shards of 200 samples of 100 KB; for MosaicML streaming in files of its own too."""
     random = np.random.default_rng(0)
     with sk.TarWriter(f"{folder}/train-%02d.tar", samples_per_shard=SAMPLES) as writer:
         for number in range(SHARDS * SAMPLES):
             writer.write({"__key__": f"{number:08}", "jpg": random.bytes(SIZE), "cls": number % 1000})
-    random.integers(0, 50_000, TOKENS, dtype=np.uint16).tofile(folder / "tokens.bin")
-    with pq.ParquetWriter(folder / "rows.parquet", pa.schema({"id": pa.int64(), "x": pa.binary()})) as file:
-        for group in range(GROUPS):
-            data = [random.bytes(2000) for _ in range(ROWS)]
-            ids = pa.array(np.arange(group * ROWS, (group + 1) * ROWS))
-            file.write_table(pa.table({"id": ids, "x": pa.array(data, pa.binary())}))
     if find_spec("streaming"):
         declare()
         columns = {"jpg": "bytes", "cls": "int"}
@@ -90,20 +79,6 @@ def tar(url: str, workers: int, *, scheme: str, shuffle: sk.Shuffle) -> Iterator
         names = f"{base}/train-{{00..{SHARDS - 1}}}.tar"
         dataset = sk.TarDataset(names, lengths=[SAMPLES] * SHARDS, fetch=fetch, remote=options)
         yield from epoch(dataset, sk.RandomSampler(seed=7, shuffle=shuffle, **blocks), workers)
-
-
-def tokens(url: str, workers: int, *, scheme: str) -> Iterator[int]:
-    """Windows of 2,048 tokens, over all of the file."""
-    with remote(url, scheme) as (base, options):
-        dataset = sk.TokenDataset(f"{base}/tokens.bin", WINDOW, dtype="uint16", remote=options)
-        yield from epoch(dataset, sk.RandomSampler(seed=7), workers)
-
-
-def parquet(url: str, workers: int, *, scheme: str) -> Iterator[int]:
-    """Rows, by blocks of four row groups."""
-    with remote(url, scheme) as (base, options):
-        dataset = sk.ParquetDataset(f"{base}/rows.parquet", remote=options)
-        yield from epoch(dataset, sk.RandomSampler(seed=7, shuffle="partial", partial_size=4 * ROWS), workers)
 
 
 def by_webdataset(url: str, workers: int) -> Iterator[int]:
@@ -184,8 +159,6 @@ CASES: dict[str, Callable[[str, int], Iterator[int]]] = {
         for shuffle in (sk.Shuffle.GLOBAL, sk.Shuffle.PARTIAL, sk.Shuffle.FILES)
         for scheme in ("http", "s3")
     },
-    **{f"windows of tokens, `{scheme}://`": partial(tokens, scheme=scheme) for scheme in ("http", "s3")},
-    **{f"rows of Parquet, `{scheme}://`": partial(parquet, scheme=scheme) for scheme in ("http", "s3")},
 }
 
 
@@ -196,7 +169,7 @@ def import_all() -> None:
         import_module("streaming")
     if find_spec("obstore"):
         import_module("obstore.store")
-    for name in ("Loader", "RandomSampler", "TarDataset", "TokenDataset", "ParquetDataset"):
+    for name in ("Loader", "RandomSampler", "TarDataset"):
         getattr(sk, name)
     for module in (
         "samplerkit.storage.remote.http",

@@ -41,6 +41,12 @@ def run(command: tuple[str, ...], temporary: Path) -> subprocess.CompletedProces
     )
 
 
+def lines_of(done: subprocess.CompletedProcess[str]) -> list[str]:
+    """The output of a program that has succeeded."""
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
 def processes_of(folder: Path, patience: float = 60.0) -> list[str]:
     """Command lines of processes with the folder in them or as TMPDIR that still run after some seconds."""
     end = time.monotonic() + patience

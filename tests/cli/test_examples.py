@@ -20,7 +20,7 @@ import torch
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.writer import TarWriter
 from tests import programs
-from tests.cli.processes import ROOT, environment, pids_of, processes_of, run, run_example
+from tests.cli.processes import ROOT, environment, lines_of, pids_of, processes_of, run, run_example
 from tests.programs import put_python
 
 EXAMPLES = ROOT / "docs" / "examples"
@@ -30,8 +30,7 @@ TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--local-addr", "127.
 def test_own_data_trains_on_two_ranks(tmp_path):
     ours = {**environment(tmp_path), **put_python(tmp_path)}
     done = programs.run([*TORCHRUN, "--nproc-per-node", "2", str(EXAMPLES / "train_own_data.py")], env=ours)
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
+    lines = lines_of(done)
     assert [line.split(",")[0] for line in lines] == [
         f"epoch {epoch}: 1000 samples on each of 2 ranks" for epoch in range(8)
     ]
@@ -44,9 +43,7 @@ def test_image_folder_trains_and_a_killed_run_resumes_to_the_same_network(tmp_pa
     images, whole, cut = tmp_path / "images", tmp_path / "whole.pt", tmp_path / "cut.pt"
     images.mkdir()
     runpy.run_path(example[1])["write_digits"](images)
-    done = run((*example, str(images), str(whole)), tmp_path)
-    assert done.returncode == 0, done.stderr
-    first, *epochs = done.stdout.splitlines()
+    first, *epochs = lines_of(run((*example, str(images), str(whole)), tmp_path))
     assert first == "1797 images of 10 classes"
     assert len(epochs) == 5
     assert float(re.fullmatch(r"epoch \d: test accuracy (\S+) of 360 images", epochs[-1])[1]) > 0.9
@@ -62,9 +59,7 @@ def test_image_folder_trains_and_a_killed_run_resumes_to_the_same_network(tmp_pa
         process.kill()
     assert state["epoch"] >= 1
     assert state["position"] > 0
-    done = run((*example, str(images), str(cut)), tmp_path)
-    assert done.returncode == 0, done.stderr
-    _, resumed, *rest = done.stdout.splitlines()
+    _, resumed, *rest = lines_of(run((*example, str(images), str(cut)), tmp_path))
     assert resumed == f"continues in epoch {state['epoch']}"
     assert rest == epochs[state["epoch"] :]
     one, other = (torch.load(path, weights_only=True)["model"] for path in (whole, cut))
@@ -98,9 +93,8 @@ def test_a_gpt_is_killed_on_two_ranks_resumes_on_one_with_other_weights_and_then
 
     for end, options, first in ((60, (), "step 20"), (80, ("--seq-len", "256"), "step 60")):
         more = ("--steps", str(end), "--edit", "40:0.1", *options)
-        done = run((sys.executable, example, str(tmp_path), *more), tmp_path)
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.splitlines()[0].startswith(f"{first}: 1 ranks")
+        lines = lines_of(run((sys.executable, example, str(tmp_path), *more), tmp_path))
+        assert lines[0].startswith(f"{first}: 1 ranks")
 
     steps = losses(tmp_path)
     before, after = steps[:killed_at], steps[killed_at:]
@@ -227,20 +221,17 @@ def test_a_run_that_is_killed_half_way_resumes_and_loses_and_repeats_nothing(sha
     finished = {path: path.stat().st_mtime_ns for one in reports for path in out.glob(f"{one.stem}.*")}
     assert 2 <= len(reports) < SHARDS
     assert list(out.glob(".raw-*.work")), "no shard was in progress when it was killed"
-    done = run_example(*command(shards, out), temporary=tmp_path)
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
+    lines = lines_of(run_example(*command(shards, out), temporary=tmp_path))
     assert lines[0] == f"{SHARDS} shards, {len(reports)} of them finished before"
     assert lines[-1] == SUMMARY
     assert len(lines) == 2 + SHARDS - len(reports)
     assert {path: path.stat().st_mtime_ns for path in finished} == finished
     assert_is_complete(out)
     # The third run has nothing to do, and the same summary.
-    again = run_example(*command(shards, out), temporary=tmp_path)
-    assert again.stdout.splitlines() == [f"{SHARDS} shards, {SHARDS} of them finished before", SUMMARY]
+    again = lines_of(run_example(*command(shards, out), temporary=tmp_path))
+    assert again == [f"{SHARDS} shards, {SHARDS} of them finished before", SUMMARY]
 
 
 def test_without_shards_it_makes_its_own(tmp_path):
-    done = run_example("etl.py", temporary=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == "200 samples read, 195 written, 5 dropped, 0 shards failed"
+    lines = lines_of(run_example("etl.py", temporary=tmp_path))
+    assert lines[-1] == "200 samples read, 195 written, 5 dropped, 0 shards failed"

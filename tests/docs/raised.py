@@ -33,6 +33,7 @@ from tests.docs.damaged_files import (
 from tests.loading.forged_states import forged
 from tests.loading.rings import Rings
 from tests.numbers import Made
+from tests.storage.crowd import run_in_threads
 
 SIZE, ONE = 40, sk.World(1, 0)
 
@@ -105,21 +106,13 @@ def of_windows(seq_len, sampler=None):
 
 def two_ranks(seeds=(0, 1), world=None):
     """Two ranks with different seeds, or with one shard, in two threads."""
-    store, errors = torch.distributed.HashStore(), []
+    store = torch.distributed.HashStore()
 
     def rank(number):
-        try:
-            identity = {"dataset": "40", "sampler": "", "seed": [seeds[number]]}
-            Agreement(store, number, 2).require(identity, 30, world=world)
-        except sk.DisagreementError as error:
-            errors.append(error)
+        identity = {"dataset": "40", "sampler": "", "seed": [seeds[number]]}
+        Agreement(store, number, 2).require(identity, 30, world=world)
 
-    threads = [threading.Thread(target=rank, args=(number,)) for number in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    raise errors[0]
+    run_in_threads(partial(rank, 0), partial(rank, 1))
 
 
 def calling(function):

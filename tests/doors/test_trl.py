@@ -4,7 +4,7 @@ import json
 from collections import Counter
 
 from tests.doors.lengths import LENGTHS
-from tests.trainers.jobs import run
+from tests.trainers.jobs import output_of, run
 
 NEEDS = ("trl", "transformers", "datasets")
 
@@ -13,8 +13,7 @@ def test_an_sft_trainer_resumes_with_the_remaining_packs(tmp_path):
     command = ["-m", "tests.doors.sft_job", tmp_path / "run"]
     code, printed = run(tmp_path, *command)
     assert code == 9, printed
-    code, printed = run(tmp_path, *command)
-    assert code == 0, printed
+    printed = output_of(tmp_path, *command)
     lines = [json.loads(line) for line in (tmp_path / "run" / "steps.jsonl").read_text().splitlines()]
     steps = {line["step"]: line["tokens"] for line in lines}
     assert len(lines) == len(steps) + 3  # those from the checkpoint to the death, once more

@@ -44,6 +44,7 @@ from tests.inspect.setups import (
     by_class,
     files_drop_in,
     in_batches,
+    in_packs,
     mixed,
     of_drop_in,
     of_eight,
@@ -59,6 +60,8 @@ from tests.inspect.setups import (
 )
 from tests.loading.rings import Rings
 from tests.numbers import Texts
+
+RINGS = Rings([4096], 4, 16)
 
 PLANTED = {
     **PLANTED_IN_THREADS,
@@ -168,21 +171,11 @@ PLANTED = {
     "sample-above-budget: a sample above the last boundary": lambda: in_batches(
         sk.BucketBatches([10, 20], 4, lengths=TOKENS)
     ),
-    "sample-above-budget: a document above a pack": lambda: in_batches(
-        sk.PackBatches(20, lengths=TOKENS, long="raise")
-    ),
-    "tokens-cut-off: documents that are cut off": lambda: in_batches(
-        sk.PackBatches(20, lengths=TOKENS, long="truncate")
-    ),
-    "samples-left-out: documents that are dropped": lambda: in_batches(
-        sk.PackBatches(20, lengths=TOKENS, long="drop")
-    ),
-    "documents-read-again: documents that are read for each part": lambda: in_batches(
-        sk.PackBatches(4, lengths=TOKENS)
-    ),
-    "padding-wasted: packs of one document": lambda: in_batches(
-        sk.PackBatches(40, lengths=[21] * len(TOKENS))
-    ),
+    "sample-above-budget: a document above a pack": lambda: in_packs(20, long="raise"),
+    "tokens-cut-off: documents that are cut off": lambda: in_packs(20, long="truncate"),
+    "samples-left-out: documents that are dropped": lambda: in_packs(20, long="drop"),
+    "documents-read-again: documents that are read for each part": lambda: in_packs(4),
+    "padding-wasted: packs of one document": lambda: in_packs(40, [21] * len(TOKENS)),
     "boundaries-unreached: boundaries that nothing reaches": lambda: in_batches(
         sk.BucketBatches([10, 20, 30, 300, 3000], 4, lengths=TOKENS)
     ),
@@ -223,10 +216,8 @@ PLANTED = {
     "parts-hidden: a concatenation of datasets with an epoch": lambda: ours(
         sk.RandomSampler(), ConcatDataset([Epochs(0), ROWS])
     ),
-    "seq-len-fixed: windows of blocks in a global order": lambda: ours(
-        sk.RandomSampler(), Rings([4096], 4, 16)
-    ),
-    "pools-missed: pools that no step meets": lambda: ours(sk.BlockSampler(251), Rings([4096], 4, 16)),
+    "seq-len-fixed: windows of blocks in a global order": lambda: ours(sk.RandomSampler(), RINGS),
+    "pools-missed: pools that no step meets": lambda: ours(sk.BlockSampler(251), RINGS),
     "vocabulary-beyond-dtype: a tokenizer with more tokens than the type of the files": lambda: ours(
         sk.RandomSampler(), windows(4000, vocab_size=65_537)
     ),
@@ -254,7 +245,7 @@ ALONG_WITH = {
 HEALTHY = {
     **HEALTHY_IN_THREADS,
     **HEALTHY_IN_TRAINERS,
-    "blocks of tokens whose pools are whole steps": lambda: ours(sk.BlockSampler(8), Rings([4096], 4, 16)),
+    "blocks of tokens whose pools are whole steps": lambda: ours(sk.BlockSampler(8), RINGS),
     "correct folds, windows and repeats": lambda: ours(
         under(
             sk.RepeatSampler(3),

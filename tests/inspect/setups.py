@@ -203,6 +203,10 @@ def in_batches(recipe, rows=ROWS, sampler=None, **more):
     return sk.Loader(rows, sampler or sk.RandomSampler(seed=7), batches=recipe, world=FOUR, **more)
 
 
+def in_packs(seq_len, lengths=TOKENS, **more):
+    return in_batches(sk.PackBatches(seq_len, lengths=lengths, **more))
+
+
 def mixed(web, wiki, num_samples=400, **more):
     return sk.MixtureSampler(
         {"web": None, "wiki": None}, num_samples, weights={"web": web, "wiki": wiki}, **more
@@ -286,10 +290,6 @@ def drawn():
     return torch.rand(2)
 
 
-def drawn_by_position():
-    return sk.draw_rng().random()
-
-
 def in_threads(dataset):
     return ours(sk.RandomSampler(), dataset, num_workers=2, workers="threads")
 
@@ -308,7 +308,7 @@ PLANTED_IN_THREADS = {
 }
 
 HEALTHY_IN_THREADS = {
-    "threads that draw by positions": lambda: in_threads(Noisy(drawn_by_position)),
+    "threads that draw by positions": lambda: in_threads(Noisy(lambda: sk.draw_rng().random())),
     "threads with a file each": lambda: in_threads(CopiedLines()),
     "threads over files": lambda: in_threads(of_eight(8)),
     "processes that draw": lambda: ours(sk.RandomSampler(), Flipped(0), num_workers=2),

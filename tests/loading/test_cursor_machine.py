@@ -63,16 +63,20 @@ def torch_sampler(rank, ranks=2):
     return sk.TorchSampler(sk.RandomSampler(seed=3), SIZE, sk.World(ranks, rank))
 
 
+def of_loader(continues=False, **options):
+    return User(lambda rank, _: loader(rank, **options), 4, waits=True, continues=continues, closes=True)
+
+
+def of_torchs(**options):
+    return User(lambda rank, _: DistributedSampler(range(SIZE), 2, rank, **options), 2, stays=True)
+
+
 USERS = {
-    "Loader": User(lambda rank, _: loader(rank), 4, waits=True, closes=True),
-    "Loader that continues": User(
-        lambda rank, _: loader(rank, after_break="continue"), 4, waits=True, continues=True, closes=True
-    ),
-    "Loader that drops": User(lambda rank, _: loader(rank, tail="drop"), 4, waits=True, closes=True),
-    "Loader that runs ahead": User(lambda rank, _: loader(rank, run_ahead=True), 4, waits=True, closes=True),
-    "Loader over threads": User(
-        lambda rank, _: loader(rank, num_workers=1, workers="threads"), 4, waits=True, closes=True
-    ),
+    "Loader": of_loader(),
+    "Loader that continues": of_loader(continues=True, after_break="continue"),
+    "Loader that drops": of_loader(tail="drop"),
+    "Loader that runs ahead": of_loader(run_ahead=True),
+    "Loader over threads": of_loader(num_workers=1, workers="threads"),
     "TensorLoader": User(
         lambda rank, _: sk.TensorLoader(
             torch.arange(SIZE), sk.RandomSampler(seed=3), batch_size=2, world=sk.World(2, rank)
@@ -82,15 +86,9 @@ USERS = {
     ),
     "TorchSampler": User(lambda rank, _: torch_sampler(rank), 2),
     "TorchBatchSampler": User(lambda rank, _: sk.TorchBatchSampler(torch_sampler(rank), 2), 4),
-    "torch's DistributedSampler": User(
-        lambda rank, _: DistributedSampler(range(SIZE), 2, rank), 2, stays=True
-    ),
-    "torch's, with drop_last": User(
-        lambda rank, _: DistributedSampler(range(SIZE), 2, rank, drop_last=True), 2, stays=True
-    ),
-    "torch's, our order": User(
-        lambda rank, _: DistributedSampler(range(SIZE), 2, rank, algorithm="samplerkit-1"), 2, stays=True
-    ),
+    "torch's DistributedSampler": of_torchs(),
+    "torch's, with drop_last": of_torchs(drop_last=True),
+    "torch's, our order": of_torchs(algorithm="samplerkit-1"),
     "any torch sampler": User(lambda rank, _: distributed(list(range(SIZE)), 2, rank), 2, stays=True),
     "PartiallyShuffle": User(
         lambda rank, files: make_sampler(files, 2, rank, shuffle_buffer=4, batch_size=2), 4, closes=True

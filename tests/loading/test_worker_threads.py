@@ -311,10 +311,11 @@ def test_an_error_of_a_signal_handler_while_a_thread_starts_is_raised_unchanged(
         assert [batch.tolist() for batch in loader] == [[0, 1], [2, 3], [4, 5], [6, 7]]
 
 
-def test_threads_that_could_not_be_started_are_not_waited_for_by_the_next_iteration(monkeypatch):
-    def refused(*_, **__):
-        raise RuntimeError("can't start new thread")
+def refused(*_, **__):
+    raise RuntimeError("can't start new thread")
 
+
+def test_threads_that_could_not_be_started_are_not_waited_for_by_the_next_iteration(monkeypatch):
     options = {"num_workers": 1, "workers": "threads", "persistent_workers": True}
     with sk.Loader(range(8), sk.SequentialSampler(), batch_size=4, timeout=20, **options) as loader:
         with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="can't start"):
@@ -324,9 +325,6 @@ def test_threads_that_could_not_be_started_are_not_waited_for_by_the_next_iterat
 
 
 def test_a_thread_that_cannot_be_started_is_an_error_whatever_is_being_handled(monkeypatch):
-    def refused(*_, **__):
-        raise RuntimeError("can't start new thread")
-
     monkeypatch.setattr(threading, START, refused)
     with pytest.raises(RuntimeError, match="can't start"):
         start_thread(threading.Thread())

@@ -9,6 +9,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.samplers.mixing.edit import chained
+from tests.chains import under
 from tests.testing.links import EvenOdd
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "data" / "golden_edits.json").read_text())
@@ -143,16 +144,11 @@ GROWN = sk.Layout.tree(
 START, AT = 150, 200
 
 
-def _over(sampler):
-    sampler.add_child(sk.RandomSampler(seed=4))
-    return sampler
-
-
 SAMPLERS = {
     "all of it": lambda: None,
     "files": lambda: sk.RandomSampler(shuffle="files", seed=3),
     "a subset": lambda: sk.SubsetSampler([5, 3, 9, 3]),
-    "a chain": lambda: _over(sk.RepeatSampler(2)),
+    "a chain": lambda: under(sk.RepeatSampler(2), sk.RandomSampler(seed=4)),
     "by labels": lambda: sk.PKSampler(2, labels=np.arange(30) % 3),
     "by weights": lambda: sk.WeightedRandomSampler([1.5] * 30, seed=1),
     "a mixture": lambda: sk.MixtureSampler(

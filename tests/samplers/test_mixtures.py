@@ -19,6 +19,7 @@ from samplerkit.samplers.base import from_plain, plain
 from samplerkit.samplers.chain import RunConstants
 from samplerkit.samplers.mixing import sources
 from samplerkit.samplers.mixing.sources import EpochOrders
+from tests.chains import under
 from tests.numbers import Texts
 
 CORPUS = sk.Layout.tree(
@@ -173,16 +174,14 @@ def changed(value: Any, key: Any = None) -> list[Any]:
 @given(st.integers(0, 2**63), st.integers(0, 9), st.booleans())
 @settings(max_examples=3, deadline=None, derandomize=True)
 def test_no_two_recipes_have_one_fingerprint(seed, inner, is_deep):
-    chain = sk.SubsetRandomSampler([3, 1, 2], seed=inner)
-    chain.add_child(sk.RandomSampler(seed=inner))
+    chain = under(sk.SubsetRandomSampler([3, 1, 2], seed=inner), sk.RandomSampler(seed=inner))
     books: Any = of(("old", "new"), {"old": chain}, weights={"old": 1, "new": 2}, seed=inner)
     if is_deep:
         books = of(("x", "y"), {"x": books}, weights={"x": 1, "y": 1}, seed=inner)
     code = sk.RandomSampler(shuffle="partial", seed=inner)
     given = {"code": code, "books": books}
     tree = of(NAMES, given, weights=dict.fromkeys(NAMES, 1), seed=seed)
-    dealt = sk.DistributedSampler(shuffle=False)
-    dealt.add_child(tree)
+    dealt = under(sk.DistributedSampler(shuffle=False), tree)
     swapped = of(NAMES, {"code": books, "books": code}, weights=tree.weights, seed=seed)
     recipes: list[Any] = [swapped, tree, dealt]
     for data in changed(plain(dealt, "")):
@@ -343,8 +342,7 @@ def test_lengths_that_are_missing_or_no_numbers_of_tokens_are_refused():
     for lengths, text in (([0] * 5, "without any"), ([-1] * 5, "must be in"), ([0.5] * 5, "whole numbers")):
         with pytest.raises(sk.DatasetError, match=text):
             mixture(num_samples=9).order(sk.TreeDataset({**parts, "web": Texts(lengths)}))
-    above = mixture(num_samples=9)
-    above.add_child(sk.SequentialSampler())
+    above = under(mixture(num_samples=9), sk.SequentialSampler())
     with pytest.raises(sk.CompositionError, match="the ids of another sampler"):
         above.order(corpus())
 

@@ -3,11 +3,12 @@
 import random
 from collections import Counter
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 import samplerkit as sk
 from samplerkit.order.modes import FILE_AWARE
 from samplerkit.samplers.chain import RunConstants
+from tests.loading.test_edits import ranks_of, read
 from tests.numbers import Numbers
 from tests.samplers import test_laws
 from tests.testing.strategies import every_link, trees
@@ -57,33 +58,14 @@ def with_edits(case, is_kept):
     return replace(case, links=(*below, replace(root, arguments={"edits": edits})))
 
 
-def loaders_of(case, ranks, state=None):
-    """The loaders of all ranks, in one process; from a state if one is given."""
-    options = {"batch_size": 2, "tail": "ragged"}
-    dataset = Numbers(case.layout)
-    loaders = [
-        sk.Loader(dataset, case.sampler(), world=sk.World(ranks, rank), **options) for rank in range(ranks)
-    ]
-    for loader in loaders if state is not None else ():
-        loader.load_state_dict(state)
-    return loaders
-
-
-def read(loaders, steps):
-    """The ids that all ranks read in some steps together, and the state after them."""
-    iterators = [iter(loader) for loader in loaders]
-    batches = [next(iterator, None) for _ in range(steps) for iterator in iterators]
-    ids = [id for batch in batches if batch is not None for id in batch.tolist()]
-    return ids, loaders[0].state_dict()
-
-
 def test_a_run_that_is_cut_anywhere_resumes_on_other_ranks():
     randomly = random.Random(1)
     for case in undealt():
         ranks, others = randomly.randint(1, 3), randomly.randint(1, 3)
-        first = loaders_of(case, ranks)
+        make = partial(ranks_of, Numbers(case.layout), case.sampler(), batch_size=2, tail="ragged")
+        first = make(ranks)
         ids, state = read(first, randomly.randrange(len(first[0])))
-        rest, _ = read(loaders_of(case, others, state), len(first[0]) * ranks)
+        rest, _ = read(make(others, state), len(first[0]) * ranks)
         whole = case.sampler().undealt_order(case.layout, constants=RunConstants(ranks))
         assert Counter(ids + rest) == Counter(whole[:].tolist()), case
 

@@ -29,6 +29,16 @@ def cache_home(tmp_path, monkeypatch):
     return home
 
 
+@pytest.fixture
+def no_locks(monkeypatch):
+    """A filesystem without locks: there is none here to try."""
+
+    def refuses(*_):
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr("fcntl.flock", refuses)
+
+
 @pytest.fixture(scope="module")
 def endpoint():
     """A server on loopback that behaves like S3."""

@@ -1,7 +1,6 @@
 """Files that are written completely or not at all; patterns that name files."""
 
 import errno
-import fcntl
 import glob
 import os
 import re
@@ -96,12 +95,8 @@ def test_a_link_in_place_of_the_partial_file_is_not_followed(tmp_path):
     assert (tmp_path / "precious").read_bytes() == b"precious"
 
 
-def test_files_are_written_on_a_filesystem_without_locks(tmp_path, monkeypatch):
-    # No filesystem without locks is at hand for this test.
-    def refuses(*_):
-        raise OSError(95, "Operation not supported")
-
-    monkeypatch.setattr(fcntl, "flock", refuses)
+@pytest.mark.usefixtures("no_locks")
+def test_files_are_written_on_a_filesystem_without_locks(tmp_path):
     write_atomically(tmp_path / "a", b"new")
     assert (tmp_path / "a").read_bytes() == b"new"
 

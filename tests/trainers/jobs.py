@@ -111,6 +111,20 @@ def run(folder: Path, *arguments: str | Path, seconds: float = 240, **environmen
         return job.end(job.start(*arguments), seconds)
 
 
+def output_of(folder: Path, *arguments: str | Path, seconds: float = 240, **environment: str) -> str:
+    """Runs Python with arguments to its end, as `run`; returns the output of what succeeds."""
+    code, printed = run(folder, *arguments, seconds=seconds, **environment)
+    assert code == 0, printed
+    return printed
+
+
+def run_until_killed(folder: Path, *arguments: str | Path, rank: int, step: int) -> None:
+    """Runs Python with arguments until a rank is killed in a step, which ends all of it."""
+    code, printed = run(folder, *arguments, DIGITS_KILL=f"{rank}:{step}")
+    assert code != 0
+    assert (folder / f"killed-{rank}-{step}").exists(), printed
+
+
 def torchrun(ranks: int, *script: str | Path, restarts: int = 0) -> list[str | Path]:
     """The arguments that start a script on some ranks."""
     options = ["--standalone", f"--nproc-per-node={ranks}", f"--max-restarts={restarts}"]

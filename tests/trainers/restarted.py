@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import samplerkit as sk
-from tests.trainers.jobs import EXAMPLES, run, torchrun
+from tests.trainers.jobs import EXAMPLES, output_of, torchrun
 from tests.trainers.ledgers import Ledger
 
 SAMPLES = 1437
@@ -19,8 +19,7 @@ def check_restarted_in_mid_epoch(folder: Path, script: str) -> str:
         Its output.
     """
     command = torchrun(2, EXAMPLES / script, folder, restarts=1)
-    code, printed = run(folder, *command, DIGITS_KILL="1:33")
-    assert code == 0, printed
+    printed = output_of(folder, *command, DIGITS_KILL="1:33")
     ledger = Ledger.read(folder, SAMPLES)
     assert ledger.ranks == [2, 2]
     assert {line.step for line in ledger.replayed} == {30, 31, 32, 33}

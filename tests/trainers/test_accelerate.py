@@ -1,7 +1,7 @@
 """Accelerate: our loader without `prepare`, and what `prepare` does to a DataLoader with our sampler."""
 
 import samplerkit as sk
-from tests.trainers.jobs import run, torchrun
+from tests.trainers.jobs import output_of, torchrun
 from tests.trainers.ledgers import Ledger
 from tests.trainers.restarted import SAMPLES, check_exactly_once, check_restarted_in_mid_epoch
 
@@ -16,8 +16,7 @@ def test_a_run_is_restarted_and_resumes_in_mid_epoch(tmp_path):
 
 def test_prepare_deals_an_undealt_order_and_deals_a_dealt_one_again(tmp_path):
     wirings = ("loader", "prepared", "prepared_batches", "dealt_twice", "loader_tokens", "prepared_tokens")
-    code, printed = run(tmp_path, *torchrun(2, "-m", "tests.trainers.accelerate_job", tmp_path, *wirings))
-    assert code == 0, printed
+    output_of(tmp_path, *torchrun(2, "-m", "tests.trainers.accelerate_job", tmp_path, *wirings))
     ledgers = {wiring: Ledger.read(tmp_path / wiring, SAMPLES) for wiring in wirings}
     check_exactly_once(ledgers["loader"], pads=[1, 1])
     orders = [set(sk.RandomSampler(seed=7).order(SAMPLES, epoch)[:64].tolist()) for epoch in range(2)]

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from tests.trainers.jobs import EXAMPLES, run, torchrun
+from tests.trainers.jobs import EXAMPLES, output_of, torchrun
 from tests.trainers.ledgers import Ledger
 from tests.trainers.restarted import SAMPLES
 from tests.trainers.trainer_border_job import EPOCHS, SIZE, TRAINERS
@@ -18,8 +18,7 @@ def test_a_trainer_on_four_ranks_stopped_at_every_step_of_three_epochs_loses_and
     tmp_path, trainer
 ):
     job = torchrun(4, "-m", "tests.trainers.trainer_border_job", tmp_path, trainer)
-    code, printed = run(tmp_path, *job)
-    assert code == 0, printed
+    output_of(tmp_path, *job)
     ranks = [json.loads((tmp_path / f"rank-{rank}.json").read_text()) for rank in range(4)]
     for results in zip(*ranks, strict=True):
         assert [result["steps"] for result in results] == [results[0]["expected"]] * 4
@@ -34,8 +33,7 @@ def test_an_example_that_was_trained_for_five_epochs_trains_only_the_sixth(tmp_p
     options = ["--tensor-parallel", "1"] if script == "train_fsdp.py" else []
     for epochs in (5, 6):
         example = [EXAMPLES / script, tmp_path, "--epochs", str(epochs), *options]
-        code, printed = run(tmp_path, *torchrun(2, *example))
-        assert code == 0, printed
+        output_of(tmp_path, *torchrun(2, *example))
     ledger = Ledger.read(tmp_path, SAMPLES)
     assert ledger.replayed == ()
     assert ledger.epochs == [*range(6)]
@@ -63,16 +61,14 @@ EXPECTED = {
 
 
 def test_check_finds_what_a_trainer_does_by_itself_and_nothing_else(tmp_path):
-    code, printed = run(tmp_path, *torchrun(2, "-m", "tests.trainers.check_job", tmp_path))
-    assert code == 0, printed
+    output_of(tmp_path, *torchrun(2, "-m", "tests.trainers.check_job", tmp_path))
     assert json.loads((tmp_path / "codes.json").read_text()) == EXPECTED
 
 
 @pytest.mark.parametrize("example", ["train_ddp.py", "train_accelerate.py", "train_text_transformers.py"])
 def test_an_example_leaves_no_thread_of_gloo_to_the_end_of_python(tmp_path, example):
     script = ["-m", "tests.trainers.left_job", tmp_path, EXAMPLES / example, tmp_path, "--epochs=1"]
-    code, printed = run(tmp_path, *torchrun(2, *script))
-    assert code == 0, printed
+    output_of(tmp_path, *torchrun(2, *script))
     assert [(tmp_path / f"left-{rank}").read_text() for rank in range(2)] == ["", ""]
 
 

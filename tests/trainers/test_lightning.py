@@ -1,7 +1,7 @@
 """Lightning: our loader in its checkpoints, and what it does to a DataLoader with our sampler."""
 
 import samplerkit as sk
-from tests.trainers.jobs import EXAMPLES, run
+from tests.trainers.jobs import EXAMPLES, output_of, run_until_killed
 from tests.trainers.ledgers import Ledger
 from tests.trainers.restarted import SAMPLES, check_exactly_once
 
@@ -10,11 +10,8 @@ NEEDS = ("lightning", "scikit-learn")
 
 def test_a_fit_of_two_epochs_that_is_killed_resumes_in_mid_epoch(tmp_path):
     script = EXAMPLES / "train_lightning.py"
-    code, printed = run(tmp_path, script, tmp_path, DIGITS_KILL="1:33")
-    assert code != 0
-    assert (tmp_path / "killed-1-33").exists(), printed
-    code, printed = run(tmp_path, script, tmp_path)
-    assert code == 0, printed
+    run_until_killed(tmp_path, script, tmp_path, rank=1, step=33)
+    printed = output_of(tmp_path, script, tmp_path)
     assert "epoch 1: 46 steps" in printed
     ledger = Ledger.read(tmp_path, SAMPLES)
     assert ledger.ranks == [2, 2]
@@ -24,8 +21,7 @@ def test_a_fit_of_two_epochs_that_is_killed_resumes_in_mid_epoch(tmp_path):
 
 def test_our_sampler_is_left_alone_and_set_epoch_reaches_it(tmp_path):
     wirings = ("sampler", "sampler_limited", "batches", "batches_left_alone", "torchs_random")
-    code, printed = run(tmp_path, "-m", "tests.trainers.lightning_job", tmp_path, *wirings)
-    assert code == 0, printed
+    output_of(tmp_path, "-m", "tests.trainers.lightning_job", tmp_path, *wirings)
     ledgers = {wiring: Ledger.read(tmp_path / wiring, SAMPLES) for wiring in wirings}
     check_exactly_once(ledgers["sampler"], pads=[1, 1])
     check_exactly_once(ledgers["batches_left_alone"], pads=[1, 1])
@@ -49,8 +45,7 @@ def test_our_sampler_is_left_alone_and_set_epoch_reaches_it(tmp_path):
 
 def test_batches_of_a_budget_are_read_if_every_epoch_has_the_same_number(tmp_path):
     wirings = ("tokens", "tokens_left_alone", "windows")
-    code, printed = run(tmp_path, "-m", "tests.trainers.lightning_job", tmp_path, *wirings)
-    assert code == 0, printed
+    output_of(tmp_path, "-m", "tests.trainers.lightning_job", tmp_path, *wirings)
     ledgers = {wiring: Ledger.read(tmp_path / wiring, SAMPLES) for wiring in wirings}
     assert ledgers["tokens"].lost == ledgers["tokens"].repeated == [0, 0]
     # Of 51 batches, the second rank gets one again.

@@ -8,7 +8,7 @@ import samplerkit as sk
 from samplerkit.storage.catalogue.making import make_catalogue, parts_of
 from samplerkit.storage.tar.pack import pack_shard
 from tests.storage.catalogue.kinds import PARQUET
-from tests.trainers.jobs import EXAMPLES, ROOT, Job, run
+from tests.trainers.jobs import EXAMPLES, ROOT, Job, output_of
 from tests.trainers.ledgers import Ledger
 from tests.trainers.restarted import SAMPLES, check_exactly_once
 from tests.waiting import wait_until
@@ -17,8 +17,7 @@ NEEDS = ("ray", "scikit-learn")
 
 
 def test_a_worker_is_killed_and_ray_resumes_from_the_last_checkpoint_that_it_knows(tmp_path):
-    code, printed = run(tmp_path, EXAMPLES / "train_ray.py", tmp_path, seconds=400, DIGITS_KILL="1:33")
-    assert code == 0, printed
+    printed = output_of(tmp_path, EXAMPLES / "train_ray.py", tmp_path, seconds=400, DIGITS_KILL="1:33")
     assert (tmp_path / "killed-1-33").exists(), printed
     assert "epoch 1: 46 steps" in printed
     ledger = Ledger.read(tmp_path, SAMPLES)
@@ -53,8 +52,7 @@ def check_resumes_after_a_kill(tmp_path, *command):
         process.kill()
     before = {path: path.stat().st_mtime_ns for path in parts.glob("*.skcat")}
     assert not out.exists()
-    code, printed = run(tmp_path, *call, seconds=300)
-    assert code == 0, printed
+    printed = output_of(tmp_path, *call, seconds=300)
     assert f"{sum(SIZES)} samples in {len(SIZES)} files" in printed
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert len(list(parts.glob("*.skcat"))) == len(parts_of(pattern, 2))
@@ -71,8 +69,7 @@ def test_shards_are_packed_by_tasks_and_existing_ones_are_kept(tmp_path):
     first = [{"__key__": f"{number:02}", "txt": f"text {number}".encode()} for number in range(20)]
     shards.mkdir()
     before = Path(pack_shard(first, f"{shards}/train-000000.tar")).stat().st_mtime_ns
-    code, printed = run(tmp_path, EXAMPLE, "pack", source, shards, "--samples", "20", seconds=300)
-    assert code == 0, printed
+    output_of(tmp_path, EXAMPLE, "pack", source, shards, "--samples", "20", seconds=300)
     assert (shards / "train-000000.tar").stat().st_mtime_ns == before
     dataset = sk.TarDataset(f"{shards}/*.tar").decode().to_tuple("txt")
     assert [text for (text,) in dataset] == [f"text {number}" for number in range(50)]

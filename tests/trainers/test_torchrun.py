@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.jobs import reserved_port
-from tests.trainers.jobs import EXAMPLES, Job, run, torchrun
+from tests.trainers.jobs import EXAMPLES, Job, output_of, run_until_killed, torchrun
 from tests.trainers.ledgers import Ledger
 from tests.trainers.restarted import SAMPLES, check_exactly_once, check_restarted_in_mid_epoch
 from tests.waiting import wait_until
@@ -38,8 +38,7 @@ def test_a_ddp_run_resumes_with_as_many_ranks_with_fewer_and_with_more(tmp_path)
         code, printed = job.end(first, seconds=300)
     assert code == 0, printed
     assert len(list(tmp_path.glob("killed-*"))) == 2
-    code, printed = run(tmp_path, *torchrun(3, *script, "--epochs=3"))
-    assert code == 0, printed
+    printed = output_of(tmp_path, *torchrun(3, *script, "--epochs=3"))
     assert "continues in epoch 1, step 45, on 3 ranks" in printed
 
     ledger = Ledger.read(tmp_path, SAMPLES)
@@ -54,11 +53,8 @@ def test_a_ddp_run_resumes_with_as_many_ranks_with_fewer_and_with_more(tmp_path)
 
 def test_ranks_of_a_replica_get_the_same_batches_and_another_mesh_resumes(tmp_path):
     script = [EXAMPLES / "train_fsdp.py", tmp_path]
-    code, printed = run(tmp_path, *torchrun(4, *script), DIGITS_KILL="3:33")
-    assert code != 0
-    assert (tmp_path / "killed-3-33").exists(), printed
-    code, printed = run(tmp_path, *torchrun(2, *script, "--tensor-parallel=1"))
-    assert code == 0, printed
+    run_until_killed(tmp_path, *torchrun(4, *script), rank=3, step=33)
+    printed = output_of(tmp_path, *torchrun(2, *script, "--tensor-parallel=1"))
     assert "continues in epoch 1, step 30, as 2 x 1" in printed
 
     # Before: ranks 0 and 1 hold one replica, 2 and 3 the other one. After: one replica a rank.
@@ -142,10 +138,8 @@ def check_batches(ledger, texts, ranks):
 
 def test_a_killed_run_resumes_with_the_same_losses_and_then_on_one_rank(tmp_path, texts):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    code, printed = run(tmp_path, *torchrun(2, TEXTS, whole))
-    assert code == 0, printed
-    code, resumed = run(tmp_path, *torchrun(2, TEXTS, killed, restarts=1), DIGITS_KILL="1:22")
-    assert code == 0, resumed
+    printed = output_of(tmp_path, *torchrun(2, TEXTS, whole))
+    resumed = output_of(tmp_path, *torchrun(2, TEXTS, killed, restarts=1), DIGITS_KILL="1:22")
     assert "continues in epoch 1, step 20, on 2 ranks" in resumed
     for rank in range(2):
         assert losses(killed, rank) == losses(whole, rank)
@@ -168,7 +162,6 @@ def test_a_killed_run_resumes_with_the_same_losses_and_then_on_one_rank(tmp_path
     torch.testing.assert_close(torch.tensor(together), expected.detach(), rtol=1e-5, atol=1e-5)
 
     # Its last checkpoint is in the middle of epoch 1.
-    code, printed = run(tmp_path, *torchrun(1, TEXTS, killed, "--epochs=3"))
-    assert code == 0, printed
+    printed = output_of(tmp_path, *torchrun(1, TEXTS, killed, "--epochs=3"))
     assert "continues in epoch 1, step 30, on 1 ranks" in printed
     check_batches(Ledger.read(killed, 1200), texts, [2, 2, 1])

@@ -60,6 +60,10 @@ def write(folder, sizes=((5, 4), (7, 7), (0, 3)), **options):
     return [f"{folder}/{number}.parquet" for number in range(len(sizes))]
 
 
+def opened(files, *arguments, **options):
+    return sk.ParquetDataset(files, *arguments, progress=False, **options)
+
+
 class TestParquet(DatasetContract):
     """Row groups with checksums of their pages."""
 
@@ -69,14 +73,14 @@ class TestParquet(DatasetContract):
         return [rows[:4], rows[4:5], rows[5:]]
 
     def make(self, folder):
-        return sk.ParquetDataset([f"{folder}/{number}.parquet" for number in range(3)], progress=False)
+        return opened([f"{folder}/{number}.parquet" for number in range(3)])
 
 
 @pytest.mark.parametrize("batches", ["columns", "tensors", "arrow"])
 def test_a_batch_is_columns_tensors_or_a_record_batch(tmp_path, batches):
     paths, ids = write(tmp_path), [11, 1, 5, 4, 5]
     expected = table_of(0, 12).take(ids)
-    with sk.ParquetDataset(paths, batches=batches, progress=False) as dataset:
+    with opened(paths, batches=batches) as dataset:
         batch = dataset.__getitems__(ids)
     if batches == "arrow":
         assert batch.to_pylist() == expected.to_pylist()
@@ -86,17 +90,17 @@ def test_a_batch_is_columns_tensors_or_a_record_batch(tmp_path, batches):
     for name, column in batch.items():
         assert [plain({0: value})[0] for value in column] == expected.column(name).to_pylist()
     batch["x"][0] = 7  # it is writable, and the cached row group does not change
-    with sk.ParquetDataset(paths, progress=False) as dataset:
+    with opened(paths) as dataset:
         assert dataset[11]["x"] != 7
 
 
 def test_a_null_is_none_in_a_sample_and_refused_in_an_array_of_numbers(tmp_path):
     """So a column has one type in all batches, whether or not other rows of its row group are null."""
     paths = write(tmp_path)
-    with sk.ParquetDataset(paths, ["maybe"], progress=False) as dataset:
+    with opened(paths, ["maybe"]) as dataset:
         assert dataset.__getitems__([3, 4]) == [{"maybe": None}, {"maybe": 4}]
         assert isinstance(dataset[4]["maybe"], np.int64)
-    with sk.ParquetDataset(paths, ["maybe"], batches="columns", progress=False) as dataset:
+    with opened(paths, ["maybe"], batches="columns") as dataset:
         assert dataset.__getitems__([1, 4])["maybe"].dtype == np.int64
         with pytest.raises(sk.DatasetError, match="column 'maybe' holds a null"):
             dataset.__getitems__([3, 4])
@@ -104,13 +108,13 @@ def test_a_null_is_none_in_a_sample_and_refused_in_an_array_of_numbers(tmp_path)
 
 def test_a_file_without_columns_or_encrypted_is_refused(tmp_path):
     pq.write_table(pa.table({}), tmp_path / "none.parquet")
-    assert_refused(sk.ParquetDataset(tmp_path / "none.parquet", progress=False), "has no columns")
+    assert_refused(opened(tmp_path / "none.parquet"), "has no columns")
     (tmp_path / "none.parquet").write_bytes(bytes(20) + b"PARE")
-    assert_refused(sk.ParquetDataset(tmp_path / "none.parquet", progress=False), "has an encrypted footer")
+    assert_refused(opened(tmp_path / "none.parquet"), "has an encrypted footer")
 
 
 def test_rows_that_follow_one_another_are_a_record_batch_without_a_copy(tmp_path):
-    with sk.ParquetDataset(write(tmp_path), batches="arrow", progress=False) as dataset:
+    with opened(write(tmp_path), batches="arrow") as dataset:
         whole, part = dataset.__getitems__(range(5, 12)), dataset.__getitems__([7, 8, 9])
     start = whole.column("id").buffers()[1].address
     assert part.column("id").buffers()[1].address == start
@@ -129,7 +133,7 @@ def test_only_the_requested_columns_are_read(tmp_path):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Stored, "read", counted)
-        with sk.ParquetDataset(tmp_path / "a.parquet", ["small"], progress=False) as dataset:
+        with opened(tmp_path / "a.parquet", ["small"]) as dataset:
             assert dataset.__getitems__([3, 999]) == [{"small": 3}, {"small": 999}]
     assert sum(bytes_read) < 200_000
 
@@ -146,7 +150,7 @@ FILTERS = {
 def test_filters_keep_the_rows_that_pyarrow_keeps(tmp_path, name):
     paths, filters = write(tmp_path), FILTERS[name]
     expected = [row for path in paths for row in pq.read_table(path, filters=filters).to_pylist()]
-    with sk.ParquetDataset(paths, filters=filters, progress=False) as dataset:
+    with opened(paths, filters=filters) as dataset:
         assert len(dataset) == len(expected)
         assert [plain(sample) for sample in dataset.__getitems__(range(len(expected)))] == expected
         assert all(dataset.layout.sizes)
@@ -159,7 +163,7 @@ def test_a_filter_value_of_another_precision_excludes_no_row_group(tmp_path, con
     """The column is rounded to float32, and the value has more digits."""
     table = pa.table({"x": pa.array([0.1, 0.3], pa.float32()), "y": [0.1, 0.3]})
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=1)
-    with sk.ParquetDataset(tmp_path / "a.parquet", filters=[condition], progress=False) as dataset:
+    with opened(tmp_path / "a.parquet", filters=[condition]) as dataset:
         assert [sample["y"] for sample in dataset.__getitems__(range(len(dataset)))] == [0.1]
 
 
@@ -177,9 +181,7 @@ def test_statistics_with_nan_are_ignored():
 def test_a_column_may_be_named_like_a_field_of_another_one(tmp_path):
     table = pa.table({"a.b": [1, 2], "a": [{"b": 100}, {"b": 200}]})
     pq.write_table(table, tmp_path / "a.parquet")
-    with sk.ParquetDataset(
-        tmp_path / "a.parquet", ["a.b"], filters=[("a.b", "==", 2)], progress=False
-    ) as dataset:
+    with opened(tmp_path / "a.parquet", ["a.b"], filters=[("a.b", "==", 2)]) as dataset:
         assert [*dataset] == [{"a.b": 2}]
 
 
@@ -190,31 +192,31 @@ def test_row_groups_are_excluded_by_statistics_without_being_read(tmp_path):
     damaged = bytearray(Path(path).read_bytes())
     damaged[first.dictionary_page_offset : first.dictionary_page_offset + 40] = bytes(40)
     Path(path).write_bytes(damaged)
-    with sk.ParquetDataset(path, filters=[("id", ">", 3)], progress=False) as dataset:
+    with opened(path, filters=[("id", ">", 3)]) as dataset:
         assert [sample["id"] for sample in dataset.__getitems__(range(8))] == list(range(4, 12))
-    assert_refused(sk.ParquetDataset(path, progress=False), "row group 0", 0)
+    assert_refused(opened(path), "row group 0", 0)
 
 
 def test_lengths_are_a_column_of_numbers_or_of_lists(tmp_path):
     paths = write(tmp_path, [(60, 13)])
     for name in ("tokens", "id"):
-        with sk.ParquetDataset(paths, ["id", "tokens"], lengths=name, progress=False) as dataset:
+        with opened(paths, ["id", "tokens"], lengths=name) as dataset:
             expected = [row % 5 if name == "tokens" else row for row in range(60)]
             assert dataset.lengths.tolist() == expected
     fixed = pa.table({"tokens": pa.array([[5, 6, 7]] * 2, pa.list_(pa.int64(), 3))})
     pq.write_table(fixed, tmp_path / "packed.parquet")
-    with sk.ParquetDataset(tmp_path / "packed.parquet", lengths="tokens", progress=False) as dataset:
+    with opened(tmp_path / "packed.parquet", lengths="tokens") as dataset:
         assert dataset.lengths.tolist() == [3, 3]
     pq.write_table(pa.table({"tokens": [[5], None]}), tmp_path / "null.parquet")
     refused = pytest.raises(sk.DatasetError, match="column 'tokens' has values without a length")
-    with sk.ParquetDataset(tmp_path / "null.parquet", lengths="tokens", progress=False) as dataset, refused:
+    with opened(tmp_path / "null.parquet", lengths="tokens") as dataset, refused:
         dataset.lengths.tolist()
 
 
 def test_a_file_rewritten_with_the_same_size_and_time_is_an_error(tmp_path):
     """The footer differs, in a process that has not read it yet."""
     (path,) = write(tmp_path, [(6, 3)], compression="none")
-    dataset = sk.ParquetDataset(path, progress=False)
+    dataset = opened(path)
     assert dataset[5]["id"] == 5
     fingerprint, status = dataset.fingerprint, Path(path).stat()
     dataset.close()
@@ -223,7 +225,7 @@ def test_a_file_rewritten_with_the_same_size_and_time_is_an_error(tmp_path):
     with pytest.raises(sk.DatasetError, match="was changed while it was in use"):
         dataset[5]
     other = Path(path).read_bytes()
-    assert sk.ParquetDataset(path, progress=False).fingerprint != fingerprint
+    assert opened(path).fingerprint != fingerprint
     if len(other) == len(whole):
         os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
         with pytest.raises(sk.DatasetError, match="its footer was changed"):
@@ -233,23 +235,15 @@ def test_a_file_rewritten_with_the_same_size_and_time_is_an_error(tmp_path):
 def test_files_with_other_columns_are_refused_by_name(tmp_path):
     pq.write_table(pa.table({"a": [1]}), tmp_path / "0.parquet")
     pq.write_table(pa.table({"a": ["x"]}), tmp_path / "1.parquet")
-    assert_refused(
-        sk.ParquetDataset(str(tmp_path / "*.parquet"), progress=False),
-        r"1\.parquet: has other columns than 0\.parquet",
-    )
-    assert_refused(
-        sk.ParquetDataset(tmp_path / "0.parquet", ["b"], progress=False), "must have one column 'b'"
-    )
+    assert_refused(opened(str(tmp_path / "*.parquet")), r"1\.parquet: has other columns than 0\.parquet")
+    assert_refused(opened(tmp_path / "0.parquet", ["b"]), "must have one column 'b'")
     with pytest.raises(sk.DatasetError, match=r"must have one column 'b', got \['a'\]"):
-        sk.ParquetDataset(tmp_path / "0.parquet", progress=False).column("b")
+        opened(tmp_path / "0.parquet").column("b")
 
 
 def test_a_filter_of_another_type_is_an_error_with_a_hint(tmp_path):
-    paths = write(tmp_path)
-    assert_refused(
-        sk.ParquetDataset(paths, filters=[("id", ">", "x")], progress=False),
-        r"cannot be filtered.*compare a column with values of its own type",
-    )
+    dataset = opened(write(tmp_path), filters=[("id", ">", "x")])
+    assert_refused(dataset, r"cannot be filtered.*compare a column with values of its own type")
 
 
 def test_the_columns_of_a_row_group_at_a_url_are_requested_at_the_same_time(tmp_path):
@@ -263,7 +257,7 @@ def test_the_columns_of_a_row_group_at_a_url_are_requested_at_the_same_time(tmp_
 
     with served() as server:
         url = server.put("/a.parquet", (tmp_path / "a.parquet").read_bytes())
-        with sk.ParquetDataset(url, ["a", "c", "e"], remote={"cache": tmp_path}) as dataset:
+        with opened(url, ["a", "c", "e"], remote={"cache": tmp_path}) as dataset:
             assert len(dataset) == 20_000
             server.always["GET", "/a.parquet"] = wait
             assert plain(dataset[77]) == {"a": 77, "c": 77, "e": 77}
@@ -283,12 +277,12 @@ def test_keys_of_hive_folders_are_columns_as_pyarrow_reads_them(tmp_path):
         pq.write_table(table, folder / "0.parquet", row_group_size=4)
         paths.append(str(folder / "0.parquet"))
     expected = dataset.dataset(paths, partitioning="hive").to_table().to_pylist()
-    with sk.ParquetDataset(paths, partitioning="hive", progress=False) as ours:
+    with opened(paths, partitioning="hive") as ours:
         assert ours.__getitems__(range(40)) == expected
         assert ours.column_names == ("id", "year", "lang")
         assert ours["year"].tolist() == [row["year"] for row in expected]
         fingerprint = ours.fingerprint
-    assert sk.ParquetDataset(paths[0], progress=False).column_names == ("id",)
+    assert opened(paths[0]).column_names == ("id",)
     for filters in (
         [("year", ">=", 2024)],
         [("lang", "==", "en"), ("id", ">", 12)],
@@ -296,19 +290,17 @@ def test_keys_of_hive_folders_are_columns_as_pyarrow_reads_them(tmp_path):
     ):
         expression = pq.filters_to_expression(filters)
         expected = dataset.dataset(paths, partitioning="hive").to_table(filter=expression).to_pylist()
-        with sk.ParquetDataset(paths, partitioning="hive", filters=filters, progress=False) as ours:
+        with opened(paths, partitioning="hive", filters=filters) as ours:
             assert ours.__getitems__(range(len(ours))) == expected
-    with sk.ParquetDataset(
-        paths, ["lang", "id"], partitioning="hive", batches="arrow", progress=False
-    ) as ours:
+    with opened(paths, ["lang", "id"], partitioning="hive", batches="arrow") as ours:
         assert ours.__getitems__([25, 26]).to_pylist() == [
             {"lang": "a b", "id": 25},
             {"lang": "a b", "id": 26},
         ]
     (tmp_path / "year=2023").rename(tmp_path / "year=2022")
     paths[0] = paths[0].replace("2023", "2022")
-    assert sk.ParquetDataset(paths, partitioning="hive", progress=False).fingerprint != fingerprint
-    with sk.ParquetDataset(paths, progress=False) as ours:
+    assert opened(paths, partitioning="hive").fingerprint != fingerprint
+    with opened(paths) as ours:
         assert ours[0] == {"id": 0}
 
 
@@ -323,7 +315,7 @@ def test_folders_with_missing_different_or_duplicate_keys_are_errors(tmp_path):
             (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
             pq.write_table(pa.table({"id": [1]}), tmp_path / place)
         paths = [tmp_path / place for place in places]
-        assert_refused(sk.ParquetDataset(paths, partitioning="hive", progress=False), problem)
+        assert_refused(opened(paths, partitioning="hive"), problem)
 
 
 def test_times_are_numpy_values_without_a_time_zone_and_python_values_with_one(tmp_path):

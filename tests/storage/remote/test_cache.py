@@ -1,6 +1,5 @@
 """The cache of whole files: which stay, which are evicted, and how processes share it."""
 
-import fcntl
 import gc
 import hashlib
 import os
@@ -156,12 +155,8 @@ def test_a_folder_that_cannot_be_made_is_an_error_with_another_in_its_hint(serve
         storage(cache=tmp_path / "file" / "cache").fetch(server.put("/a", b"a"))
 
 
-def test_a_folder_without_locks_is_an_error_with_another_in_its_hint(server, storage, monkeypatch):
-    # There is no filesystem without locks here to try.
-    def refuses(*_):
-        raise OSError(95, "Operation not supported")
-
-    monkeypatch.setattr(fcntl, "flock", refuses)
+@pytest.mark.usefixtures("no_locks")
+def test_a_folder_without_locks_is_an_error_with_another_in_its_hint(server, storage):
     with pytest.raises(DatasetError, match=r"without locks \(Operation not supported\).*use cache=FOLDER"):
         storage().fetch(server.put("/a", b"a"))
 

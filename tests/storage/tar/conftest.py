@@ -1,9 +1,12 @@
-"""Small shards, and a server of them."""
+"""Small shards, and a server of them; the command `samplerkit`."""
 
 import pytest
 
+from tests.cli.conftest import command
 from tests.storage.remote.server import served
 from tests.storage.tar.remote_shards import write_shards
+
+__all__ = ["command"]
 
 
 @pytest.fixture(name="folder")

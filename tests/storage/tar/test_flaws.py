@@ -103,12 +103,6 @@ def test_data_after_the_end_of_an_archive_is_a_flaw(tmp_path):
     assert dict(dataset.skipped.counts) == {"data after the end": 1}
 
 
-def test_more_padding_than_needed_is_no_flaw(tmp_path):
-    path = shard(tmp_path / "shard.tar", GOOD)
-    path.write_bytes(path.read_bytes() + bytes(3 << 20))
-    assert TarDataset(path).keys() == ["a", "z"]
-
-
 def test_a_size_in_thousands_of_digits_is_a_damaged_header(tmp_path):
     path = tmp_path / "shard.tar"
     with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as archive:

@@ -1,11 +1,9 @@
 """The index: how it is made, where it is kept, when it is used, and that an old one is never used."""
 
-import fcntl
 import gzip
 import json
 import os
 import pickle
-import sys
 import threading
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,11 +12,12 @@ import fsspec
 import pytest
 
 import samplerkit as sk
-from samplerkit.cli.main import main
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.index import finding as index_module
 from samplerkit.storage.tar.index.finding import Cache
 from samplerkit.storage.tar.indexing import index_shards
+from tests.cli.configs import in_json
+from tests.storage.crowd import run_in_threads
 from tests.storage.remote.server import served
 from tests.storage.tar.remote_shards import EACH, NAMES, NUMBERS, PATTERN, SHARDS
 from tests.storage.tar.shards import jpeg_tiles, python_sources, write, write_tar
@@ -61,12 +60,9 @@ def test_an_index_is_made_once_and_never_among_the_data(tmp_path, cache_home, sc
     assert sorted(scanned) == ["one.tar", "two.tar"]
     assert file_names(tmp_path / "data") == ["one.tar", "two.tar"]
     assert len(file_names(cache_home)) > 2
-    own = tmp_path / "my" / "own"
-    len(TarDataset(paths[0], cache=own))
-    assert list(own.glob("lock*"))  # though no folder was there before
-    len(TarDataset(paths, cache=own))
+    len(TarDataset(paths, cache=tmp_path / "own"))
     assert sorted(scanned) == sorted(["one.tar", "two.tar"] * 2)
-    assert len(file_names(own)) > 2
+    assert len(file_names(tmp_path / "own")) > 2
 
 
 def test_an_archive_that_was_written_again_is_indexed_again(tmp_path, cache_home, scanned):
@@ -95,11 +91,13 @@ def test_a_cache_that_cannot_be_written_to_leaves_the_index_in_memory(tmp_path):
 
 
 def test_each_index_has_a_lock_of_its_own_that_leaves_no_file(tmp_path):
-    cache = Cache.of(tmp_path)
+    own = tmp_path / "my" / "own"
+    cache = Cache.of(own)
     with ExitStack() as locks:
         for number in range(200):
-            locks.enter_context(cache.lock(tmp_path / f"{number}.skidx"))
-    assert file_names(tmp_path) == []
+            locks.enter_context(cache.lock(own / f"{number}.skidx"))
+        assert len(file_names(own)) == 200  # though no folder was there before
+    assert file_names(own) == []
 
 
 def test_an_index_is_made_once_by_threads_that_need_it_together(tmp_path, scanned):
@@ -110,20 +108,13 @@ def test_an_index_is_made_once_by_threads_that_need_it_together(tmp_path, scanne
         start.wait(30)
         assert len(TarDataset(path, cache=tmp_path / "cache", progress=False)) == 60
 
-    threads = [threading.Thread(target=use) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(*[use] * 8)
     assert scanned == ["one.tar"]
     assert not list(tmp_path.rglob("*.lock"))
 
 
-def test_indexes_are_made_on_a_filesystem_without_locks(tmp_path, cache_home, monkeypatch):
-    def refuses(*_):
-        raise OSError(95, "Operation not supported")
-
-    monkeypatch.setattr(fcntl, "flock", refuses)
+@pytest.mark.usefixtures("no_locks")
+def test_indexes_are_made_on_a_filesystem_without_locks(tmp_path, cache_home):
     assert len(TarDataset(write_two(tmp_path))) > 60
     assert len(list(cache_home.rglob("*.skidx"))) == 2
 
@@ -344,7 +335,7 @@ def test_uploading_to_a_web_server_is_an_error(folder):
 
 
 def test_indexes_are_uploaded_next_to_the_shards_in_the_bucket(
-    folder, bucket, endpoint, tmp_path, monkeypatch, capsys
+    folder, bucket, endpoint, tmp_path, monkeypatch, command
 ):
     pytest.importorskip("s3fs", reason="s3fs is not installed")
     monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
@@ -353,24 +344,16 @@ def test_indexes_are_uploaded_next_to_the_shards_in_the_bucket(
     for name in NAMES:
         bucket.upload_file(f"{folder}/{name}", f"train/{name}")
     urls = f"s3://shards/train/{PATTERN}"
-    arguments = ["samplerkit", "index", urls, "--upload", "--json", "--jobs", "2"]
-    monkeypatch.setattr(sys, "argv", arguments)
-
-    def indexed():
-        with pytest.raises(SystemExit) as end:
-            main()
-        output, errors = capsys.readouterr()
-        assert (end.value.code, errors) == (0, "")
-        return json.loads(output)
-
+    arguments = ("index", urls, "--upload", "--jobs", 2)
     others = {"made": SHARDS, "lengths": "s3://shards/train/lengths.json", "flaw_count": 0, "flaws": []}
-    assert indexed() == {"shards": SHARDS, "samples": len(NUMBERS), "files": 2 * len(NUMBERS), **others}
+    expected = {"shards": SHARDS, "samples": len(NUMBERS), "files": 2 * len(NUMBERS), **others}
+    assert in_json(command, *arguments) == (0, expected)
     uploaded = {one.key: one.last_modified for one in bucket.objects.all() if not one.key.endswith(".tar")}
     assert sorted(uploaded) == sorted(f"train/{name}" for name in index_names(NAMES))
     # On another machine, whose cache is empty, indexes in the bucket are not made again.
     bucket.Object(f"train/{NAMES[5]}.skidx").delete()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another machine"))
-    assert indexed()["made"] == 1
+    assert in_json(command, *arguments) == (0, {**expected, "made": 1})
     with sk.TarDataset(
         urls, lengths="s3://shards/train/lengths.json", fetch="ranges", cache=tmp_path / "cache"
     ) as dataset:

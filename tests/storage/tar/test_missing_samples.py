@@ -66,14 +66,6 @@ def log_lines(caplog):
     )
 
 
-def check_log(caplog):
-    """Checks that the log has one line for each shard."""
-    logged = log_lines(caplog)
-    assert len(logged) == len(LOGGED)
-    for line, text in zip(logged, LOGGED, strict=True):
-        assert re.match(text, line), line
-
-
 @pytest.mark.filterwarnings("ignore:.*requests")
 def test_the_good_samples_are_read_once_and_the_steps_stay(place, folder, tmp_path):
     dataset, sampler = open_dataset(place, tmp_path), sk.RandomSampler(seed=3)
@@ -142,7 +134,8 @@ def test_without_a_loader_missing_samples_are_left_out_too(place, folder, tmp_pa
     keys = [[sample["__key__"] for sample in batch] for batch in loader]
     assert len(keys) == len(NUMBERS) // 8
     assert set(chain.from_iterable(keys)) == set(GOOD)
-    check_log(caplog)
+    for line, text in zip(log_lines(caplog), LOGGED, strict=True):
+        assert re.match(text, line), line
     dataset.close()
 
 

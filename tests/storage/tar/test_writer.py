@@ -13,7 +13,7 @@ from samplerkit.storage.tar import pack
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.pack import pack_folder
 from samplerkit.storage.tar.writer import TarWriter
-from tests.cli.processes import run_example
+from tests.cli.processes import lines_of, run_example
 from tests.storage.tar.shards import read_by_webdataset, write_tar
 
 
@@ -234,9 +234,7 @@ def test_an_error_of_the_user_is_not_hidden_by_a_full_disk(small_disk):
 
 @pytest.mark.campaign
 def test_the_example_trains_on_shards_of_jpegs(tmp_path):
-    done = run_example("train_tar_shards.py", temporary=tmp_path)
-    assert done.returncode == 0, done.stderr
-    first, *epochs = done.stdout.splitlines()
+    first, *epochs = lines_of(run_example("train_tar_shards.py", temporary=tmp_path))
     assert first == "711 samples to train on, 173 to test, in 5 shards"
     accuracies = [float(re.fullmatch(r"epoch \d: test accuracy (\S+)", line)[1]) for line in epochs]
     assert len(accuracies) == 8

@@ -54,28 +54,22 @@ class TestDocuments(TestPairs):
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "sizes"),
     [
-        (
-            lambda path: os.truncate(path, 500),
-            "a.bin: was changed while it was in use: it had 800 bytes, got '500 bytes'",
-        ),
-        (
-            lambda path: os.truncate(path, 900),
-            "a.bin: was changed while it was in use: it had 800 bytes, got '900 bytes'",
-        ),
-        (lambda path: os.utime(path, (1, 1)), "a.bin: was changed while it was in use"),
+        (lambda path: os.truncate(path, 500), ": it had 800 bytes, got '500 bytes'"),
+        (lambda path: os.truncate(path, 900), ": it had 800 bytes, got '900 bytes'"),
+        (lambda path: os.utime(path, (1, 1)), ""),
     ],
 )
 @pytest.mark.parametrize("is_open", [True, False])
-def test_a_file_that_changes_while_it_is_read_is_an_error(tmp_path, change, message, is_open):
+def test_a_file_that_changes_while_it_is_read_is_an_error(tmp_path, change, sizes, is_open):
     data = sk.TokenDataset([pair(tmp_path), pair(tmp_path, "b")], 30)
     assert len(data.__getitems__(range(26))) == 26
     if not is_open:
         data.close()
     change(tmp_path / "a.bin")
     for windows in ([5, 3], [20, 5], [5, 20]):
-        with pytest.raises(DatasetError, match=message):
+        with pytest.raises(DatasetError, match=f"a.bin: was changed while it was in use{sizes}"):
             data.__getitems__(windows)
 
 

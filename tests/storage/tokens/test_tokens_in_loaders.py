@@ -1,5 +1,6 @@
 """Windows of tokens through a Loader: in batches, workers, mixtures, trees and resumed runs."""
 
+from functools import partial
 from itertools import islice
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 import samplerkit as sk
 from samplerkit.order.deal import World
 from samplerkit.storage.tokens.outputs import OUTPUTS
+from tests.chains import under
 from tests.storage.checks import identical
 
 ALONE = World(1, 0)
@@ -46,12 +48,6 @@ def files(tmp_path):
     return {name: str(tmp_path / name) for name in CORPORA}
 
 
-def dataset_and_tree(files, seq_len=16, **options):
-    """Returns one dataset of named corpora, and a tree of a dataset for each corpus, which has its name."""
-    parts = {name: sk.TokenDataset({name: path}, seq_len, **options) for name, path in files.items()}
-    return sk.TokenDataset(files, seq_len, **options), sk.TreeDataset(parts)
-
-
 @pytest.mark.parametrize(
     ("documents", "outputs", "options"),
     [
@@ -63,7 +59,9 @@ def dataset_and_tree(files, seq_len=16, **options):
     ],
 )
 def test_a_tree_returns_the_same_as_one_dataset_of_all_corpora(files, documents, outputs, options):
-    one, tree = dataset_and_tree(files, documents=documents, outputs=outputs, **options)
+    """The parts of the tree are datasets of one corpus each, which has their name."""
+    make = partial(sk.TokenDataset, seq_len=16, documents=documents, outputs=outputs, **options)
+    one, tree = make(files), sk.TreeDataset({name: make({name: path}) for name, path in files.items()})
     rng = np.random.default_rng(5)
     assert len(one) == len(tree)
     for epoch in (0, 5):
@@ -121,16 +119,10 @@ def mixture():
     return sk.MixtureSampler({"web": sk.RandomSampler(seed=1), "code": None}, weights=MIX, seed=4)
 
 
-def block_sampler(child):
-    sampler = sk.BlockSampler(2, seed=3)
-    sampler.add_child(child)
-    return sampler
-
-
 CASES = {
     "windows": ({}, lambda sampler: sampler, 20),
     "windows without phases": ({"phase": False}, lambda sampler: sampler, 20),
-    "blocks": ({"block_len": 32}, block_sampler, 10),
+    "blocks": ({"block_len": 32}, lambda sampler: under(sk.BlockSampler(2, seed=3), sampler), 10),
 }
 
 
