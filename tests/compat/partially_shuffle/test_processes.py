@@ -222,6 +222,6 @@ def test_an_error_names_the_url_without_its_query_also_if_the_reader_fetches(loc
     with pytest.raises(sk.DatasetError) as caught, caplog.at_level(logging.INFO, "samplerkit"):
         items_of(sampler)
     text = "".join(traceback.format_exception(caught.value)) + caplog.text
-    assert "000.npz" in caught.value.place
+    assert caught.value.place.endswith(".npz")  # the one that was read first
     assert "reading http://127.0.0.1" in caplog.text
     assert "5ec4e7" not in text
