@@ -15,6 +15,7 @@ from samplerkit.inspect.costs import Flags, files_read
 from samplerkit.inspect.view import RunView
 from samplerkit.order.caching import cached_property
 from samplerkit.order.layout import Layout
+from samplerkit.order.modes import Shuffle
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.mixing.sources import parts_of
 from samplerkit.storage.tar.fetch_costs import COSTLY, FetchCosts, epoch_costs, stretch_of
@@ -219,7 +220,7 @@ def _downloads_of(stored: StoredFiles, per_machine: int) -> Downloads:
     if not downloads.is_remote or (downloads.ratio or 0) <= COSTLY:
         return downloads
     lanes = stored.view.num_ranks if is_local and way == "ranges" else None
-    return replace(downloads, advice=_advice(downloads, layout.num_samples, lanes))
+    return replace(downloads, advice=_advice(downloads, stored, lanes))
 
 
 def _way(stored: StoredFiles) -> tuple[str, bool]:
@@ -230,10 +231,8 @@ def _way(stored: StoredFiles) -> tuple[str, bool]:
     """
     layout, ranks = stored.layout, stored.view.num_ranks
     fetch = getattr(stored.dataset, "fetch", "shards")  # files of other kinds are read as a whole
-    if fetch in {None, "ranges"}:  # None: in place, on a disk of this machine
-        return "ranges", False
-    if fetch == "shards":
-        return "whole", False
+    if fetch != "auto":  # None: in place, on a disk of this machine
+        return "whole" if fetch == "shards" else "ranges", False
     shard_bytes = None if stored.sizes is None else int(stored.sizes.mean())
     # If ranks share lanes, ranks in the middle read from two lanes, and less of each file.
     for rank in sorted({0, ranks // 2, ranks - 1}):
@@ -268,13 +267,14 @@ def _costs_of_machines(stored: StoredFiles, per_machine: int) -> tuple[list[Fetc
     return [FetchCosts(*numbers[:2]), FetchCosts(*numbers[2:])], is_counted
 
 
-def _advice(downloads: Downloads, num_samples: int, lanes: int | None) -> str:
-    size = round(num_samples * FILES_IN_A_BLOCK / max(1, downloads.num_files))
-    partial = f"shuffle: partial with partial_size: {size}"
+def _advice(downloads: Downloads, stored: StoredFiles, lanes: int | None) -> str:
+    size = round(stored.layout.num_samples * FILES_IN_A_BLOCK / max(1, downloads.num_files))
+    is_partial = (mode := stored.view.mode) and mode.shuffle is Shuffle.PARTIAL and mode.partial_size <= size
+    partial = "" if is_partial else f"shuffle: partial with partial_size: {size}, or "
     costs = f"costs {downloads.ratio or 0:.1f} times as much as fetching each file once"
     if lanes is not None:
         return f"reading single samples {costs}: several ranks read each file, set lanes: {lanes}"
     if downloads.way == "ranges":
-        return f"reading single samples {costs}: take {partial}, or a cache for all files and fetch: shards"
+        return f"reading single samples {costs}: take {partial}a cache for all files and fetch: shards"
     cached = f"the cache holds {downloads.cached_files} files"
-    return f"this order {costs}, since {cached}: take {partial}, or a larger cache"
+    return f"this order {costs}, since {cached}: take {partial}a larger cache"

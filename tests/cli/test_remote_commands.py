@@ -113,6 +113,11 @@ def test_a_cache_that_is_too_small_for_the_order_is_named_with_its_hint(command,
     (finding,) = (one for one in findings if one["code"] == "costly-remote")
     assert finding["hint"].startswith("take shuffle: partial with partial_size: 160")
     assert f"{downloads:,} downloads" in finding["what"]
+    changes = {"shuffle": "partial", "partial_size": 160}
+    path = config(
+        tmp_path, dataset=npz(web, lengths=SIZES, remote={**remote, "max_cache_bytes": 1}), **changes
+    )
+    assert dict(facts_of(command("plan", path)[1])).get("costly", "").endswith("1 files: take a larger cache")
 
 
 @pytest.mark.parametrize("kind", [npz, tar])
