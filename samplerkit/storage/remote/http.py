@@ -14,8 +14,9 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, final
 
+from samplerkit.storage.remote.http_checks import check_end, check_part, version_of
 from samplerkit.storage.remote.http_connections import Connections, Route, errno_text
-from samplerkit.storage.remote.http_response import Headers, Response, check_end, check_part, version_of
+from samplerkit.storage.remote.http_response import Headers, Response
 from samplerkit.storage.remote.options import HTTP_OPTIONS, RemoteOptions
 from samplerkit.storage.remote.retries import Client, Counts, check_small
 from samplerkit.storage.remote.version import (

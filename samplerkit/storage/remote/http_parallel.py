@@ -14,8 +14,9 @@ from typing import Any, NamedTuple, final
 
 from samplerkit.storage.remote.access import Span
 from samplerkit.storage.remote.http import Http
+from samplerkit.storage.remote.http_checks import check_part
 from samplerkit.storage.remote.http_connections import REDIRECTS, Route
-from samplerkit.storage.remote.http_response import END_OF_HEAD, MAX_HEAD, Head, check_part
+from samplerkit.storage.remote.http_response import END_OF_HEAD, MAX_HEAD, Head
 from samplerkit.storage.remote.version import Refused, Transient, Version
 from samplerkit.storage.threads import TICK, Pool, Stop
 
