@@ -38,8 +38,9 @@ if hasattr(providers, "_get_local_constants"):  # old versions have none
     providers._get_local_constants = providers.Constants
 
 
-# Left by torch itself: the folder of torchrun's logs, and the compiler's cache.
-LEFT_BY_TORCH = ("torchelastic_", "torchinductor_")
+# Left by torch itself: the folder of torchrun's logs, the compiler's cache, and the socket of a worker of its
+# DataLoader, which sends tensors by it, if the worker had to be ended by a signal.
+LEFT_BY_TORCH = ("torchelastic_", "torchinductor_", "pymp-")
 TESTS = Path(__file__).parent
 RUN_FOLDER = pytest.StashKey[Path]()
 LEFT_OVER = pytest.StashKey[list[str]]()
