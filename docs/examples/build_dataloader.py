@@ -3,9 +3,8 @@
 python docs/examples/build_dataloader.py
 torchrun --standalone --nproc-per-node 2 docs/examples/build_dataloader.py
 
-The only line to change in a factory of this kind is the import of `DistributedSampler`. With
-`ALGORITHM = "torch"` the run reads the very indices that it read before; with `"samplerkit-1"` it needs no
-permutation in memory.
+The only line to change in such a factory is the import of `DistributedSampler`. With `ALGORITHM = "torch"`
+the run reads the same indices as before; with `"samplerkit-1"` it needs no permutation in memory.
 """
 # ruff: noqa: T201  # an example prints
 
@@ -27,7 +26,7 @@ ALGORITHM = "torch"
 
 
 class Numbers(torch.utils.data.Dataset):
-    """Sample i is i, for as many samples as the config says; stands for your dataset."""
+    """Sample i is i; put your own dataset here."""
 
     def __init__(self, config: dict[str, int], logger: logging.Logger | None = None) -> None:
         self.samples = config["samples"]
@@ -36,7 +35,7 @@ class Numbers(torch.utils.data.Dataset):
             logger.info("%d samples", self.samples)
 
     def merge_all_iters_to_one_epoch(self, merge: bool = True, epochs: int = 1) -> None:
-        """Makes one long epoch of several: the workers then start once."""
+        """Joins several epochs into a long one, so that workers start only once."""
         self.epochs_in_one = epochs if merge else 1
 
     def __len__(self) -> int:
@@ -54,7 +53,7 @@ class Numbers(torch.utils.data.Dataset):
 def worker_init_fn(worker: int, seed: int | None) -> None:
     """Seeds the generators of a worker, as factories of this kind do; torch seeds its own by itself.
 
-    Every epoch and every rank begins with the same draws then. `samplerkit.sample_rng` does not.
+    All epochs and ranks then start with the same random numbers; with `samplerkit.sample_rng` they do not.
     """
     if seed is not None:
         random.seed(seed + worker)
@@ -75,22 +74,22 @@ def build_dataloader(
     """Builds dataset, loader and sampler.
 
     Args:
-        dataset_cfg: what the dataset is made of.
+        dataset_cfg: the config of the dataset.
         batch_size: samples of one process in a step.
         dist: whether this is one of several processes, and the process group is initialised.
         workers: worker processes of the loader.
-        seed: of the generators that workers draw from; None leaves them alone. It is none of the sampler.
-        logger: is told about the dataset.
-        training: shuffle; else read in order.
-        merge_all_iters_to_one_epoch: make one long epoch of all.
-        total_epochs: how many epochs that is.
+        seed: the seed of the workers' generators, not of the sampler; None does not seed them.
+        logger: logs the size of the dataset.
+        training: whether to shuffle.
+        merge_all_iters_to_one_epoch: join all epochs into one.
+        total_epochs: the number of epochs to join.
 
     Returns:
         (dataset, loader, sampler); the sampler is None in a single process.
     """
     dataset = Numbers(dataset_cfg, logger)
     if merge_all_iters_to_one_epoch:
-        # Before the sampler is made: it takes the length now.
+        # Before the sampler is created, which reads the length.
         dataset.merge_all_iters_to_one_epoch(merge=True, epochs=total_epochs)
     sampler = None
     if dist and training:
@@ -127,7 +126,7 @@ def main(epochs: int = 2) -> None:
     batches = [batch.tolist() for batch in loader]
     print(f"evaluation, rank {rank or 0}: {batches}", flush=True)
     if dist:
-        torch.distributed.barrier()  # a rank that ends before another has connected would take it along
+        torch.distributed.barrier()  # a rank that exits before another one has connected would break it
         torch.distributed.destroy_process_group()
 
 

@@ -1,13 +1,12 @@
-"""Shards to shards: reads tar shards, changes each sample, writes new shards; in parallel, a process a shard.
+"""Reads tar shards, changes each sample, and writes new shards, with one process per shard.
 
 python docs/examples/etl.py "raw/train-{000..127}.tar" small --side 256 --processes 8
 python docs/examples/etl.py "https://host/train-{000..127}.tar" small
-python docs/examples/etl.py                                   (makes shards of its own, and shows it on these)
+python docs/examples/etl.py                                   (makes its own shards)
 
-Images are made smaller, broken ones are dropped, and each sample gets a `.json` with its former size. Stopped
-half way, in whatever way, the same command goes on: shards that are finished are not done again. A shard and
-its index get their names when they are complete, and last its report, `train-000.json`, with what was
-counted. Needs Pillow.
+Images are scaled down, broken ones are dropped, and each sample gets a `.json` with its original size. If it
+is stopped, run the same command again: finished shards are kept. A shard and its index get their final names
+when they are complete, and then its report, `train-000.json`, is written. Needs Pillow.
 """
 # ruff: noqa: T201  # an example prints
 
@@ -38,31 +37,31 @@ NOT_AN_IMAGE = (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.
 """What Pillow raises for broken images."""
 
 
-def changed(sample: dict[str, Any], side: int) -> dict[str, Any] | None:
-    """Gives a sample as it is to be, None to drop it. This is the part to write anew for your own data."""
+def convert_sample(sample: dict[str, Any], side: int) -> dict[str, Any] | None:
+    """Returns the changed sample, or None to drop it. Replace this for your own data."""
     try:
         with Image.open(io.BytesIO(sample["jpg"])) as image:
             width, height = image.size
             smaller = image.convert("RGB")
     except NOT_AN_IMAGE:
         return None
-    smaller.thumbnail((side, side))  # it keeps the shape, and makes nothing larger
+    smaller.thumbnail((side, side))  # keeps the aspect ratio, and never enlarges
     stream = io.BytesIO()
     smaller.save(stream, "JPEG", quality=90)
     return {**sample, "jpg": stream.getvalue(), "json": {"width": width, "height": height}}
 
 
 def convert(shard: str, folder: Path, side: int) -> dict[str, Any]:
-    """Makes one new shard of one shard, in this process, and gives its report."""
+    """Converts one shard in this process; returns its report."""
     name = name_of(shard)
     work = folder / f".{name}.work"
     shutil.rmtree(work, ignore_errors=True)  # of a run that was killed
     work.mkdir()
     counts = Counter(read=0, written=0, dropped=0)
-    with TarWriter(f"{work}/0.tar") as writer:  # if all is dropped, an empty tar
+    with TarWriter(f"{work}/0.tar") as writer:  # if all samples are dropped, an empty tar
         for sample in TarDataset(shard, progress=False):
             counts["read"] += 1
-            new = changed(sample, side)
+            new = convert_sample(sample, side)
             if new is None:
                 counts["dropped"] += 1
             else:
@@ -72,19 +71,19 @@ def convert(shard: str, folder: Path, side: int) -> dict[str, Any]:
     (work / "report.json").write_text(json.dumps(report) + "\n", encoding="utf-8")
     # The report comes last: a shard is finished when it has one.
     moves = [("0.tar.skidx", f"{name}.skidx"), ("0.tar", name), ("report.json", f"{Path(name).stem}.json")]
-    for made, final in moves:
-        (work / made).replace(folder / final)
+    for temporary, final in moves:
+        (work / temporary).replace(folder / final)
     work.rmdir()
     return report
 
 
 def name_of(shard: str) -> str:
-    """Gives the name of a shard without its folder; of a URL without its query."""
+    """Returns the file name of a path or URL, without its query."""
     return Path(urlsplit(shard).path if "://" in shard else shard).name
 
 
 def reports(folder: Path, names: set[str], side: int) -> Iterator[dict[str, Any]]:
-    """Reads the reports of the shards that are finished."""
+    """Yields the reports of finished shards."""
     for name in sorted(names):
         path = folder / f"{Path(name).stem}.json"
         if path.exists():
@@ -95,21 +94,21 @@ def reports(folder: Path, names: set[str], side: int) -> Iterator[dict[str, Any]
 
 
 def run(shards: list[str], folder: Path, side: int, processes: int) -> int:
-    """Converts all shards that are not finished; gives the exit code."""
+    """Converts all unfinished shards; returns the exit code."""
     names = {name_of(shard) for shard in shards}
     if len(names) < len(shards):
         sys.exit("two shards have one name; write them into different folders")
     folder.mkdir(parents=True, exist_ok=True)
     finished = {report["shard"]: report for report in reports(folder, names, side)}
-    left = [shard for shard in shards if name_of(shard) not in finished]
+    remaining = [shard for shard in shards if name_of(shard) not in finished]
     print(f"{len(shards)} shards, {len(finished)} of them finished before", flush=True)
     failures = 0
-    with ProcessPoolExecutor(max(1, min(processes, len(left)))) as pool:
-        jobs = {pool.submit(convert, shard, folder, side): shard for shard in left}
+    with ProcessPoolExecutor(max(1, min(processes, len(remaining)))) as pool:
+        jobs = {pool.submit(convert, shard, folder, side): shard for shard in remaining}
         for job in as_completed(jobs):
             try:
                 report = job.result()
-            except (sk.SamplerkitError, OSError) as error:  # this shard failed; the others go on
+            except (sk.SamplerkitError, OSError) as error:  # this shard failed; the others continue
                 failures += 1
                 print(f"failed: {name_of(jobs[job])}: {error}", file=sys.stderr)
                 continue
@@ -122,7 +121,7 @@ def run(shards: list[str], folder: Path, side: int, processes: int) -> int:
 
 
 def write_stripes(pattern: str) -> list[str]:
-    """Writes JPEG images of stripes into shards, and some that are cut off."""
+    """Writes JPEG images of stripes into shards; some are truncated."""
     with TarWriter(pattern, samples_per_shard=50) as writer:
         for number in range(200):
             stream = io.BytesIO()
@@ -135,15 +134,15 @@ def write_stripes(pattern: str) -> list[str]:
 
 
 def main() -> int:
-    """Understands the command line."""
+    """Parses the command line, and runs the conversion."""
     parser = argparse.ArgumentParser(description="Makes the images of tar shards smaller.")
     parser.add_argument("shards", nargs="?", help="as in 'raw/train-{000..127}.tar'; paths or URLs")
     parser.add_argument("folder", nargs="?", type=Path, help="where the new shards are written")
-    parser.add_argument("--side", type=int, default=256, help="of the images, at most")
+    parser.add_argument("--side", type=int, default=256, help="the largest side of the images, in pixels")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    given = parser.parse_args()
-    if given.shards is not None and given.folder is not None:
-        return run(list(archive_names(given.shards)), given.folder, given.side, given.processes)
+    args = parser.parse_args()
+    if args.shards is not None and args.folder is not None:
+        return run(list(archive_names(args.shards)), args.folder, args.side, args.processes)
     with TemporaryDirectory() as temporary:
         shards = write_stripes(f"{temporary}/stripes-%03d.tar")
         return run(shards, Path(temporary) / "small", side=64, processes=2)

@@ -1,11 +1,10 @@
-"""Trains on a folder of images, a subfolder for each class: balanced, augmented, resumed where it stopped.
+"""Trains on a folder of images with a subfolder per class: balanced, augmented, resumable.
 
 python docs/examples/train_image_folder.py my_images [checkpoint.pt]
 python docs/examples/train_image_folder.py            (makes a small folder of handwritten digits)
 
-With a checkpoint, stop it whenever you like, and start it again with the same command: it goes on with the
-samples that are left, each augmented as it would have been. Needs Pillow; without a folder, scikit-learn as
-well.
+With a checkpoint, you can stop it at any time and run the same command again: it resumes with the remaining
+samples, each augmented as in an uninterrupted run. Needs Pillow; without a folder also scikit-learn.
 """
 # ruff: noqa: T201  # an example prints
 
@@ -24,10 +23,10 @@ from torch.utils.data import Dataset
 import samplerkit as sk
 
 SIDE = 16
-"""Images are scaled to this many pixels each way."""
+"""Images are scaled to this width and height in pixels."""
 
 SAVE_EVERY = 20
-"""Steps from one checkpoint to the next."""
+"""Steps between checkpoints."""
 
 
 class ImageFolder(Dataset[tuple[torch.Tensor, int]]):
@@ -36,10 +35,10 @@ class ImageFolder(Dataset[tuple[torch.Tensor, int]]):
     def __init__(self, folder: Path, *, augment: bool) -> None:
         self.classes = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
         # Sorted, so that a sample has the same id on every machine.
-        found = [(path, name) for name in self.classes for path in sorted((folder / name).iterdir())]
-        self.paths = [path for path, _ in found]
-        # Samplers that look at labels, PKSampler for one, find them under this name, as torchvision has it.
-        self.targets = [self.classes.index(name) for _, name in found]
+        items = [(path, name) for name in self.classes for path in sorted((folder / name).iterdir())]
+        self.paths = [path for path, _ in items]
+        # Samplers that need labels, such as PKSampler, find them by this name, which is torchvision's.
+        self.targets = [self.classes.index(name) for _, name in items]
         self.augment = augment
 
     def __len__(self) -> int:
@@ -52,30 +51,30 @@ class ImageFolder(Dataset[tuple[torch.Tensor, int]]):
             grey = np.asarray(image.convert("L").resize((SIDE, SIDE)), dtype=np.float32)
         if self.augment:
             # The generator of this draw: an image that is drawn twice is shifted in two ways, and a resumed
-            # run shifts as an uninterrupted one. For transforms that take no generator, such as those of
-            # torchvision, pass seed_draws=True to the loader in place of this.
+            # run shifts like an uninterrupted one. For transforms that take no generator, such as those of
+            # torchvision, use seed_draws=True of the loader instead.
             top, left = sk.draw_rng().integers(0, 3, 2)
             grey = np.pad(grey, 1)[top : top + SIDE, left : left + SIDE]
         return torch.from_numpy(grey / 255)[None], self.targets[index]
 
 
 def train(folder: Path, checkpoint: Path, epochs: int = 5) -> None:
-    """Trains on from the checkpoint, if there is one; prints the accuracy on every fifth image."""
-    torch.set_num_threads(1)  # so small a network gains nothing from more
+    """Trains, from the checkpoint if there is one; prints the accuracy on every fifth image."""
+    torch.set_num_threads(1)  # more threads would not help such a small network
     torch.manual_seed(0)
     images = ImageFolder(folder, augment=True)
     numbers, classes = np.arange(len(images)), np.array(images.targets)
     print(f"{len(images)} images of {len(images.classes)} classes", flush=True)
 
-    # A chain: the child keeps four fifths of the images; the parent draws from what the child yields, so that
-    # its weights are one for each of these. Each class comes equally often, however many images it has.
+    # A chain: the child keeps four fifths of the images; the parent draws from these, and has a weight for
+    # each of them. All classes are drawn equally often, however many images they have.
     kept = numbers[numbers % 5 != 0]
     balanced = sk.WeightedRandomSampler(1 / np.bincount(classes)[classes[kept]], seed=7)
     balanced.add_child(sk.SubsetSampler(kept))
     # The loader deals the order to the ranks of the job (here one).
     loader = sk.Loader(images, balanced, batch_size=32, num_workers=2)
-    # `ragged`: each image once, none repeated to fill a batch, so that the accuracy is exact on any number of
-    # ranks. Ranks may differ by a step: add up their counts after the loop, not in it.
+    # `ragged`: each image exactly once, without padding, so the accuracy is exact on any number of ranks.
+    # Ranks may differ by a step: sum their counts after the loop, not in it.
     held_out = sk.Loader(
         ImageFolder(folder, augment=False),
         sk.SubsetSampler(numbers[numbers % 5 == 0]),
@@ -87,16 +86,16 @@ def train(folder: Path, checkpoint: Path, epochs: int = 5) -> None:
         nn.Conv2d(1, 16, 3, stride=2), nn.ReLU(), nn.Conv2d(16, 32, 3, stride=2), nn.ReLU()
     )
     model = nn.Sequential(features, nn.Flatten(), nn.LazyLinear(len(images.classes)))
-    model(torch.zeros(1, 1, SIDE, SIDE))  # LazyLinear learns its size
+    model(torch.zeros(1, 1, SIDE, SIDE))  # LazyLinear needs a batch to find its size
     optimizer = torch.optim.Adam(model.parameters(), lr=0.003)
 
     def save() -> None:
-        # In one file, so that model and order always belong together. In a job, rank 0 writes it.
+        # One file, so that model and order always fit together. In a distributed job, rank 0 writes it.
         parts = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
         with checkpoint.with_suffix(".new").open("wb") as file:
             torch.save({**parts, "loader": loader.state_dict()}, file)
-            os.fsync(file.fileno())  # on the disk before it has its name
-        checkpoint.with_suffix(".new").replace(checkpoint)  # at once: the old one or the new one
+            os.fsync(file.fileno())  # on disk before it is renamed
+        checkpoint.with_suffix(".new").replace(checkpoint)  # atomic: the old file or the new one
 
     if checkpoint.exists():
         saved = torch.load(checkpoint, weights_only=True)

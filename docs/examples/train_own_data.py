@@ -1,4 +1,4 @@
-"""Trains on your own map-style dataset, in any number of processes.
+"""Trains on a map-style dataset in any number of processes.
 
 torchrun --standalone --nproc-per-node 2 docs/examples/train_own_data.py
 """
@@ -12,8 +12,8 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-# Imported before there is a process group, or else its default arguments keep the group alive, and gloo's
-# threads may abort the process when Python ends.
+# Imported before the process group is created. Otherwise its default arguments keep the group alive, and
+# gloo's threads may abort the process at exit.
 import torch.distributed.nn.functional
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
@@ -23,14 +23,14 @@ import samplerkit as sk
 
 
 class Points(Dataset[tuple[torch.Tensor, torch.Tensor]]):
-    """Made-up data: put your own here. A length is needed and, for file-aware shuffles, a layout."""
+    """Random data: put your own dataset here. It needs a length and, for file-aware shuffles, a layout."""
 
     def __init__(self, sizes: list[int], seed: int) -> None:
         random = np.random.default_rng(seed)
         self.inputs = torch.from_numpy(random.normal(size=(sum(sizes), 2)).astype(np.float32))
         self.targets = (self.inputs.prod(dim=1) > 0).long()
-        # Which samples lie in one file (a .npz, a tar, a row group): what FILES, INFILE and PARTIAL keep
-        # together. Leave it out where samples are in no files.
+        # How many samples are in each file (an .npz, a tar, a row group), for FILES, INFILE and PARTIAL.
+        # Leave it out if samples are not in files.
         self.layout = sk.Layout(sizes)
 
     def __len__(self) -> int:
@@ -41,9 +41,9 @@ class Points(Dataset[tuple[torch.Tensor, torch.Tensor]]):
 
 
 def accuracy(model: nn.Module, dataset: Points, device: torch.device) -> float:
-    """Counts each sample of a dataset exactly once, on whatever number of ranks."""
-    # offset=0 deals without padding, so that no sample counts twice. A rank may then have one batch more than
-    # another: no collective inside of this loop, one after it.
+    """Evaluates each sample of a dataset exactly once, on any number of ranks."""
+    # With offset=0 there is no padding, so no sample counts twice. A rank may then have one batch more than
+    # another: use no collective inside this loop, but one after it.
     sampler = sk.DistributedSampler(shuffle=False, offset=0)
     loader = DataLoader(dataset, batch_size=100, sampler=sk.TorchSampler(sampler, dataset))
     counts = torch.zeros(2)
@@ -56,18 +56,18 @@ def accuracy(model: nn.Module, dataset: Points, device: torch.device) -> float:
 
 
 def train() -> None:
-    """Trains and prints what happened, on rank 0."""
+    """Trains, and prints the results on rank 0."""
     dataset, held_out = Points([250] * 8, seed=1), Points([501], seed=2)
     config = sk.load_config(Path(__file__).with_name("own_data.yaml"))
-    # A plain torch DataLoader, and around it one that loads and copies the next batches to the GPU, if there
-    # is one, while this one trains. (`config.make_loader(dataset)` can be resumed too: see docs/resume.md.)
+    # A torch DataLoader, wrapped by a loader that copies the next batches to the GPU, if there is one, during
+    # the training step. (`config.make_loader(dataset)` can also be resumed: see docs/resume.md.)
     loader = sk.DeviceLoader(config.dataloader(dataset))
 
     network = nn.Sequential(nn.Linear(2, 32), nn.ReLU(), nn.Linear(32, 2)).to(loader.device)
     model = DistributedDataParallel(network)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
 
-    for epoch in range(8):  # each pass reads the next epoch's order; there is no set_epoch to forget
+    for epoch in range(8):  # each iteration reads the next epoch; set_epoch is not needed
         samples = 0
         for inputs, targets in loader:
             optimizer.zero_grad()
@@ -81,8 +81,8 @@ def train() -> None:
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)  # the processes share the machine
+    torch.set_num_threads(1)  # the processes share the CPU
     torch.manual_seed(0)
     dist.init_process_group("gloo")  # "nccl" with a GPU for each process
-    train()  # a function, so that the model is gone before the process group is
+    train()  # a function, so that the model is freed before the process group
     dist.destroy_process_group()

@@ -1,7 +1,7 @@
-"""Trains on tar shards of JPEG images: WebDataset's format, read in a true random order, resumable.
+"""Trains on tar shards of JPEG images in WebDataset's format, read in a fully random order, resumable.
 
 python docs/examples/train_tar_shards.py "shards/train-{000..127}.tar"
-python docs/examples/train_tar_shards.py          (makes shards of tiles of two photographs)
+python docs/examples/train_tar_shards.py          (makes shards from two photographs)
 
 A sample is a `.jpg` and a `.cls` with its class. Needs Pillow; without shards, scikit-learn as well.
 """
@@ -26,7 +26,7 @@ EPOCHS = 8
 
 
 def is_held_out(key: str) -> bool:
-    """Every fifth sample is for the test; the same ones in every run."""
+    """Every fifth sample is a test sample, in every run."""
     return sum(key.encode()) % 5 == 0
 
 
@@ -36,10 +36,10 @@ def is_for_training(key: str) -> bool:
 
 
 def train(shards: str, cache: Path | None = None) -> None:
-    """Trains a small network and prints its accuracy on the samples held out."""
-    torch.set_num_threads(1)  # so small a network gains nothing from more
+    """Trains a small network, and prints its accuracy on the test samples."""
+    torch.set_num_threads(1)  # more threads would not help such a small network
     torch.manual_seed(0)
-    # Lazy: nothing is read yet. Keys come from the index, so this selection reads no image at all.
+    # Lazy: no image is read. Keys come from the index, so this selection reads none either.
     images = TarDataset(shards, cache=cache).decode("torchrgb").rename(image="jpg;jpeg;png")
     pairs = images.to_tuple("image", "cls")
     training, held_out = (pairs.select(chosen, by="key") for chosen in (is_for_training, is_held_out))
@@ -47,15 +47,15 @@ def train(shards: str, cache: Path | None = None) -> None:
         f"{len(training)} samples to train on, {len(held_out)} to test, in {training.layout.num_files} shards"
     )
 
-    # Any mode works on shards, GLOBAL too: a sample is read wherever it lies. Under torchrun each rank gets
-    # its part; loader.state_dict() goes into your checkpoint.
+    # All modes work on shards, including GLOBAL, since samples are read at random. Under torchrun each rank
+    # reads its part; save loader.state_dict() in your checkpoint.
     loader = sk.Loader(training, sk.RandomSampler(seed=7), batch_size=32, num_workers=1)
     test = sk.Loader(held_out, sk.SequentialSampler(), batch_size=64, tail="ragged")
     features = nn.Sequential(
         nn.Conv2d(3, 8, 5, stride=2), nn.ReLU(), nn.Conv2d(8, 16, 5, stride=2), nn.ReLU()
     )
     model = nn.Sequential(features, nn.Flatten(), nn.LazyLinear(2))
-    model(training[0][0][None])  # LazyLinear learns its size
+    model(training[0][0][None])  # LazyLinear needs a batch to find its size
     optimizer = torch.optim.Adam(model.parameters(), lr=0.003)
     for epoch in range(EPOCHS):
         for batch, labels in loader:
@@ -68,7 +68,7 @@ def train(shards: str, cache: Path | None = None) -> None:
 
 
 def write_tiles(pattern: str) -> None:
-    """Writes tiles of scikit-learn's two photographs, a temple and a flower, as JPEG files into shards."""
+    """Writes tiles of scikit-learn's two photographs, a temple and a flower, as JPEG files in shards."""
     from PIL import Image  # noqa: PLC0415  # here, so that only who makes images needs it
     from sklearn.datasets import load_sample_images  # noqa: PLC0415
 

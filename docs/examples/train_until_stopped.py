@@ -1,10 +1,10 @@
-"""Saves and ends when the queue asks for it (SIGTERM), and goes on where it was when it is started again.
+"""Saves a checkpoint and exits on SIGTERM, and resumes when it is started again.
 
 python docs/examples/train_until_stopped.py FOLDER
 
-Slurm sends SIGTERM some seconds before it ends a job, and `--requeue` starts it anew: `#SBATCH --requeue` and
-`#SBATCH --signal=TERM@60` are all that a batch script needs. This runs in one process; under torchrun nothing
-changes but that rank 0 alone writes the checkpoint.
+Slurm sends SIGTERM before it ends a job, and `--requeue` starts it again: a batch script needs only
+`#SBATCH --requeue` and `#SBATCH --signal=TERM@60`. This example runs in one process; under torchrun, let only
+rank 0 write the checkpoint.
 """
 # ruff: noqa: T201  # an example prints
 
@@ -23,11 +23,11 @@ import samplerkit as sk
 
 
 def train(folder: Path, epochs: int = 3) -> bool:
-    """Trains from the last checkpoint on; tells whether it came to the end."""
+    """Trains from the last checkpoint; returns whether training is complete."""
     stop_asked = []
     signal.signal(
         signal.SIGTERM, lambda *_: stop_asked.append(True)
-    )  # only noted: the step is finished first
+    )  # only a flag: the step is finished first
 
     torch.manual_seed(0)
     inputs = torch.randn(600, 2)
@@ -59,8 +59,8 @@ def train(folder: Path, epochs: int = 3) -> bool:
                     }
                     with (folder / "checkpoint.new").open("wb") as file:
                         torch.save(state, file)
-                        os.fsync(file.fileno())  # on the disk before it has its name
-                    (folder / "checkpoint.new").replace(checkpoint)  # at once: the old one or the new one
+                        os.fsync(file.fileno())  # on disk before it is renamed
+                    (folder / "checkpoint.new").replace(checkpoint)  # atomic: the old file or the new one
                     print(f"stopped in epoch {loader.epoch}", flush=True)
                     return False
     print("done", flush=True)

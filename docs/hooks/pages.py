@@ -1,4 +1,4 @@
-"""Lets the pages lie beside `mkdocs.yml`, where the README finds them, and ranks them in searches."""
+"""Builds the site from pages in the folder of `mkdocs.yml`, and sets their rank in searches."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ _BOOSTS = {
     "migration.md": 2.0,
     "shuffle-modes.md": 2.0,
 }
-"""What a search ranks lower or higher, by the beginning of the path. The reference repeats all words."""
+"""The rank in searches, by the start of the path: lower for the reference, which repeats all words."""
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Sets the folder of the pages: in the file itself, MkDocs refuses the folder in which the file lies."""
+    """Sets the folder of the pages; in `mkdocs.yml`, MkDocs refuses the folder that contains that file."""
     config.docs_dir = str(Path(config.config_file_path).parent)
     return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds the page in which orders can be changed; the package makes it, so it is kept once."""
+    """Adds the interactive page of orders, which the package makes."""
     files.append(File.generated(config, "explorer.html", content=page_of()))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001
-    """Tells the search how high a page ranks."""
+    """Sets the rank of a page in searches."""
     for beginning, boost in _BOOSTS.items():
         if page.file.src_uri.startswith(beginning):
             page.meta["search"] = {"boost": boost}

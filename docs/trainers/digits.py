@@ -1,8 +1,7 @@
-"""What the examples of this folder share: data, a network, an ending, a ledger. Put your own in their place.
+"""What the examples in this folder share: data, a network, an ending, a ledger. Replace them by your own.
 
-The data are scikit-learn's handwritten digits. The ledger is for you to check: it writes down which samples
-each rank's loop received, and with `DIGITS_KILL=1:18` it kills rank 1 in step 18, once, so that you can
-watch a run go on.
+The data are scikit-learn's handwritten digits. The ledger records which samples each rank's loop received, so
+that you can check them. With `DIGITS_KILL=1:18` it kills rank 1 in step 18, once, to show how a run resumes.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 SAMPLES = 1437
-"""To train on; the other 360 are for the test. Odd, so that two ranks cannot share them evenly."""
+"""Training samples; the other 360 are test samples. Odd, so that two ranks cannot share them evenly."""
 
 
 class Digits:
@@ -45,19 +44,19 @@ def make_network() -> nn.Sequential:
 
 
 def accuracy(network: nn.Module) -> float:
-    """Gives the share of the test's digits that a network knows."""
+    """Returns the accuracy of a network on the test samples."""
     test = Digits(train=False)
     with torch.no_grad():
         return float((network(test.images).argmax(dim=1) == test.labels).float().mean())
 
 
 def end_process_group() -> None:
-    """Ends the process group, if there is one, after what held it: the threads of gloo are gone then.
+    """Destroys the process group, if there is one, and so ends the threads of gloo.
 
-    One of them may still hold a tensor of the last collective, and need Python's lock to let it go. Threads
-    that live when Python ends abort the process then. A model of DistributedDataParallel holds the group, and
-    lies in a circle of references; if it goes after the group, it waits for the threads with the lock in its
-    hand: a hang. So call this when the function that made the model has returned.
+    A thread of gloo may still hold a tensor of the last collective, and needs the GIL to free it; a thread
+    that does so while Python exits aborts the process. A DistributedDataParallel model refers to the group,
+    and is part of a reference cycle; if it is freed after the group, it waits for the threads while it holds
+    the GIL, and hangs. So call this after the function that made the model has returned.
     """
     gc.collect()
     if dist.is_initialized():
@@ -65,10 +64,10 @@ def end_process_group() -> None:
 
 
 class Ledger:
-    """Writes down what one rank's training loop received, a line for each step.
+    """Records what one rank's training loop received, a line for each step.
 
     Args:
-        folder: gets a file `rank-R.jsonl`; a run that goes on adds to it.
+        folder: receives the file `rank-R.jsonl`; a resumed run appends to it.
         rank: of this process.
     """
 
@@ -78,7 +77,7 @@ class Ledger:
         self.start: int | None = None
 
     def write(self, epoch: int, step: int, ids: torch.Tensor) -> None:
-        """Adds a step: the number of optimizer steps taken before it, and the ids of its samples."""
+        """Adds a step: the number of optimizer steps before it, and the ids of its samples."""
         self.start = step if self.start is None else self.start
         line = {"start": self.start, "epoch": epoch, "step": step, "ids": ids.tolist()}
         with (self.folder / f"rank-{self.rank}.jsonl").open("a") as file:
@@ -93,6 +92,6 @@ class Ledger:
         for kill in kills if not killed.exists() else []:
             if kill.removesuffix(":agent") == now:
                 killed.touch()
-                if kill.endswith(":agent"):  # the torchrun that started this process, as if its node was lost
+                if kill.endswith(":agent"):  # the torchrun of this process, as if its node had failed
                     os.kill(os.getppid(), signal.SIGKILL)
                 os.kill(os.getpid(), signal.SIGKILL)

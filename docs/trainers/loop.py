@@ -1,4 +1,4 @@
-"""What the examples of other packages' loaders share: a network, a checkpoint every fifth step, a ledger."""
+"""What the examples with other loaders share: a network, a checkpoint every five steps, a ledger."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from torch import nn
 
 
 class Loop:
-    """Trains on one process, and keeps what it needs to go on.
+    """Trains in one process, and saves what is needed to resume.
 
     Args:
-        folder: gets the checkpoint and the ledger.
+        folder: receives the checkpoint and the ledger.
 
     Attributes:
-        data: what was saved of the data, or None at the start.
+        data: the saved state of the data; None at the start.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -35,7 +35,7 @@ class Loop:
             self.steps, self.data = saved["steps"], saved["data"]
 
     def train(self, epoch: int, images: torch.Tensor, labels: torch.Tensor, ids: torch.Tensor) -> bool:
-        """Takes a step; tells whether it is time to save."""
+        """Takes a step; returns whether to save a checkpoint."""
         self.ledger.write(epoch, self.steps, ids)
         self.optimizer.zero_grad()
         nn.functional.cross_entropy(self.network(images), labels).backward()
@@ -44,7 +44,7 @@ class Loop:
         return self.steps % 5 == 0
 
     def save(self, data: Any) -> None:
-        """Saves the network and what the data need to go on, at once or not at all."""
+        """Saves the network and the state of the data in one atomic step."""
         state = {"network": self.network.state_dict(), "optimizer": self.optimizer.state_dict()}
         with (self.folder / "checkpoint.new").open("wb") as file:
             torch.save({**state, "steps": self.steps, "data": data}, file)
@@ -52,14 +52,14 @@ class Loop:
         (self.folder / "checkpoint.new").replace(self.folder / "checkpoint.pt")
 
     def end(self) -> None:
-        """Tells what came of it."""
+        """Prints the accuracy."""
         print(f"{self.steps} steps, test accuracy {accuracy(self.network):.3f}", flush=True)  # noqa: T201
 
 
-def begun() -> Loop:
-    """Reads the command line, and begins or goes on."""
+def start() -> Loop:
+    """Parses the command line, and starts or resumes."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("folder", type=Path, help="of the checkpoint and the ledger")
+    parser.add_argument("folder", type=Path, help="folder for the checkpoint and the ledger")
     folder = parser.parse_args().folder
     folder.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)

@@ -1,7 +1,7 @@
-"""What the examples with texts share: texts of different lengths, and a network. Put your own in their place.
+"""What the examples with texts share: texts of different lengths, and a network. Replace them by your own.
 
-The texts are made up: four letters in five follow from the one before them and from the author. A network
-that tells the next letter begins with a loss of 3.5, that of 32 letters, and learns towards 1.2.
+The texts are random: four letters in five follow from the previous letter and the author. A network that
+predicts the next letter starts with a loss of 3.5, which is ln 32, and can reach 1.2.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ import samplerkit as sk
 
 LETTERS, AUTHORS = 32, 4
 NO_TARGET = -100
-"""What targets are padded with: torch's losses leave it out."""
+"""The padding of targets, which torch's losses ignore."""
 
 BATCHES = sk.TokenBatches(2048, pool=1)
-"""Of 2,048 padded letters at most. The whole set is one window, so that epochs do not differ in batches."""
+"""Batches of at most 2,048 padded letters. The set is one window, so all epochs have equally many batches."""
 
 COLLATE = sk.PadCollate(fields=["letters", "targets"], value={"targets": NO_TARGET}, masks={})
 
 
 class Texts:
-    """Made-up texts: sample i is a dict of `letters`, the `targets` that follow them, and its `id`.
+    """Random texts: sample i is a dict of `letters`, the `targets` that follow them, and its `id`.
 
     Args:
-        size: how many.
-        seed: other texts for another one.
+        size: the number of texts.
+        seed: the seed of the texts.
 
     Attributes:
-        lengths: of the texts, by which batches are made.
+        lengths: the lengths of the texts, from which batches are made.
     """
 
     def __init__(self, size: int = 1200, seed: int = 0) -> None:
@@ -56,7 +56,7 @@ class Texts:
 
 
 class Reader(nn.Module):
-    """A small transformer that tells the next letter, the same in every process."""
+    """A small transformer that predicts the next letter, with equal parameters in every process."""
 
     def __init__(self, width: int = 32) -> None:
         super().__init__()
@@ -69,9 +69,9 @@ class Reader(nn.Module):
         self.out = nn.Linear(width, LETTERS)
 
     def forward(self, letters: torch.Tensor) -> torch.Tensor:
-        """Gives scores of shape (texts, longest, LETTERS)."""
+        """Returns logits of shape (texts, longest, LETTERS)."""
         longest = letters.shape[1]
-        # Padding stands behind, so what looks back only needs no mask of it.
+        # Padding is at the end, so causal attention needs no padding mask.
         ahead = torch.full((longest, longest), -math.inf).triu(1)
         hidden = self.letters(letters) + self.places(torch.arange(longest))
         for layer in self.layers:
@@ -80,7 +80,7 @@ class Reader(nn.Module):
 
 
 def loss_sum(scores: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """The sum of the losses of all letters that are no padding."""
+    """Returns the sum of the losses of all letters except padding."""
     return nn.functional.cross_entropy(
         scores.flatten(0, 1), targets.flatten(), ignore_index=NO_TARGET, reduction="sum"
     )
@@ -88,7 +88,7 @@ def loss_sum(scores: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
 
 @torch.no_grad()
 def loss_on_new_texts(network: nn.Module) -> float:
-    """Gives the loss a letter of texts that were not trained on."""
+    """Returns the loss per letter on texts that were not used for training."""
     texts = Texts(100, seed=1)
     total = 0.0
     for index in range(len(texts)):

@@ -1,4 +1,4 @@
-"""Trains with Accelerate on any number of processes, and goes on from the last checkpoint.
+"""Trains with Accelerate on any number of processes, and resumes from the last checkpoint.
 
 torchrun --standalone --nproc-per-node 2 docs/trainers/train_accelerate.py FOLDER     (or `accelerate launch`)
 """
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import torch
 
-# Imported before there is a process group, or else its default arguments keep the group alive, and gloo's
-# threads may abort the process when Python ends.
+# Imported before the process group is created. Otherwise its default arguments keep the group alive, and
+# gloo's threads may abort the process at exit.
 import torch.distributed.nn.functional
 from accelerate import Accelerator
 from digits import Digits, Ledger, accuracy, end_process_group, make_network
@@ -21,9 +21,9 @@ import samplerkit as sk
 
 
 def train(folder: Path, epochs: int) -> None:
-    """Trains to the end, from the last checkpoint on if there is one."""
+    """Trains to the end, from the last checkpoint if there is one."""
     accelerator = Accelerator(cpu=True)
-    # The loader deals to the ranks by itself: it is not for `prepare`, but its state is for the checkpoints.
+    # The loader deals to the ranks itself, so do not `prepare` it; register its state for checkpoints.
     # With a GPU for each process, pass device=accelerator.device.
     batch_size = 64 // accelerator.num_processes
     loader = sk.Loader(Digits(), sk.RandomSampler(seed=7), batch_size=batch_size, num_workers=1)
@@ -60,10 +60,10 @@ def train(folder: Path, epochs: int) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("folder", type=Path, help="of checkpoints and ledgers")
+    parser.add_argument("folder", type=Path, help="folder for checkpoints and ledgers")
     parser.add_argument("--epochs", type=int, default=2)
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    torch.set_num_threads(1)  # the processes share the machine
+    torch.set_num_threads(1)  # the processes share the CPU
     train(options.folder, options.epochs)
     end_process_group()

@@ -35,7 +35,7 @@ class Classifier(ComposerModel):
 
 
 class KeepLoader(Callback):
-    """Composer saves what a callback's `state_dict` gives, and hands it back."""
+    """Composer saves a callback's `state_dict`, and restores it."""
 
     def __init__(self, loader: sk.Loader, ledger: Ledger) -> None:
         self.loader, self.ledger = loader, ledger
@@ -51,9 +51,9 @@ class KeepLoader(Callback):
 
 
 def main() -> None:
-    """Trains to the end, from the last checkpoint on if there is one."""
+    """Trains to the end, from the last checkpoint if there is one."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("folder", type=Path, help="of checkpoints and the ledger")
+    parser.add_argument("folder", type=Path, help="folder for checkpoints and the ledger")
     folder = parser.parse_args().folder
     folder.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
@@ -65,7 +65,7 @@ def main() -> None:
         train_dataloader=DataSpec(loader, get_num_samples_in_batch=lambda batch: len(batch[1])),
         max_duration=f"{EPOCHS}ep",
         callbacks=KeepLoader(loader, Ledger(folder, 0)),
-        spin_dataloaders=False,  # the loader goes on by itself: Composer is not to read what was read before
+        spin_dataloaders=False,  # the loader resumes by itself, so Composer need not skip batches
         save_folder=str(folder / "checkpoints"),
         save_interval="5ba",
         run_name="digits",

@@ -1,4 +1,4 @@
-"""Trains with FSDP over one dimension of a device mesh and tensor parallelism over the other one.
+"""Trains with FSDP over one dimension of a device mesh, and tensor parallelism over the other.
 
 torchrun --standalone --nproc-per-node 4 docs/trainers/train_fsdp.py FOLDER
 """
@@ -23,7 +23,7 @@ import samplerkit as sk
 
 
 def train(folder: Path, epochs: int, tensor_parallel: int) -> None:
-    """Trains to the end, from the last checkpoint on if there is one."""
+    """Trains to the end, from the last checkpoint if there is one."""
     rank, replicas = dist.get_rank(), dist.get_world_size() // tensor_parallel
     mesh = init_device_mesh("cpu", (replicas, tensor_parallel), mesh_dim_names=("dp", "tp"))
     network = make_network()
@@ -31,7 +31,7 @@ def train(folder: Path, epochs: int, tensor_parallel: int) -> None:
     fully_shard(network, mesh=mesh["dp"])
     optimizer = torch.optim.Adam(network.parameters(), lr=0.01)
 
-    # Data is dealt over one dimension of the mesh: ranks that hold parts of one replica get the same batches.
+    # Data is dealt over one dimension of the mesh: ranks that share a replica read the same batches.
     world = sk.World.from_mesh(mesh, "dp")
     loader = sk.Loader(Digits(), sk.RandomSampler(seed=7), batch_size=64 // replicas, world=world)
     ledger, step = Ledger(folder, rank), 0
@@ -39,7 +39,7 @@ def train(folder: Path, epochs: int, tensor_parallel: int) -> None:
     latest = folder / "latest"
     if latest.exists():
         model, optimizing = get_state_dict(network, optimizer)
-        # The loader is restored in place: it has state_dict and load_state_dict.
+        # The loader is restored in place by its state_dict and load_state_dict.
         saved = {"model": model, "optimizer": optimizing, "loader": loader, "step": step}
         dcp.load(saved, checkpoint_id=folder / latest.read_text())
         set_state_dict(network, optimizer, model_state_dict=model, optim_state_dict=optimizing)
@@ -71,12 +71,12 @@ def train(folder: Path, epochs: int, tensor_parallel: int) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("folder", type=Path, help="of checkpoints and ledgers")
+    parser.add_argument("folder", type=Path, help="folder for checkpoints and ledgers")
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--tensor-parallel", type=int, default=2, help="ranks that share a replica")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    torch.set_num_threads(1)  # the processes share the machine
+    torch.set_num_threads(1)  # the processes share the CPU
     dist.init_process_group("gloo")
     train(options.folder, options.epochs, options.tensor_parallel)
     end_process_group()

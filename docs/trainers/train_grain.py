@@ -1,4 +1,4 @@
-"""Trains with Grain's DataLoader, which reads by an order of samplerkit: random access asks for nothing more.
+"""Trains with Grain's DataLoader, which reads by an order of samplerkit.
 
 python docs/trainers/train_grain.py FOLDER
 """
@@ -10,7 +10,7 @@ import json
 import grain.python as grain
 import torch
 from digits import SAMPLES, Digits
-from loop import begun
+from loop import start
 
 import samplerkit as sk
 
@@ -18,15 +18,15 @@ EPOCHS = 2
 
 
 class Source(Digits):
-    """What Grain reads from: anything with `__len__` and `__getitem__`."""
+    """A source for Grain: anything with `__len__` and `__getitem__`."""
 
     def __repr__(self) -> str:
-        # Grain compares it when a state is loaded, and Python's own has an address in it.
+        # Grain compares it when a state is loaded; Python's default contains an address.
         return f"Digits({len(self)})"
 
 
 class OrderSampler:
-    """A sampler for Grain: the record of each index, over all epochs one after another."""
+    """A sampler for Grain: returns the record of each index, over all epochs one after another."""
 
     def __init__(self, recipe: sk.Sampler, size: int, epochs: int) -> None:
         self.orders = [recipe.order(size, epoch) for epoch in range(epochs)]
@@ -42,13 +42,13 @@ class OrderSampler:
         return grain.RecordMetadata(index=index, record_key=int(self.orders[epoch][position]))
 
     def __repr__(self) -> str:
-        # Likewise: the orders name the recipe, its seed and the epochs.
+        # For the same reason: the orders name the recipe, its seed and the epochs.
         return f"OrderSampler({self.orders})"
 
 
 def main() -> None:
     """Trains to the end."""
-    loop = begun()
+    loop = start()
     sampler = OrderSampler(sk.RandomSampler(seed=7), SAMPLES, EPOCHS)
     loader = grain.DataLoader(
         data_source=Source(),
@@ -60,7 +60,7 @@ def main() -> None:
     if loop.data is not None:
         batches.set_state(json.dumps(loop.data).encode())
     for images, labels, ids in batches:
-        # Grain's batches run on over the end of an epoch: the first sample tells the epoch.
+        # Grain's batches may cross the end of an epoch: the epoch is that of the first sample.
         epoch = loop.steps * 32 // SAMPLES
         if loop.train(epoch, *(torch.as_tensor(values) for values in (images, labels, ids))):
             loop.save(json.loads(batches.get_state()))

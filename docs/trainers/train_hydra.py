@@ -1,4 +1,4 @@
-"""Trains by a Hydra config, which says the sampler, the loader and what to train for.
+"""Trains by a Hydra config of the sampler, the loader and the number of epochs.
 
 python docs/trainers/train_hydra.py [epochs=3] [loader.batch_size=16] [sampler=chain]
 """
@@ -21,10 +21,10 @@ import samplerkit as sk
 
 @hydra.main(config_path="hydra_config", config_name="train", version_base="1.3")
 def train(config: DictConfig) -> None:
-    """Trains to the end, from the last checkpoint on if there is one."""
+    """Trains to the end, from the last checkpoint if there is one."""
     folder = Path(config.folder)
     folder.mkdir(parents=True, exist_ok=True)
-    # One sampler, Hydra's instantiate could make too; this also joins nested ones, and names a wrong key.
+    # Hydra's instantiate could make a single sampler; this also nests samplers, and names wrong keys.
     sampler = sk.load_config({"sampler": config.sampler}).sampler
     loader = instantiate(config.loader)(Digits(), sampler)
     network = make_network()
@@ -36,7 +36,7 @@ def train(config: DictConfig) -> None:
         saved = torch.load(checkpoint, weights_only=True)
         network.load_state_dict(saved["network"])
         optimizer.load_state_dict(saved["optimizer"])
-        loader.load_state_dict(saved["loader"])  # refused if the config has another sampler or seed now
+        loader.load_state_dict(saved["loader"])  # an error if the config now has another sampler or seed
         step = saved["step"]
         print(f"continues in epoch {loader.epoch}, step {step}", flush=True)
 
@@ -53,7 +53,7 @@ def train(config: DictConfig) -> None:
                     state |= {"loader": loader.state_dict(), "step": step}
                     with (folder / "checkpoint.new").open("wb") as file:
                         torch.save(state, file)
-                        os.fsync(file.fileno())  # on the disk before it has its name
+                        os.fsync(file.fileno())  # on disk before it is renamed
                     (folder / "checkpoint.new").replace(checkpoint)
             print(f"epoch {epoch}: {step} steps, test accuracy {accuracy(network):.3f}", flush=True)
 

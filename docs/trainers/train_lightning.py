@@ -1,4 +1,4 @@
-"""Trains in Lightning on two processes, and goes on from the last checkpoint, in mid-epoch too.
+"""Trains with Lightning on two processes, and resumes from the last checkpoint, also in mid-epoch.
 
 python docs/trainers/train_lightning.py FOLDER
 """
@@ -20,7 +20,7 @@ import samplerkit as sk
 
 
 class Classifier(lightning.LightningModule):
-    """A network; it knows nothing of the order of the data."""
+    """A network, which does not depend on the order of the data."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class Classifier(lightning.LightningModule):
 
 
 class WriteLedger(lightning.Callback):
-    """Writes down what each rank receives."""
+    """Records what each rank receives."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -52,9 +52,9 @@ class WriteLedger(lightning.Callback):
 
 
 def train(folder: Path, epochs: int, devices: int) -> None:
-    """Trains to the end, from the last checkpoint on if there is one."""
-    # Lightning deals no loader that is not torch's own, and keeps the state of any that has one in its
-    # checkpoints. The loader asks the process group for the rank, at first use.
+    """Trains to the end, from the last checkpoint if there is one."""
+    # Lightning does not shard loaders other than torch's, and saves the state of any stateful loader in its
+    # checkpoints. The loader takes the rank from the process group when it is first used.
     loader = sk.Loader(Digits(), sk.RandomSampler(seed=7), batch_size=64 // devices, num_workers=1)
     checkpoints = ModelCheckpoint(folder, every_n_train_steps=5, save_last=True)
     trainer = lightning.Trainer(
@@ -73,11 +73,11 @@ def train(folder: Path, epochs: int, devices: int) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("folder", type=Path, help="of checkpoints and ledgers")
+    parser.add_argument("folder", type=Path, help="folder for checkpoints and ledgers")
     parser.add_argument("--epochs", type=int, default=2)
-    parser.add_argument("--devices", type=int, default=2, help="processes")
+    parser.add_argument("--devices", type=int, default=2, help="the number of processes")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    torch.set_num_threads(1)  # the processes share the machine
+    torch.set_num_threads(1)  # the processes share the CPU
     train(options.folder, options.epochs, options.devices)
     end_process_group()

@@ -1,4 +1,4 @@
-"""Trains as Megatron-LM does with `--dataloader-type external`: it asks for batches, and for what to save.
+"""Trains like Megatron-LM with `--dataloader-type external`, which requests batches and a state to save.
 
 python docs/trainers/train_megatron.py FOLDER
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 import torch.distributed as dist
 from digits import Digits
-from loop import begun
+from loop import start
 from megatron.core import parallel_state
 from megatron.core.rerun_state_machine import RerunDataIterator
 
@@ -20,10 +20,10 @@ EPOCHS = 2
 
 
 class External:
-    """What your provider of datasets returns for the training.
+    """The training dataloader, as your dataset provider returns it.
 
     Args:
-        loader: of the micro-batches of this data parallel rank.
+        loader: a loader of the micro-batches of this data-parallel rank.
     """
 
     def __init__(self, loader: sk.Loader) -> None:
@@ -34,27 +34,27 @@ class External:
         return self
 
     def __next__(self) -> Any:
-        if not self.loader.remaining:  # Megatron counts steps, and knows no epochs
+        if not self.loader.remaining:  # Megatron counts steps, not epochs
             self.batches = iter(self.loader)
         return next(self.batches)
 
     def save_state(self) -> dict[str, Any]:
-        """Megatron saves this for each data parallel rank, below `--dataloader-save`; all are the same."""
+        """Returns what Megatron saves for each data-parallel rank in `--dataloader-save`; all are equal."""
         return self.loader.state_dict()
 
 
 def main() -> None:
     """Trains to the end."""
-    loop = begun()
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # by torchrun, over there
+    loop = start()
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # by torchrun in Megatron
     parallel_state.initialize_model_parallel()
     ranks = parallel_state.get_data_parallel_world_size()
-    world = sk.World(ranks, parallel_state.get_data_parallel_rank())  # ranks of one model read the same
+    world = sk.World(ranks, parallel_state.get_data_parallel_rank())  # ranks of one replica read the same
     loader = sk.Loader(Digits(), sk.RandomSampler(seed=7), batch_size=32 // ranks, world=world)
     if loop.data is not None:
         loader.load_state_dict(loop.data)
 
-    batches = RerunDataIterator(iter(External(loader)))  # Megatron's, around what it was given
+    batches = RerunDataIterator(iter(External(loader)))  # Megatron's wrapper
     for _ in range(loop.steps, EPOCHS * len(loader)):
         epoch = loop.steps // len(loader)
         if loop.train(epoch, *next(batches)):

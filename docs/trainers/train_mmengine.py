@@ -1,4 +1,4 @@
-"""Trains with mmengine's Runner: a sampler from its registry, and a hook that keeps the state of the data.
+"""Trains with mmengine's Runner: a sampler from its registry, and a hook that saves the state of the data.
 
 python docs/trainers/train_mmengine.py FOLDER
 """
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from digits import Digits
-from loop import Loop, begun
+from loop import Loop, start
 from mmengine.hooks import Hook
 from mmengine.logging import HistoryBuffer
 from mmengine.model import BaseModel
@@ -24,13 +24,13 @@ import samplerkit as sk
 
 @DATA_SAMPLERS.register_module()
 class OrderedSampler(sk.TorchSampler):
-    """What a config says: `sampler=dict(type="OrderedSampler", shuffle="global", seed=7)`."""
+    """A sampler for configs: `sampler=dict(type="OrderedSampler", shuffle="global", seed=7)`."""
 
     def __init__(self, dataset: Any, shuffle: str = "global", seed: int = 0) -> None:
         super().__init__(sk.RandomSampler(shuffle=shuffle, seed=seed), dataset)
 
 
-# mmengine 0.10 saves its history of losses, which torch 2.6 and newer loads where it is named.
+# mmengine 0.10 saves its history of losses, whose classes torch 2.6 and newer load only if they are listed.
 torch.serialization.add_safe_globals(
     [
         HistoryBuffer,
@@ -45,7 +45,7 @@ torch.serialization.add_safe_globals(
 
 
 class KeepData(Hook):
-    """Keeps the state of the data loader in mmengine's own checkpoints."""
+    """Saves the state of the data loader in mmengine's checkpoints."""
 
     def before_save_checkpoint(self, runner: Runner, checkpoint: dict[str, Any]) -> None:
         checkpoint["data"] = runner.train_dataloader.state_dict()
@@ -55,7 +55,7 @@ class KeepData(Hook):
 
 
 class Model(BaseModel):
-    """The network, called as mmengine calls it."""
+    """The network, with the interface that mmengine requires."""
 
     def __init__(self, loop: Loop) -> None:
         super().__init__()
@@ -69,9 +69,9 @@ class Model(BaseModel):
 
 def main() -> None:
     """Trains to the end."""
-    loop, digits = begun(), Digits()
+    loop, digits = start(), Digits()
     sampler = DATA_SAMPLERS.build({"type": "OrderedSampler", "dataset": digits, "seed": 7})
-    # A dict in its place makes a plain DataLoader, which knows nothing of the middle of an epoch.
+    # A dict instead would make a plain DataLoader, which cannot resume in mid-epoch.
     loader = StatefulDataLoader(digits, batch_sampler=sk.TorchBatchSampler(sampler, 32), num_workers=1)
     model = Model(loop)
     model.runner = Runner(

@@ -1,4 +1,4 @@
-"""Trains with Ray Train on any number of workers, and goes on from the last checkpoint.
+"""Trains with Ray Train on any number of workers, and resumes from the last checkpoint.
 
 python docs/trainers/train_ray.py FOLDER
 """
@@ -22,16 +22,17 @@ import samplerkit as sk
 
 
 def train_worker(config: dict[str, Any]) -> None:
-    """What each worker does; Ray has made the process group."""
+    """Trains in one worker; Ray has created the process group."""
     rank, ranks = ray.train.get_context().get_world_rank(), ray.train.get_context().get_world_size()
     network = make_network()
     model = prepare_model(network)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     ledger, step = Ledger(Path(config["folder"]), rank), 0
-    # No rank, no number of workers: the loader asks the process group. It is not for `prepare_data_loader`.
+    # No rank and no number of workers: the loader takes both from the process group. Do not use
+    # `prepare_data_loader` on it.
     loader = sk.Loader(Digits(), sk.RandomSampler(seed=7), batch_size=64 // ranks, num_workers=1)
 
-    checkpoint = ray.train.get_checkpoint()  # of the last report, after a failure too
+    checkpoint = ray.train.get_checkpoint()  # of the last report, also after a failure
     if checkpoint is not None:
         with checkpoint.as_directory() as place:
             saved = torch.load(Path(place) / "state.pt", weights_only=True)
@@ -63,7 +64,7 @@ def train_worker(config: dict[str, Any]) -> None:
 
 
 def report(rank: int, state: dict[str, Any]) -> None:
-    """Hands a checkpoint to Ray, from rank 0; every worker must report."""
+    """Reports a checkpoint to Ray from rank 0; all workers must report."""
     with TemporaryDirectory() as place:
         if rank == 0:
             torch.save(state, Path(place) / "state.pt")
@@ -73,7 +74,7 @@ def report(rank: int, state: dict[str, Any]) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("folder", type=Path, help="of checkpoints and ledgers")
+    parser.add_argument("folder", type=Path, help="folder for checkpoints and ledgers")
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""Trains with an SPDL pipeline, whose source is a loader's ids: SPDL reads and decodes in threads of its own.
+"""Trains with an SPDL pipeline whose source is the ids of a loader; SPDL reads and decodes in threads.
 
 python docs/trainers/train_spdl.py FOLDER
 """
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 from digits import Digits
-from loop import begun
+from loop import start
 from spdl.pipeline import PipelineBuilder
 
 import samplerkit as sk
@@ -19,14 +19,14 @@ EPOCHS = 2
 
 
 def ids_of(loader: sk.Loader) -> Iterator[np.ndarray]:
-    """The source: the ids of each batch that is left in the epoch."""
+    """The source: yields the ids of each remaining batch of the epoch."""
     return (loader.ids(step) for step in range(loader.steps_left))
 
 
 def main() -> None:
     """Trains to the end."""
-    loop, digits = begun(), Digits()
-    # It reads nothing here: it deals, and knows what a state says after any step.
+    loop, digits = start(), Digits()
+    # This loader reads no data: it deals ids, and has the state after any step.
     loader = sk.Loader(digits, sk.RandomSampler(seed=7), batch_size=32)
     if loop.data is not None:
         loader.load_state_dict(loop.data)
@@ -35,14 +35,14 @@ def main() -> None:
         return digits.images[ids], digits.labels[ids], torch.from_numpy(ids)
 
     while (epoch := loader.epoch) < EPOCHS:
-        # Four at a time; without the order of the input, batches would change places.
+        # Four batches at a time, in the order of the input.
         builder = PipelineBuilder().add_source(ids_of(loader))
         builder = builder.pipe(read, concurrency=4, output_order="input").add_sink(8)
         pipeline = builder.build(num_threads=4)
         with pipeline.auto_stop():
             for step, batch in enumerate(pipeline, 1):
                 if loop.train(epoch, *batch):
-                    # SPDL has asked for more ids than this loop has seen: the state is that after our steps.
+                    # SPDL reads ids ahead of this loop: save the state after the steps of this loop.
                     loop.save(loader.state_dict(step=step))
         loader.load_state_dict(loader.state_dict(step=loader.steps_left))
     loop.end()

@@ -1,8 +1,8 @@
-"""Trains on texts of different lengths, in batches of a budget, with DistributedDataParallel.
+"""Trains on texts of different lengths, in batches with a token budget, with DistributedDataParallel.
 
 torchrun --standalone --nproc-per-node 2 docs/trainers/train_text.py FOLDER
 
-`--plain` trains in batches of one size in their place, to compare.
+`--plain` trains in batches of equal size instead, to compare.
 """
 # ruff: noqa: T201  # an example prints
 
@@ -17,8 +17,8 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-# Imported before there is a process group, or else its default arguments keep the group alive, and gloo's
-# threads may abort the process when Python ends.
+# Imported before the process group is created. Otherwise its default arguments keep the group alive, and
+# gloo's threads may abort the process at exit.
 import torch.distributed.nn.functional
 from digits import Ledger, end_process_group
 from texts import BATCHES, COLLATE, NO_TARGET, Reader, Texts, loss_on_new_texts, loss_sum
@@ -27,29 +27,29 @@ from torch.nn.parallel import DistributedDataParallel
 import samplerkit as sk
 
 PLAIN = 40
-"""Texts of about as many letters as the budget holds."""
+"""The batch size with which a batch has about as many letters as the budget allows."""
 
 
 def make_loader(texts: Texts, *, plain: bool) -> sk.Loader:
-    """Makes the loader: no rank is in it, nor the number of ranks."""
+    """Makes the loader, which depends neither on the rank nor on the number of ranks."""
     if plain:
         return sk.Loader(texts, sk.RandomSampler(seed=7), batch_size=PLAIN, collate_fn=COLLATE)
-    # One batch a rank and step, by the lengths of the dataset. The last batches are split, so that each text
-    # comes exactly once and all ranks take the same number of steps.
+    # One batch per rank and step, from the lengths of the dataset. The last batches are split, so that each
+    # text is read exactly once and all ranks take equally many steps.
     return sk.Loader(texts, sk.RandomSampler(seed=7), batches=BATCHES, tail="split", collate_fn=COLLATE)
 
 
 def letters_of_all(loader: sk.Loader, targets: torch.Tensor) -> int:
-    """Gives the letters that all ranks read in the step that was handed out last."""
+    """Returns the number of letters that all ranks read in the current step."""
     if loader.batches is not None:
-        return loader.tokens(loader.step - 1)  # every rank knows it
+        return loader.tokens(loader.step - 1)  # every rank can compute it
     count = (targets != NO_TARGET).sum()
     dist.all_reduce(count)
     return int(count)
 
 
 def train(folder: Path, epochs: int, *, plain: bool = False) -> None:
-    """Trains to the end, from the last checkpoint on if there is one."""
+    """Trains to the end, from the last checkpoint if there is one."""
     rank, ranks = dist.get_rank(), dist.get_world_size()
     network = Reader()
     model = DistributedDataParallel(network)
@@ -72,8 +72,8 @@ def train(folder: Path, epochs: int, *, plain: bool = False) -> None:
             for batch in loader:
                 ledger.write(epoch, step, batch["id"])
                 letters = letters_of_all(loader, batch["targets"])
-                # DDP takes the mean of the ranks' gradients. Of the ranks' mean losses it would be a
-                # wrong one: ranks hold different numbers of letters. So each adds its part of one mean.
+                # DDP averages the gradients of the ranks. With each rank's mean loss that average would be
+                # wrong, since ranks have different numbers of letters. So each adds its part of one mean.
                 loss = loss_sum(model(batch["letters"]), batch["targets"]) * ranks / letters
                 optimizer.zero_grad()
                 loss.backward()
@@ -87,13 +87,13 @@ def train(folder: Path, epochs: int, *, plain: bool = False) -> None:
                     state = {
                         "network": network.state_dict(),
                         "optimizer": optimizer.state_dict(),
-                        "loader": loader.state_dict(),  # the same on every rank
+                        "loader": loader.state_dict(),  # the same on all ranks
                         "step": step,
                     }
                     with (folder / "checkpoint.new").open("wb") as file:
                         torch.save(state, file)
-                        os.fsync(file.fileno())  # on the disk before it has its name
-                    (folder / "checkpoint.new").replace(checkpoint)  # at once: the old one or the new one
+                        os.fsync(file.fileno())  # on disk before it is renamed
+                    (folder / "checkpoint.new").replace(checkpoint)  # atomic: the old file or the new one
             dist.all_reduce(padded)
             if rank == 0:
                 seconds = time.perf_counter() - begin
@@ -104,12 +104,12 @@ def train(folder: Path, epochs: int, *, plain: bool = False) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("folder", type=Path, help="of checkpoints and ledgers")
+    parser.add_argument("folder", type=Path, help="folder for checkpoints and ledgers")
     parser.add_argument("--epochs", type=int, default=2)
-    parser.add_argument("--plain", action="store_true", help="batches of one size")
+    parser.add_argument("--plain", action="store_true", help="batches of equal size")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    torch.set_num_threads(1)  # the processes share the machine
+    torch.set_num_threads(1)  # the processes share the CPU
     dist.init_process_group("gloo")  # "nccl" with a GPU for each process
     train(options.folder, options.epochs, plain=options.plain)
     end_process_group()

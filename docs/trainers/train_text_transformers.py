@@ -1,4 +1,4 @@
-"""Trains on texts of different lengths, in batches of a budget, with Hugging Face's Trainer.
+"""Trains on texts of different lengths, in batches with a token budget, with Hugging Face's Trainer.
 
 torchrun --standalone --nproc-per-node 2 docs/trainers/train_text_transformers.py FOLDER
 """
@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-# Imported before there is a process group, or else its default arguments keep the group alive, and gloo's
-# threads may abort the process when Python ends.
+# Imported before the process group is created. Otherwise its default arguments keep the group alive, and
+# gloo's threads may abort the process at exit.
 import torch.distributed.nn.functional
 from digits import Ledger, end_process_group
 from texts import BATCHES, COLLATE, Reader, Texts, loss_on_new_texts, loss_sum
@@ -26,17 +26,17 @@ from samplerkit.compat.huggingface import use_loader
 
 
 class TextTrainer(Trainer):
-    """A Trainer whose batches differ in samples, and hardly in padded letters."""
+    """A Trainer whose batches differ in the number of samples, but hardly in padded letters."""
 
     def compute_loss(self, model: nn.Module, inputs: Any, *_: Any, **__: Any) -> torch.Tensor:
         self.ledger.write(int(self.state.epoch or 0), self.state.global_step, inputs["id"])
-        # Of all ranks, without asking them. The mean of their means would weigh letters by their batches.
+        # Of all ranks, without communication. The mean of their means would weight letters by batch.
         letters = self.loader.tokens(self.loader.step - 1)
         return loss_sum(model(inputs["letters"]), inputs["targets"]) * self.args.world_size / letters
 
 
 def train(folder: Path, epochs: int) -> None:
-    """Trains to the end, from the last checkpoint on if there is one."""
+    """Trains to the end, from the last checkpoint if there is one."""
     arguments = TrainingArguments(
         output_dir=str(folder),
         num_train_epochs=epochs,
@@ -49,8 +49,8 @@ def train(folder: Path, epochs: int) -> None:
         disable_tqdm=True,
     )
     trainer = TextTrainer(Reader(), arguments, train_dataset=Texts())
-    # The Trainer asks for the number of batches once, and counts by it when an epoch ends: a plan over the
-    # whole set has the same number in each.
+    # The Trainer reads the number of batches once, and ends all epochs after that many: a plan over the whole
+    # set has the same number in each epoch.
     recipe = sk.RandomSampler(seed=7)
     trainer.loader = sk.Loader(Texts(), recipe, batches=BATCHES, tail="split", collate_fn=COLLATE)
     use_loader(trainer, trainer.loader)
@@ -63,10 +63,10 @@ def train(folder: Path, epochs: int) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("folder", type=Path, help="of checkpoints and ledgers")
+    parser.add_argument("folder", type=Path, help="folder for checkpoints and ledgers")
     parser.add_argument("--epochs", type=int, default=2)
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    torch.set_num_threads(1)  # the processes share the machine
+    torch.set_num_threads(1)  # the processes share the CPU
     train(options.folder, options.epochs)
     end_process_group()

@@ -1,4 +1,4 @@
-"""Trains with timm's collating, prefetching and normalizing, around a loader that goes on in mid-epoch.
+"""Trains with timm's collating, prefetching and normalizing, around a loader that resumes in mid-epoch.
 
 python docs/trainers/train_timm.py FOLDER
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 from digits import Digits
-from loop import begun
+from loop import start
 from timm.data.loader import PrefetchLoader, fast_collate
 
 import samplerkit as sk
@@ -17,7 +17,7 @@ EPOCHS = 2
 
 
 class Images:
-    """What timm's collating wants of a dataset: an image of bytes, and a target; here its number."""
+    """A dataset as timm's collating requires it: an image of bytes, and a target, here its number."""
 
     def __init__(self, digits: Digits) -> None:
         self.digits = digits
@@ -32,7 +32,7 @@ class Images:
 
 def main() -> None:
     """Trains to the end."""
-    loop, digits = begun(), Digits()
+    loop, digits = start(), Digits()
     loader = sk.Loader(Images(digits), sk.RandomSampler(seed=7), batch_size=32, collate_fn=fast_collate)
     if loop.data is not None:
         loader.load_state_dict(loop.data)
@@ -41,9 +41,9 @@ def main() -> None:
     while (epoch := loader.epoch) < EPOCHS:
         for step, (images, ids) in enumerate(batches, 1):
             if loop.train(epoch, images[:, 0].flatten(1), digits.labels[ids], ids):
-                # timm has asked for the next batch already: the state is that after our steps.
+                # timm reads one batch ahead: save the state after the steps of this loop.
                 loop.save(loader.state_dict(step=step))
-        loader.load_state_dict(loader.state_dict())  # what was handed out whole is over
+        loader.load_state_dict(loader.state_dict())  # all batches of the epoch were received
     loop.end()
 
 

@@ -1,4 +1,4 @@
-"""Trains with torchdata's StatefulDataLoader, which keeps the state of our sampler beside each batch.
+"""Trains with torchdata's StatefulDataLoader, which saves the state of our sampler with each batch.
 
 torchrun --standalone --nproc-per-node 2 docs/trainers/train_torchdata.py FOLDER
 """
@@ -14,8 +14,8 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-# Imported before there is a process group, or else its default arguments keep the group alive, and gloo's
-# threads may abort the process when Python ends.
+# Imported before the process group is created. Otherwise its default arguments keep the group alive, and
+# gloo's threads may abort the process at exit.
 import torch.distributed.nn.functional
 from digits import Digits, Ledger, accuracy, end_process_group, make_network
 from torch import nn
@@ -24,14 +24,14 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 
 import samplerkit as sk
 
-# torchdata 0.11 calls what torch 2.13 deprecates.
+# torchdata 0.11 uses functions that torch 2.13 deprecates.
 warnings.filterwarnings("ignore", message="'set_vital' is deprecated")
 
 
 def train(folder: Path, epochs: int) -> None:
-    """Trains to the end, from the last checkpoint on if there is one."""
+    """Trains to the end, from the last checkpoint if there is one."""
     rank, dataset = dist.get_rank(), Digits()
-    sampler = sk.TorchSampler(sk.RandomSampler(seed=7), dataset)  # asks the process group for the rank
+    sampler = sk.TorchSampler(sk.RandomSampler(seed=7), dataset)  # takes the rank from the process group
     batches = sk.TorchBatchSampler(sampler, batch_size=32)
     loader = StatefulDataLoader(dataset, batch_sampler=batches, num_workers=2)
 
@@ -50,7 +50,7 @@ def train(folder: Path, epochs: int) -> None:
             print(f"continues in epoch {first}, step {step}", flush=True)
 
     for epoch in range(first, epochs):
-        sampler.set_epoch(epoch)  # keeps the position of a restored state
+        sampler.set_epoch(epoch)  # keeps a restored position
         for images, labels, ids in loader:
             ledger.write(epoch, step, ids)
             optimizer.zero_grad()
@@ -62,19 +62,19 @@ def train(folder: Path, epochs: int) -> None:
                 state |= {"loader": loader.state_dict(), "epoch": epoch, "step": step}
                 with (folder / "checkpoint.new").open("wb") as file:
                     torch.save(state, file)
-                    os.fsync(file.fileno())  # on the disk before it has its name
-                (folder / "checkpoint.new").replace(checkpoint)  # at once: the old one or the new one
+                    os.fsync(file.fileno())  # on disk before it is renamed
+                (folder / "checkpoint.new").replace(checkpoint)  # atomic: the old file or the new one
         if rank == 0:
             print(f"epoch {epoch}: {step} steps, test accuracy {accuracy(network):.3f}", flush=True)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("folder", type=Path, help="of checkpoints and ledgers")
+    parser.add_argument("folder", type=Path, help="folder for checkpoints and ledgers")
     parser.add_argument("--epochs", type=int, default=2)
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    torch.set_num_threads(1)  # the processes share the machine
+    torch.set_num_threads(1)  # the processes share the CPU
     dist.init_process_group("gloo")
     train(options.folder, options.epochs)
     end_process_group()

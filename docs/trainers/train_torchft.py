@@ -1,4 +1,4 @@
-"""Trains with torchft: replicas come and go, and each step reads the samples that it would have read without.
+"""Trains with torchft: replicas may join and leave, and each step reads the same samples as without that.
 
 torchft_lighthouse --min_replicas 2 --join_timeout_ms 1000
 TORCHFT_LIGHTHOUSE=http://localhost:29510 python docs/trainers/train_torchft.py FOLDER 0
@@ -25,11 +25,11 @@ GLOBAL_BATCH, EPOCHS = 48, 2
 
 
 class Replica:
-    """One of those that come and go.
+    """A replica, which may leave and join again.
 
     Args:
-        folder: gets the ledger.
-        number: of this replica; one that comes back has the number that it had.
+        folder: receives the ledger.
+        number: the number of this replica; when it joins again, it has the same number.
     """
 
     def __init__(self, folder: Path, number: int) -> None:
@@ -40,7 +40,7 @@ class Replica:
         self.ledger, self.number = Ledger(folder, number), number
 
     def state_dict(self) -> dict[str, Any]:
-        """What a replica that joins is sent by one that is there: the step that all are in, and no file."""
+        """Returns the state that is sent to a replica that joins: the current step, without any file."""
         return {
             "network": self.network.state_dict(),
             "optimizer": self.optimizer.state_dict(),
@@ -48,13 +48,13 @@ class Replica:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes that."""
+        """Restores that state."""
         self.network.load_state_dict(state["network"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.data = state["data"]
 
     def dealt(self, world: sk.World) -> Iterator[Any]:
-        """Deals the rest of the epoch to those who are there, in global batches of one size."""
+        """Deals the rest of the epoch to the current replicas, in global batches of constant size."""
         self.loader.close()
         batch_size = GLOBAL_BATCH // world.num_shards
         self.loader = sk.Loader(self.digits, sk.RandomSampler(seed=7), batch_size=batch_size, world=world)
@@ -66,21 +66,21 @@ class Replica:
         batches: Iterator[Any] = iter(())
         committed = False
         while True:
-            manager.start_quorum()  # who is there? A replica that is behind is sent the state here
+            manager.start_quorum()  # forms the quorum; a replica that is behind receives the state here
             world = sk.World(manager.num_participants(), manager.participating_rank())
             if not committed or world != self.loader.world or not self.loader.remaining:
-                batches = self.dealt(world)  # from the state of before the step, its own or one that was sent
+                batches = self.dealt(world)  # from the state before the step, its own or a received one
             if self.loader.epoch == EPOCHS:
                 break
             epoch, step = self.loader.epoch, manager.current_step()
             images, labels, ids = next(batches)
             self.optimizer.zero_grad()
             nn.functional.cross_entropy(self.network(images), labels).backward()
-            self.ledger.strike(step)  # DIGITS_KILL ends it here, where the others wait for it
+            self.ledger.strike(step)  # DIGITS_KILL ends it here, while the others wait for it
             for parameter in self.network.parameters():
                 manager.allreduce(parameter.grad).wait()
             committed = manager.should_commit()
-            if committed:  # by all; else the step is taken again, by those who are left
+            if committed:  # by all; otherwise the remaining replicas repeat the step
                 self.optimizer.step()
                 self.data = self.loader.state_dict()
                 self.ledger.write(epoch, step, ids)
@@ -89,20 +89,20 @@ class Replica:
 def main() -> None:
     """Joins, and trains to the end."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("folder", type=Path, help="of the ledgers")
-    parser.add_argument("number", type=int, help="of this replica")
+    parser.add_argument("folder", type=Path, help="folder for the ledgers")
+    parser.add_argument("number", type=int, help="the number of this replica")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
     replica = Replica(options.folder, options.number)
-    # A replica of several processes has a store for them all, and a rank each; torchrun makes both.
+    # A replica of several processes needs a common store and a rank for each; torchrun provides both.
     store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
     manager = Manager(
         ProcessGroupGloo(),
         replica.load_state_dict,
         replica.state_dict,
         min_replica_size=2,
-        use_async_quorum=False,  # the world is known before the batch is read
+        use_async_quorum=False,  # the replicas are known before the batch is read
         rank=0,
         world_size=1,
         store_addr="localhost",

@@ -1,6 +1,6 @@
-"""A data loader for torchtitan, whose state fits any data parallel degree.
+"""A data loader for torchtitan, whose state fits any data-parallel degree.
 
-torchtitan's own trainer wants a GPU; this loop does with the loader what that trainer does.
+torchtitan's trainer requires a GPU; this loop uses the loader as that trainer does.
 
 python docs/trainers/train_torchtitan.py FOLDER
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from digits import Digits
-from loop import begun
+from loop import start
 from torch.distributed import checkpoint
 from torchtitan.components.dataloader import BaseDataLoader, DataloaderExhaustedError
 
@@ -21,11 +21,11 @@ import samplerkit as sk
 
 
 class OrderedDataLoader(BaseDataLoader):
-    """What `config.dataloader.build` of torchtitan makes, for one data parallel rank."""
+    """The loader that `config.dataloader.build` of torchtitan makes, for one data-parallel rank."""
 
     @dataclass(kw_only=True, slots=True)
     class Config(BaseDataLoader.Config):
-        """Beside torchtitan's own: what says the order."""
+        """The config of the order, in addition to torchtitan's."""
 
         seed: int = 7
         epochs: int = 2
@@ -57,11 +57,11 @@ class OrderedDataLoader(BaseDataLoader):
 
 def main() -> None:
     """Trains to the end."""
-    loop = begun()
+    loop = start()
     built = OrderedDataLoader.Config().build(dp_rank=0, dp_world_size=1, local_batch_size=32, seq_len=64)
-    kept = loop.folder / f"step-{loop.steps}"
-    if kept.exists():
-        checkpoint.load({"dataloader": built}, checkpoint_id=kept)
+    path = loop.folder / f"step-{loop.steps}"
+    if path.exists():
+        checkpoint.load({"dataloader": built}, checkpoint_id=path)
     try:
         for inputs, labels in built:
             epoch = built.loader.epoch

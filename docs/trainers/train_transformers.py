@@ -1,4 +1,4 @@
-"""Trains a `datasets.Dataset` with Hugging Face's Trainer, and goes on from its last checkpoint.
+"""Trains a `datasets.Dataset` with Hugging Face's Trainer, and resumes from its last checkpoint.
 
 torchrun --standalone --nproc-per-node 2 docs/trainers/train_transformers.py FOLDER
 """
@@ -13,8 +13,8 @@ from typing import Any
 import datasets
 import torch
 
-# Imported before there is a process group, or else its default arguments keep the group alive, and gloo's
-# threads may abort the process when Python ends.
+# Imported before the process group is created. Otherwise its default arguments keep the group alive, and
+# gloo's threads may abort the process at exit.
 import torch.distributed.nn.functional
 from digits import Digits, Ledger, accuracy, end_process_group, make_network
 from torch import nn
@@ -26,7 +26,7 @@ from samplerkit.compat.huggingface import use_loader
 
 
 class DigitsTrainer(Trainer):
-    """A Trainer that writes down what it received, for you to check."""
+    """A Trainer that records what it received, so that you can check it."""
 
     def compute_loss(self, model: nn.Module, inputs: Any, *_: Any, **__: Any) -> torch.Tensor:
         self.ledger.write(int(self.state.epoch or 0), self.state.global_step, inputs["id"])
@@ -34,7 +34,7 @@ class DigitsTrainer(Trainer):
 
 
 def train(folder: Path, epochs: int) -> None:
-    """Trains to the end, from the last checkpoint on if there is one."""
+    """Trains to the end, from the last checkpoint if there is one."""
     digits = Digits()
     columns = {"image": digits.images.numpy(), "label": digits.labels.numpy(), "id": range(len(digits))}
     dataset = datasets.Dataset.from_dict(columns).with_format("torch")
@@ -52,7 +52,7 @@ def train(folder: Path, epochs: int) -> None:
     )
     trainer = DigitsTrainer(make_network(), arguments, train_dataset=dataset)
     loader = sk.Loader(dataset, sk.RandomSampler(seed=7), batch_size=32, num_workers=1)
-    use_loader(trainer, loader)  # it deals to the ranks, and its state goes into the Trainer's checkpoints
+    use_loader(trainer, loader)  # it deals to the ranks, and the Trainer saves its state
     trainer.ledger = Ledger(folder, arguments.process_index)
     trainer.train(resume_from_checkpoint=get_last_checkpoint(str(folder)))
     if trainer.is_world_process_zero():
@@ -61,10 +61,10 @@ def train(folder: Path, epochs: int) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("folder", type=Path, help="of checkpoints and ledgers")
+    parser.add_argument("folder", type=Path, help="folder for checkpoints and ledgers")
     parser.add_argument("--epochs", type=int, default=2)
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    torch.set_num_threads(1)  # the processes share the machine
+    torch.set_num_threads(1)  # the processes share the CPU
     train(options.folder, options.epochs)
     end_process_group()

@@ -1,9 +1,11 @@
 """Pages, docstrings, messages and names are in plain words; what pages name exists; walks are followed."""
 
 import ast
+import io
 import pkgutil
 import re
 import sys
+import tokenize
 from functools import cache
 from pathlib import Path
 
@@ -45,7 +47,7 @@ EXCEPTIONS = {
 
 
 def pieces(path):
-    """Yields the prose of a page, or the strings of a module: docstrings, messages and help."""
+    """Yields the prose of a page, or the strings and comments of a module or an example."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".md":
         yield text
@@ -53,6 +55,9 @@ def pieces(path):
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.string
 
 
 def found_in(path):
@@ -70,7 +75,8 @@ def found_in(path):
 @cache
 def all_found():
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
-    return [found for path in [*pages, *(ROOT / "samplerkit").rglob("*.py")] for found in found_in(path)]
+    modules = [*(ROOT / "samplerkit").rglob("*.py"), *(ROOT / "docs").rglob("*.py")]
+    return [found for path in [*pages, *modules] for found in found_in(path)]
 
 
 def test_pages_docstrings_and_messages_are_in_plain_words():
