@@ -59,6 +59,17 @@ def test_each_rank_knows_the_tokens_of_all_ranks():
     assert sk.Loader(range(10), sk.SequentialSampler(), batch_size=4).tokens(2) == 2
 
 
+def test_split_divides_the_last_batches_and_joins_none():
+    lengths = np.array([1, 1, 1, 1, 9])
+    recipe, sampler = sk.TokenBatches(9, lengths=lengths), sk.RandomSampler(seed=1)
+    runs = [
+        sk.Loader(range(5), sampler, batches=recipe, tail="split", world=sk.World(3, rank))
+        for rank in range(3)
+    ]
+    assert sorted(map(runs[0].plan.shape, range(2))) == [(1, 9), (4, 1)]
+    assert sorted(lengths[run.ids(0)].tolist() for run in runs) == [[1, 1], [1, 1], [9]]
+
+
 def test_only_len_computes_all_windows_of_an_epoch():
     run = loader("partial", 2, 1)
     windows = []
