@@ -102,6 +102,7 @@ class TestProgress:
 
 
 FILES, SAMPLES = 6, 10
+FILE_BYTES = SAMPLES * 8
 
 
 @pytest.fixture
@@ -131,6 +132,7 @@ def test_what_workers_read_is_added_up_over_workers_and_epochs(files, workers, o
             assert epoch * FILES * workers - cached <= figures.files_read <= epoch * FILES * workers
             assert figures.hits + figures.waits >= figures.files_read
             assert 1 <= figures.peak_files <= 2
+            assert FILE_BYTES <= figures.peak_bytes <= 2 * FILE_BYTES
             assert loader.stats.to_dict()["dataset/files_read"] == figures.files_read
             assert loader.stats.to_dict()["dataset/bytes_read"] > 0
 

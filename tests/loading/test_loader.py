@@ -131,6 +131,7 @@ def test_a_chain_that_shuffles_above_its_child_has_no_lanes_and_is_dealt_like_ca
 def test_the_longest_wait_is_that_of_one_batch_and_not_of_the_first():
     uneven = Made(4, lambda index: time.sleep((0.3, 0.0, 0.2, 0.1)[index]) or index)
     loader = sk.Loader(uneven, sk.SequentialSampler(), batch_size=1)
+    assert loader.stats.first_wait == 0
     waits = []
     for _ in loader:
         waits.append(loader.stats.total_wait - sum(waits))

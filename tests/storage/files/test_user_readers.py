@@ -92,6 +92,7 @@ WRONG = {
     "columns of two lengths": lambda path: {"x": [1, 2, 3, 4], "y": [1, 2, 3]},
     "another length": lambda path: [1, 2, 3],
     "no pair": lambda path, get_data: [1, 2, 3, 4],
+    "three values": lambda path, get_data: ([1, 2, 3, 4], 4, None),
     "a pair with a wrong length": lambda path, get_data: ([1, 2, 3, 4], 5),
     "a pair without a length": lambda path, get_data: ([1, 2, 3, 4], None),
 }

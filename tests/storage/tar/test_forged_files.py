@@ -237,6 +237,15 @@ def test_a_header_longer_than_its_file_is_not_read(tmp_path, shard):
     assert len(TarDataset(shard, cache=tmp_path / "cache")) == SAMPLES
 
 
+@pytest.mark.parametrize("preamble", [(bytes(len(MAGIC)), VERSION), (MAGIC, VERSION + 1)])
+def test_a_file_of_another_kind_or_version_is_not_read(tmp_path, preamble):
+    header = json.dumps({"meta": {}, "arrays": {}, "bytes": 0}).encode()
+    path = tmp_path / "a.skidx"
+    path.write_bytes(_PREAMBLE.pack(*preamble, len(header), bytes(16)) + header)
+    with pytest.raises(UnreadableFileError, match="another kind or version"):
+        read_arrays(path, verify=False)
+
+
 def test_pipes_in_place_of_files_are_not_waited_for(tmp_path, shard):
     index = Path(f"{shard}.skidx")
     index.unlink()
