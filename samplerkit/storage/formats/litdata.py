@@ -146,14 +146,14 @@ class LitChunk(FolderShard):
             samples = _unpack_frames(data, self.samples)
         else:
             if packing == "chunk":
-                data = unpacked("zstd", data, max(self.plain_sizes), is_exact=False)
+                data = unpacked("zstd", data, max(self.plain_sizes))
             header, samples, rest = self.split(data)
             if header:
                 raise ValueError("its sample offsets are wrong")
             if rest:
                 return _rows(rest, self.samples, self.stored.columns), len(data), dict
             if packing == "sample":
-                samples = [unpacked("zstd", sample, _MAX_BYTES, is_exact=False) for sample in samples]
+                samples = [unpacked("zstd", sample, _MAX_BYTES) for sample in samples]
         return samples, sum(map(len, samples)), self.stored.maker()
 
 

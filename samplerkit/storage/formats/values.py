@@ -26,22 +26,21 @@ _SCALARS: Final = {np.dtype(dtype).name for dtype in _DTYPES.values()}
 _SHAPE_DTYPES: Final = ("u1", "<u2", "<u4", "<u8")
 
 
-def unpacked(codec: str, data: bytes, size: int, *, is_exact: bool = True) -> bytes:
+def unpacked(codec: str, data: bytes, size: int) -> bytes:
     """Decompresses a shard or a part of it with pyarrow.
 
     Args:
         codec: the name of the compression in pyarrow.
         data: the compressed bytes.
-        size: the uncompressed size in bytes.
-        is_exact: whether the data must have this size; otherwise at most one byte more is returned.
+        size: the most bytes that are expected; at most one more is returned.
 
     Raises:
         OSError: the data are damaged, or do not end where the compression does.
     """
     pa = extra("pyarrow", "mds")
-    if is_exact:
+    if codec == "snappy":  # which pyarrow decompresses only as a whole
         plain: bytes = pa.Codec(codec).decompress(data, size, asbytes=True)
-    else:
+    else:  # not as a whole: pyarrow ignores bytes after brotli then
         plain = pa.CompressedInputStream(pa.BufferReader(data), codec).read(size + 1)
     return plain
 
