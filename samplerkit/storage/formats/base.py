@@ -30,9 +30,8 @@ from samplerkit.storage.files.packages import guarded
 from samplerkit.storage.files.paths import one_path
 from samplerkit.storage.files.stored import INDEX_SUFFIX, Stored
 from samplerkit.storage.formats.file_index import IndexKind
-from samplerkit.storage.formats.values import between, ends_in
+from samplerkit.storage.formats.values import ends_in
 from samplerkit.storage.lengths import COUNTING_THREADS
-from samplerkit.storage.open_files import REWRITE
 from samplerkit.storage.per_process import storage_for
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.version import UNKNOWN_SIZE
@@ -220,14 +219,8 @@ class FolderDataset(ChunkedDataset):
 
     def _stored(self, shard: FolderShard) -> Stored:
         """Returns a file of the index, without a request if it is remote: there may be very many files."""
-        path, sizes = self._inside(shard.file), shard.sizes
-        if self.is_remote:
-            return Stored(path, UNKNOWN_SIZE, 0, self._storage)
-        stored = Stored.of(path)
-        if sizes and stored.size not in sizes:
-            problem = f"must have {sizes[0]} bytes, as {INDEX} lists"
-            raise DatasetError(stored.name, problem, stored.size, hint=REWRITE)
-        return stored
+        path = self._inside(shard.file)
+        return Stored(path, UNKNOWN_SIZE, 0, self._storage) if self.is_remote else Stored.of(path)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({shown(self.folder)!r}, {self._shown_size})"
@@ -245,7 +238,6 @@ class FolderShard(ABC):
         name: the name in the layout.
         samples: the number of samples.
         file: the path of the file to read, below the folder.
-        sizes: the sizes in bytes that the file may have; empty if the index has none.
         plain_sizes: the sizes in bytes that the decompressed file may have.
 
     Raises:
@@ -255,28 +247,26 @@ class FolderShard(ABC):
     name: str
     samples: int
     file: str
-    sizes: tuple[int, ...]
     plain_sizes: tuple[int, ...]
 
     def __post_init__(self) -> None:
         path = PurePosixPath(self.file)
         if path.is_absolute() or ".." in path.parts or not path.parts:
             raise ValueError(f"a shard outside of the folder, {self.file!r}")
-        if any(
-            type(number) is not int or number < 0 for number in (self.samples, *self.sizes, *self.plain_sizes)
-        ):
-            size = (*self.sizes, *self.plain_sizes)[0]
+        if any(type(number) is not int or number < 0 for number in (self.samples, *self.plain_sizes)):
+            size = self.plain_sizes[0]
             raise ValueError(f"{self.file!r} of {size!r} bytes and {self.samples!r} samples")
 
     @abstractmethod
     def rows(self, data: bytes) -> Rows:
         """Splits the bytes of the file into rows; may raise any exception."""
 
-    def split(self, plain: bytes) -> tuple[bytes, list[bytes], bytes]:
+    def split(self, plain: bytes) -> tuple[bytes, list[int]]:
         """Splits the decompressed file, which begins with the offsets of its samples.
 
         Returns:
-            The part before the samples, the bytes of each sample, and the part after them.
+            The part between the offsets and the first sample; and the offsets at which samples begin and the
+            last one ends.
 
         Raises:
             ValueError: the file does not match the index, or a sample ends before it begins.
@@ -289,7 +279,7 @@ class FolderShard(ABC):
         ends = ends_in(plain, 4, samples)
         if ends[0] < head or ends[-1] > len(plain):
             raise ValueError("its sample offsets are wrong")
-        return plain[head : ends[0]], between(plain, ends), plain[ends[-1] :]
+        return plain[head : ends[0]], ends
 
 
 def _read_shard(files: Sequence[tuple[FolderShard, Stored]], number: int) -> FileContent:

@@ -141,7 +141,6 @@ class MdsShard(FolderShard):
             raw["basename"],
             parsed["samples"],
             file["basename"],
-            (file["bytes"],),
             (raw["bytes"],),
             compression,
             dict(file["hashes"]),
@@ -159,18 +158,18 @@ class MdsShard(FolderShard):
         plain = data
         if self.compression:
             plain = unpacked(_CODECS[self.compression], data, self.plain_sizes[0])
-        header, samples, rest = self.split(plain)
-        if rest:
+        header, ends = self.split(plain)
+        if ends[-1] != len(plain):
             raise ValueError("its sample offsets are wrong")
         if _columns(json.loads(header)) != self.columns:
             raise ValueError(f"its columns differ from those in {INDEX}")
-        cut_sample = cutter([size for _, _, size in self.columns])
+        cut_sample = cutter(plain, ends, [size for _, _, size in self.columns])
 
-        def make_sample(sample: bytes) -> dict[str, Any]:
-            values = cut_sample(sample)
+        def make_sample(row: int) -> dict[str, Any]:
+            values = cut_sample(row)
             return {name: decode_value(values[at]) for name, at, decode_value in self.decoders}
 
-        return samples, sum(map(len, samples)), make_sample
+        return range(self.samples), ends[-1] - ends[0], make_sample
 
 
 def _require_digest(data: bytes, digests: Mapping[str, str]) -> None:
