@@ -266,9 +266,6 @@ class ZarrRows(RowRanges):
     def open_arrays(self, names: Sequence[str] | None) -> AbstractContextManager[Mapping[str, Any]]:
         """Opens arrays of the group, by default all."""
         group = extra("zarr", "zarr").open(self.path, mode="r")
-        if not hasattr(group, "array_keys"):
-            hint = "put it into a group, named as the column"
-            raise DatasetError(self.path, "is an array, not a group", hint=hint)
         names = names or sorted(group.array_keys())
         return nullcontext({name: _zarr_array(self.path, group, name) for name in names})
 

@@ -168,9 +168,3 @@ def test_a_pickle_is_never_loaded_and_attributes_may_mention_one(tmp_path):
     )
     # Later versions of zarr refuse it themselves.
     assert_refused(sk.ZarrDataset(tmp_path / "a.zarr"), "pickle")
-
-
-def test_an_array_without_a_group_is_an_error_with_a_hint(tmp_path):
-    zarr = pytest.importorskip("zarr", reason=f"zarr {WHY.format('zarr')}")
-    zarr.save_array(str(tmp_path / "a.zarr"), np.arange(4))
-    assert_refused(sk.ZarrDataset(tmp_path / "a.zarr"), "is an array, not a group; put it into a group")

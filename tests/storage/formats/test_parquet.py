@@ -208,7 +208,7 @@ def test_lengths_are_a_column_of_numbers_or_of_lists(tmp_path):
     with opened(tmp_path / "packed.parquet", lengths="tokens") as dataset:
         assert dataset.lengths.tolist() == [3, 3]
     pq.write_table(pa.table({"tokens": [[5], None]}), tmp_path / "null.parquet")
-    refused = pytest.raises(sk.DatasetError, match="column 'tokens' has values without a length")
+    refused = pytest.raises(sk.DatasetError, match=r"column 'tokens' .*has no len")
     with opened(tmp_path / "null.parquet", lengths="tokens") as dataset, refused:
         dataset.lengths.tolist()
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, final
 
 import numpy as np
 
-from samplerkit.errors import ArgumentValueError, DatasetError
+from samplerkit.errors import ArgumentValueError
 from samplerkit.order import arguments
 from samplerkit.order.caching import Latest, cached_property
 from samplerkit.order.typing import Ids
@@ -156,8 +156,8 @@ class ParquetDataset(FormatOfFiles):
         def read(number: int) -> Any:
             file, chunk = files.at(number)
             single = replace(file, columns=((name, ""),))
-            content = guarded(file.place(chunk), "read", lambda: single.read(chunk))
-            return _values_of(content, name, is_length)
+            action = f"read, column {name!r}"
+            return guarded(file.place(chunk), action, lambda: _values_of(single.read(chunk), name, is_length))
 
         parts = all_in_threads(read, self.layout.num_files, self._limits.threads, "samplerkit-column")
         column = np.concatenate(parts or [np.zeros(0, dtype=np.int64)])
@@ -212,9 +212,5 @@ def _catalogued_file(
 def _values_of(content: Any, name: str, is_length: bool) -> Any:
     values = content.columns(np.arange(content.length))[name]
     if is_length and (values.dtype.kind not in "iu" or values.ndim > 1):
-        try:
-            return np.array([len(value) for value in values], dtype=np.int64)
-        except TypeError as error:
-            kind = str(content.records.schema.field(name).type)
-            raise DatasetError(content.path, f"column {name!r} has values without a length", kind) from error
+        return np.array([len(value) for value in values], dtype=np.int64)
     return values
