@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from typing import Any, Final, Literal, final, get_args
 
 import numpy as np
@@ -20,14 +18,11 @@ from samplerkit.order.draws import in_draws
 from samplerkit.storage.files.content import entries_of
 from samplerkit.storage.inflate import PackedBy, packing_of, unpacked
 from samplerkit.storage.open_files import REWRITE, open_regular
-from samplerkit.storage.threads import all_in_threads
 
 LineKind = Literal["json", "text", "bytes"]
 """How a line is decoded: as its JSON value, its text, or its bytes."""
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
-_PIECE: Final = 1 << 20
-_PART: Final = 64 << 20
 _LEAVE_OUT: Final = 'correct the line, or leave it out with bad_samples="skip"'
 
 Array = np.ndarray[Any, Any]
@@ -102,8 +97,9 @@ class Lines:
         return zlib.crc32(self.sums.data, zlib.crc32(self.starts.data)).to_bytes(4)
 
 
-def line_ends(pieces: Iterable[bytes | memoryview], at: int = 0) -> Iterator[LineEnds]:
-    """Finds the line ends in consecutive pieces of a file, none of them empty, from an offset on."""
+def line_ends(pieces: Iterable[bytes]) -> Iterator[LineEnds]:
+    """Finds the line ends in consecutive pieces of a file, none of them empty."""
+    at = 0
     for piece in pieces:
         data = np.frombuffer(piece, np.uint8)
         ends = np.flatnonzero(data == ord("\n")) + 1
@@ -112,38 +108,19 @@ def line_ends(pieces: Iterable[bytes | memoryview], at: int = 0) -> Iterator[Lin
         at += data.size
 
 
-def lines_of(path: str, size: int, max_bytes: int | None = None) -> Lines:
+def lines_of(path: str, _size: int, max_bytes: int | None = None) -> Lines:
     """Reads a file and finds its lines.
 
     Args:
         path: the path of a local file.
-        size: the size of the file in bytes.
         max_bytes: the largest uncompressed size in bytes, as for `inflated`.
 
     Raises:
-        DatasetError: a compressed file is damaged or exceeds `max_bytes`, or the file changes meanwhile.
+        DatasetError: a compressed file is damaged or exceeds `max_bytes`.
     """
     with open_regular(path) as file:
-        if packing := packing_of(file):
-            return Lines.of(line_ends(unpacked(path, max_bytes)), packing)
-
-        def scan(number: int) -> list[LineEnds]:
-            at = number * _PART
-            return [*line_ends(_pieces(file.fileno(), path, at, min(size, at + _PART)), at)]
-
-        number, cores = -(-size // _PART), len(os.sched_getaffinity(0))
-        parts = [scan(0)] if number == 1 else all_in_threads(scan, number, cores, "samplerkit-lines")
-        return Lines.of(chain.from_iterable(parts))
-
-
-def _pieces(descriptor: int, path: str, at: int, end: int) -> Iterator[memoryview]:
-    """Reads a part of a file. The file is not mapped: a shrinking file would raise SIGBUS."""
-    buffer = memoryview(bytearray(_PIECE))
-    for begin in range(at, end, _PIECE):
-        piece = buffer[: end - begin]
-        if os.preadv(descriptor, [piece], begin) != len(piece):
-            raise DatasetError(path, "was cut while it was read", hint=REWRITE)
-        yield piece
+        packing = packing_of(file)
+    return Lines.of(line_ends(unpacked(path, max_bytes)), packing)
 
 
 def require_sums(lines: Sequence[bytes], sums: Array, place_of: PlaceOf) -> None:
