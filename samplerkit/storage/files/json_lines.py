@@ -149,29 +149,24 @@ class LineDecoder:
     """Decodes lines into samples.
 
     Args:
-        kind: whether a sample is the JSON value, the text or the bytes of a line.
+        decode: what a sample is: the JSON value, the text or the bytes of a line; or the user's function of
+            the JSON value.
         columns: the fields to select from each JSON object, which it must have; None for all.
-        decode: the user's function of that value; None to return the value itself.
+
+    Raises:
+        ArgumentTypeError: `decode` is none of these.
+        ArgumentValueError: the kind is unknown, or columns are given for another kind than JSON.
     """
 
-    kind: LineKind = "json"
+    decode: LineKind | Callable[[Any], Any] = "json"
     columns: tuple[str, ...] | None = None
-    decode: Callable[[Any], Any] | None = None
 
-    @classmethod
-    def of(cls, decode: Any, columns: tuple[str, ...] | None) -> LineDecoder:
-        """Makes a decoder from the user's `decode`: a kind, or a function of a JSON value.
-
-        Raises:
-            ArgumentTypeError: `decode` is neither.
-            ArgumentValueError: the kind is unknown, or columns are given for another kind than JSON.
-        """
-        is_function = callable(decode)
-        kind: LineKind = "json" if is_function else decode
-        arguments.choice("decode", kind, get_args(LineKind))
-        if columns is not None and kind != "json":
-            raise ArgumentValueError("columns", f"are for JSON, not for decode={kind!r}", list(columns))
-        return cls(kind, columns, decode if is_function else None)
+    def __post_init__(self) -> None:
+        if not callable(self.decode):
+            arguments.choice("decode", self.decode, get_args(LineKind))
+            if self.columns is not None and self.decode != "json":
+                problem = f"are for JSON, not for decode={self.decode!r}"
+                raise ArgumentValueError("columns", problem, list(self.columns))
 
     def samples(self, lines: Sequence[bytes], place_of: PlaceOf) -> list[Any]:
         """Decodes all lines, each in its own draw.
@@ -179,7 +174,7 @@ class LineDecoder:
         Raises:
             DatasetError: as in `at`.
         """
-        if self.kind == "json" and self.decode is None:
+        if self.decode == "json":
             try:  # without a draw, since no function of the user's runs
                 values = [*map(from_json, lines)]
                 return values if self.columns is None else [*map(self._select, values)]
@@ -197,7 +192,7 @@ class LineDecoder:
         """
         try:
             value = self._value(lines[number])
-            return value if self.decode is None else self.decode(value)
+            return self.decode(value) if callable(self.decode) else value
         except json.JSONDecodeError as error:
             problem = f"is not JSON ({error.msg}, column {error.colno})"
             raise DatasetError(place_of(number), problem, hint=_LEAVE_OUT) from error
@@ -206,10 +201,10 @@ class LineDecoder:
             raise DatasetError(place_of(number), problem, hint=_LEAVE_OUT) from error
 
     def _value(self, line: bytes) -> Any:
-        if self.kind != "json":
+        if not callable(self.decode) and self.decode != "json":
             # In concatenated files, other lines than the first may also begin with a byte order mark.
             content = line.rstrip(b"\r\n").removeprefix(_BYTE_ORDER_MARK)
-            return content if self.kind == "bytes" else content.decode()
+            return content if self.decode == "bytes" else content.decode()
         try:
             value = from_json(line)
         except ValueError:  # Python's own parser may read what this one refuses, such as lone surrogates

@@ -279,7 +279,7 @@ class JsonlReader:
         lines = Lines.of(line_ends([data] if data else []))
         parts = [data[start:end] for start, end in pairwise(lines.starts.tolist())]
         decode = partial(
-            LineDecoder.of(self.decode, self.columns).at, parts, lambda row: f"line {lines.number(row)}"
+            LineDecoder(self.decode, self.columns).at, parts, lambda row: f"line {lines.number(row)}"
         )
         return LazySamples(range(len(lines)), decode, len(data))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +23,7 @@ from samplerkit.storage.files.content import (
     Content,
     FileContent,
     LazySamples,
+    digest_of,
     gathered_samples,
 )
 from samplerkit.storage.files.packages import guarded
@@ -300,8 +300,3 @@ def content_of(place: str, rows: Sequence[Any], size: int, make: Callable[[Any],
         make: makes a sample from a row.
     """
     return FileContent(place, LazySamples(rows, make, size), len(rows), size)
-
-
-def digest_of(data: bytes) -> bytes:
-    """Returns a digest of data, for a fingerprint."""
-    return hashlib.blake2b(data, digest_size=16).digest()

@@ -18,7 +18,7 @@ from samplerkit.errors import ArgumentValueError
 from samplerkit.order import arguments
 from samplerkit.storage.arrays import narrow
 from samplerkit.storage.files.chunked import ChunkLimits
-from samplerkit.storage.files.content import ChunkFile, FileContent, entries_of, gathered_samples, names_of
+from samplerkit.storage.files.content import ChunkFile, FileContent, entries_of, names_of
 from samplerkit.storage.files.packages import extra
 from samplerkit.storage.files.stored import ByteSpan, Stored
 from samplerkit.storage.formats.base import IndexedFiles, content_of
@@ -92,7 +92,7 @@ class TfRecordDataset(IndexedFiles):
         self._make: Final = _sample_maker(columns, scalars, records)
         self._run_bytes: Final = arguments.at_least("run_bytes", run_bytes, 1)
         limits = ChunkLimits(max_chunks, max_bytes, read_ahead, threads)
-        super().__init__(files, limits, gathered_samples, progress, remote, decode=decode)
+        super().__init__(files, limits, progress=progress, remote=remote, decode=decode)
         self._indexes = INDEXES
 
     def _inspect(self, number: int) -> ChunkFile:

@@ -16,10 +16,10 @@ from samplerkit.order.caching import Latest, cached_property
 from samplerkit.order.typing import Ids
 from samplerkit.storage.catalogue.file_catalogue import DIGEST_BYTES, FileCatalogue
 from samplerkit.storage.files.chunked import ChunkLimits, Chunks
-from samplerkit.storage.files.content import ChunkFile, require_columns
+from samplerkit.storage.files.content import ChunkFile, digest_of, require_columns
 from samplerkit.storage.files.packages import guarded
 from samplerkit.storage.formats.arrow_rows import ArrowBatches, gather_of
-from samplerkit.storage.formats.base import FormatOfFiles, digest_of
+from samplerkit.storage.formats.base import FormatOfFiles
 from samplerkit.storage.formats.parquet.file import Footers, ParquetFile
 from samplerkit.storage.formats.parquet.filter import Keys, RowFilter, folder_keys
 from samplerkit.storage.remote.options import RemoteOptions
