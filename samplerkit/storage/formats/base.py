@@ -10,7 +10,7 @@ from functools import partial
 from itertools import chain
 from operator import getitem
 from pathlib import Path, PurePosixPath
-from typing import Any, ClassVar, Final, final
+from typing import Any, Final, final
 
 import numpy as np
 
@@ -72,8 +72,6 @@ class FormatOfFiles(DatasetOfFiles):
     `_inspect` may raise any exception: it is turned into an error that names the file.
     """
 
-    _progress_label: ClassVar[str] = "headers read:"
-
     @abstractmethod
     def _inspect(self, number: int) -> Any:
         """Examines a file by its number, and returns a `ChunkFile`; called from several threads."""
@@ -82,7 +80,7 @@ class FormatOfFiles(DatasetOfFiles):
         def inspect(number: int) -> Any:
             return guarded(shown(self.files[number]), "read", lambda: self._inspect(number))
 
-        report = partial(self._progress, self._progress_label)
+        report = partial(self._progress, "files examined:")
         return all_in_threads(inspect, len(self.files), COUNTING_THREADS, "samplerkit-scan", report)
 
     def _find(self) -> Chunks:
@@ -120,7 +118,6 @@ class FormatOfFiles(DatasetOfFiles):
 class IndexedFiles(FormatOfFiles):
     """A dataset over indexed files; the indexes can be written next to the files."""
 
-    _progress_label = "files indexed:"
     _indexes: IndexKind
 
     def save_indexes(self, folder: str | os.PathLike[str] | None = None) -> int:
@@ -156,7 +153,7 @@ class IndexedFiles(FormatOfFiles):
                 raise DatasetError(str(target), f"cannot be written ({error.strerror})") from error
             return len(indexed)
 
-        report = partial(self._progress, self._progress_label)
+        report = partial(self._progress, "files indexed:")
         return sum(all_in_threads(save, len(self.files), COUNTING_THREADS, "samplerkit-index", report))
 
 

@@ -86,7 +86,6 @@ class ParquetDataset(FormatOfFiles):
     """
 
     _kind = "parquet"
-    _progress_label = "footers read:"
 
     def __init__(
         self,
