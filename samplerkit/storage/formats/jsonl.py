@@ -204,24 +204,21 @@ class IndexedFile:
         """Returns the name of a line in error messages."""
         return f"{self.stored.name}, line {self.lines.number(row)}"
 
-    def unpacked(self, max_bytes: int | None) -> FileContent:
-        """Reads a compressed file as a whole.
-
-        Raises:
-            DatasetError: the file cannot be read, or has changed.
-        """
-        stored, starts = self.stored, self.lines.starts
-        with stored.local_path() as path:
-            data = b"".join(unpacked(path, max_bytes))
-        if len(data) != starts[-1]:
-            problem = f"no longer decompresses to {starts[-1]} bytes"
-            raise DatasetError(stored.name, problem, len(data), hint=REWRITE)
-        rows = range(starts.size - 1)
-        return content_of(stored.name, rows, len(data), lambda row: data[starts[row] : starts[row + 1]])
-
     def __reduce__(self) -> Any:
         return IndexedFile, (self.stored, self.indexes)
 
 
 def _unpacked(files: Sequence[IndexedFile], max_bytes: int | None, number: int) -> FileContent:
-    return files[number].unpacked(max_bytes)
+    """Reads a compressed file as a whole.
+
+    Raises:
+        DatasetError: the file cannot be read, or has changed.
+    """
+    stored, starts = files[number].stored, files[number].lines.starts
+    with stored.local_path() as path:
+        data = b"".join(unpacked(path, max_bytes))
+    if len(data) != starts[-1]:
+        problem = f"no longer decompresses to {starts[-1]} bytes"
+        raise DatasetError(stored.name, problem, len(data), hint=REWRITE)
+    rows = range(starts.size - 1)
+    return content_of(stored.name, rows, len(data), lambda row: data[starts[row] : starts[row + 1]])

@@ -94,7 +94,7 @@ def test_nothing_in_hdf5_leads_to_another_file(tmp_path):
     for name, problem in (
         ("link", "is in another file"),
         ("soft", "is in another file"),
-        ("virtual", "stored in other"),
+        ("virtual", "is in another file"),
         ("reference", "holds ref"),
     ):
         assert_refused(sk.Hdf5Dataset(tmp_path / "a.h5", [name]), problem)
