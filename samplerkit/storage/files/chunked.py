@@ -222,7 +222,7 @@ class DatasetOfFiles(ChunkedDataset):
         self,
         files: Any,
         limits: ChunkLimits,
-        gather: Callable[[Iterable[ContentPart], int], Any],
+        gather: Callable[[Iterable[ContentPart], int], Any] = gathered_samples,
         progress: Progress | bool | None = False,
         remote: RemoteOptions | Mapping[str, Any] | Literal[False] | None = False,
         lengths: Any = None,

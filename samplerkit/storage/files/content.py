@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -318,3 +319,8 @@ def checked_decode(decode: Any, of: str = "a sample") -> DecodeSample | None:
         raise ArgumentTypeError("decode", f"must be a function of {of}", decode)
     checked: DecodeSample | None = decode
     return checked
+
+
+def digest_of(data: bytes) -> bytes:
+    """Returns a digest of data, for a fingerprint."""
+    return hashlib.blake2b(data, digest_size=16).digest()

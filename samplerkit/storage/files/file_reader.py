@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar, final
 
@@ -31,7 +31,8 @@ class FileReader:
 
     The function receives local paths: a remote file is fetched into the cache of this machine. The copy is
     guaranteed to exist only during the call, so the returned data must not need the file any more. Errors
-    name the URL, without its query and credentials, and never the copy.
+    name the URL, without its query and credentials; those that a reader raises itself may name the copy, and
+    have a note with the URL.
 
     Args:
         function: maps a path to data; it may have a method `count`.
@@ -54,8 +55,7 @@ class FileReader:
 
     def read(self, path: str) -> FileContent:
         """Reads a file; if the function reports a length, the data must have that length."""
-        content = self._locally(path, self._read)
-        return replace(content, path=shown(path)) if is_remote(path) else content
+        return self._locally(path, self._read)
 
     def count(self, path: str) -> int:
         """Returns the number of samples in a file: as the function reports it, or by reading the file."""
@@ -77,34 +77,40 @@ class FileReader:
         progress = partial(progress, "files counted:")
         return all_in_threads(count, len(paths), threads, "samplerkit-count", progress)
 
-    def _read(self, path: str) -> FileContent:
+    def _read(self, path: str, name: str) -> FileContent:
         if not self.gives_length:
-            return _guarded(path, "read", lambda: FileContent.of(self.function(path), path))
-        given = _guarded(path, "read", lambda: self.function(path, get_data=True))
+            return _guarded(name, "read", lambda: FileContent.of(self.function(path), name))
+        given = _guarded(name, "read", lambda: self.function(path, get_data=True))
         if not isinstance(given, tuple) or len(given) != 2:
-            raise DatasetError(path, "the reader must return (data, length) with get_data=True", given)
-        content = _guarded(path, "read", lambda: FileContent.of(given[0], path))
-        if content.length != _length(given[1], path):
+            raise DatasetError(name, "the reader must return (data, length) with get_data=True", given)
+        content = _guarded(name, "read", lambda: FileContent.of(given[0], name))
+        if content.length != _length(given[1], name):
             problem = f"has {content.length} samples, but its reader reports another length"
-            raise DatasetError(path, problem, given[1])
+            raise DatasetError(name, problem, given[1])
         return content
 
-    def _count(self, path: str) -> int:
+    def _count(self, path: str, name: str) -> int:
         function: Any = self.function
         if self.gives_length:
-            given = _guarded(path, "counted", lambda: function(path, get_data=False))
-            return _length(given[1] if isinstance(given, tuple) and len(given) == 2 else given, path)
+            given = _guarded(name, "counted", lambda: function(path, get_data=False))
+            return _length(given[1] if isinstance(given, tuple) and len(given) == 2 else given, name)
         if self.counts_cheaply:
-            return _length(_guarded(path, "counted", lambda: function.count(path)), path)
-        return self._read(path).length
+            return _length(_guarded(name, "counted", lambda: function.count(path)), name)
+        return self._read(path, name).length
 
-    def _locally(self, path: str, call: Callable[[str], Result]) -> Result:
-        if not is_remote(path):
-            return call(path)
-        if self.storage is None:
-            return _call_renamed(path, shown(path), call)
-        with self.storage.fetch(path) as local:
-            return _call_renamed(local.path, shown(path), call)
+    def _locally(self, path: str, call: Callable[[str, str], Result]) -> Result:
+        """Calls a function with the local path of a file and its name in error messages."""
+        name = shown(path)
+        if self.storage is not None and is_remote(path):
+            with self.storage.fetch(path) as local:
+                return call(local.path, name)
+
+        def reworded(error: SamplerkitError) -> Exception:
+            # The reader's own error, which is its cause, may hold the query of the URL that it received.
+            return DatasetError(name, error.problem.replace(path, name), hint=error.hint)
+
+        kinds = (SamplerkitError,) if path != name else ()
+        return translate_errors(lambda: call(path, name), kinds, reworded)
 
 
 def read_file(
@@ -175,25 +181,3 @@ def _retry_races(call: Callable[[], Result]) -> Result:
             if _PARSER_RACE not in str(error):
                 raise
     return call()
-
-
-def _call_renamed(path: str, name: str, call: Callable[[str], Result]) -> Result:
-    """Calls a function with a path; errors name the file by `name` instead of the path."""
-
-    def reworded(error: Exception) -> Exception:
-        if not isinstance(error, SamplerkitError):
-            error.__notes__ = [note.replace(path, name) for note in getattr(error, "__notes__", ())]
-        if not isinstance(error, SamplerkitError) or path == name:
-            return error
-        value = error.value.replace(path, name) if isinstance(error.value, str) else error.value
-        failed = type(error)(
-            error.place.replace(path, name),
-            error.problem.replace(path, name),
-            *(() if value is None else (value,)),
-            hint=error.hint,
-        )
-        # The reader's own error may hold the query of a URL, if it received the URL.
-        failed.__cause__ = None if is_remote(path) else error.__cause__
-        return failed
-
-    return translate_errors(lambda: call(path), (MemoryError, SamplerkitError), reworded)

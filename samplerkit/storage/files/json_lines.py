@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from typing import Any, Final, Literal, final, get_args
 
 import numpy as np
@@ -20,14 +18,11 @@ from samplerkit.order.draws import in_draws
 from samplerkit.storage.files.content import entries_of
 from samplerkit.storage.inflate import PackedBy, packing_of, unpacked
 from samplerkit.storage.open_files import REWRITE, open_regular
-from samplerkit.storage.threads import all_in_threads
 
 LineKind = Literal["json", "text", "bytes"]
 """How a line is decoded: as its JSON value, its text, or its bytes."""
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
-_PIECE: Final = 1 << 20
-_PART: Final = 64 << 20
 _LEAVE_OUT: Final = 'correct the line, or leave it out with bad_samples="skip"'
 
 Array = np.ndarray[Any, Any]
@@ -102,8 +97,9 @@ class Lines:
         return zlib.crc32(self.sums.data, zlib.crc32(self.starts.data)).to_bytes(4)
 
 
-def line_ends(pieces: Iterable[bytes | memoryview], at: int = 0) -> Iterator[LineEnds]:
-    """Finds the line ends in consecutive pieces of a file, none of them empty, from an offset on."""
+def line_ends(pieces: Iterable[bytes]) -> Iterator[LineEnds]:
+    """Finds the line ends in consecutive pieces of a file, none of them empty."""
+    at = 0
     for piece in pieces:
         data = np.frombuffer(piece, np.uint8)
         ends = np.flatnonzero(data == ord("\n")) + 1
@@ -112,38 +108,19 @@ def line_ends(pieces: Iterable[bytes | memoryview], at: int = 0) -> Iterator[Lin
         at += data.size
 
 
-def lines_of(path: str, size: int, max_bytes: int | None = None) -> Lines:
+def lines_of(path: str, _size: int, max_bytes: int | None = None) -> Lines:
     """Reads a file and finds its lines.
 
     Args:
         path: the path of a local file.
-        size: the size of the file in bytes.
         max_bytes: the largest uncompressed size in bytes, as for `inflated`.
 
     Raises:
-        DatasetError: a compressed file is damaged or exceeds `max_bytes`, or the file changes meanwhile.
+        DatasetError: a compressed file is damaged or exceeds `max_bytes`.
     """
     with open_regular(path) as file:
-        if packing := packing_of(file):
-            return Lines.of(line_ends(unpacked(path, max_bytes)), packing)
-
-        def scan(number: int) -> list[LineEnds]:
-            at = number * _PART
-            return [*line_ends(_pieces(file.fileno(), path, at, min(size, at + _PART)), at)]
-
-        number, cores = -(-size // _PART), len(os.sched_getaffinity(0))
-        parts = [scan(0)] if number == 1 else all_in_threads(scan, number, cores, "samplerkit-lines")
-        return Lines.of(chain.from_iterable(parts))
-
-
-def _pieces(descriptor: int, path: str, at: int, end: int) -> Iterator[memoryview]:
-    """Reads a part of a file. The file is not mapped: a shrinking file would raise SIGBUS."""
-    buffer = memoryview(bytearray(_PIECE))
-    for begin in range(at, end, _PIECE):
-        piece = buffer[: end - begin]
-        if os.preadv(descriptor, [piece], begin) != len(piece):
-            raise DatasetError(path, "was cut while it was read", hint=REWRITE)
-        yield piece
+        packing = packing_of(file)
+    return Lines.of(line_ends(unpacked(path, max_bytes)), packing)
 
 
 def require_sums(lines: Sequence[bytes], sums: Array, place_of: PlaceOf) -> None:
@@ -172,29 +149,24 @@ class LineDecoder:
     """Decodes lines into samples.
 
     Args:
-        kind: whether a sample is the JSON value, the text or the bytes of a line.
+        decode: what a sample is: the JSON value, the text or the bytes of a line; or the user's function of
+            the JSON value.
         columns: the fields to select from each JSON object, which it must have; None for all.
-        decode: the user's function of that value; None to return the value itself.
+
+    Raises:
+        ArgumentTypeError: `decode` is none of these.
+        ArgumentValueError: the kind is unknown, or columns are given for another kind than JSON.
     """
 
-    kind: LineKind = "json"
+    decode: LineKind | Callable[[Any], Any] = "json"
     columns: tuple[str, ...] | None = None
-    decode: Callable[[Any], Any] | None = None
 
-    @classmethod
-    def of(cls, decode: Any, columns: tuple[str, ...] | None) -> LineDecoder:
-        """Makes a decoder from the user's `decode`: a kind, or a function of a JSON value.
-
-        Raises:
-            ArgumentTypeError: `decode` is neither.
-            ArgumentValueError: the kind is unknown, or columns are given for another kind than JSON.
-        """
-        is_function = callable(decode)
-        kind: LineKind = "json" if is_function else decode
-        arguments.choice("decode", kind, get_args(LineKind))
-        if columns is not None and kind != "json":
-            raise ArgumentValueError("columns", f"are for JSON, not for decode={kind!r}", list(columns))
-        return cls(kind, columns, decode if is_function else None)
+    def __post_init__(self) -> None:
+        if not callable(self.decode):
+            arguments.choice("decode", self.decode, get_args(LineKind))
+            if self.columns is not None and self.decode != "json":
+                problem = f"are for JSON, not for decode={self.decode!r}"
+                raise ArgumentValueError("columns", problem, list(self.columns))
 
     def samples(self, lines: Sequence[bytes], place_of: PlaceOf) -> list[Any]:
         """Decodes all lines, each in its own draw.
@@ -202,7 +174,7 @@ class LineDecoder:
         Raises:
             DatasetError: as in `at`.
         """
-        if self.kind == "json" and self.decode is None:
+        if self.decode == "json":
             try:  # without a draw, since no function of the user's runs
                 values = [*map(from_json, lines)]
                 return values if self.columns is None else [*map(self._select, values)]
@@ -220,7 +192,7 @@ class LineDecoder:
         """
         try:
             value = self._value(lines[number])
-            return value if self.decode is None else self.decode(value)
+            return self.decode(value) if callable(self.decode) else value
         except json.JSONDecodeError as error:
             problem = f"is not JSON ({error.msg}, column {error.colno})"
             raise DatasetError(place_of(number), problem, hint=_LEAVE_OUT) from error
@@ -229,10 +201,10 @@ class LineDecoder:
             raise DatasetError(place_of(number), problem, hint=_LEAVE_OUT) from error
 
     def _value(self, line: bytes) -> Any:
-        if self.kind != "json":
+        if not callable(self.decode) and self.decode != "json":
             # In concatenated files, other lines than the first may also begin with a byte order mark.
             content = line.rstrip(b"\r\n").removeprefix(_BYTE_ORDER_MARK)
-            return content if self.kind == "bytes" else content.decode()
+            return content if self.decode == "bytes" else content.decode()
         try:
             value = from_json(line)
         except ValueError:  # Python's own parser may read what this one refuses, such as lone surrogates

@@ -279,13 +279,13 @@ class JsonlReader:
         lines = Lines.of(line_ends([data] if data else []))
         parts = [data[start:end] for start, end in pairwise(lines.starts.tolist())]
         decode = partial(
-            LineDecoder.of(self.decode, self.columns).at, parts, lambda row: f"line {lines.number(row)}"
+            LineDecoder(self.decode, self.columns).at, parts, lambda row: f"line {lines.number(row)}"
         )
         return LazySamples(range(len(lines)), decode, len(data))
 
     def count(self, path: str) -> int:
         """Reports the number of lines, reading the file in pieces."""
-        return len(lines_of(path, os.path.getsize(path), self.max_unpacked_bytes))  # noqa: PTH202
+        return len(lines_of(path, 0, self.max_unpacked_bytes))
 
 
 @final

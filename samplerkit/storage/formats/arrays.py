@@ -240,16 +240,15 @@ def _hdf5_array(h5py: Any, path: str, file: Any, name: str) -> Any:
     # external link.
     parts = name.strip("/").split("/")
     links = (file.get("/".join(parts[:end]), getlink=True) for end in range(1, len(parts) + 1))
-    other = next((link.filename for link in links if isinstance(link, h5py.ExternalLink)), None)
-    array = file.get(name) if other is None else None
-    if isinstance(array, h5py.Dataset) and array.file.filename != file.filename:
-        other = array.file.filename
-    if other is not None:
-        raise DatasetError(path, f"array {name!r} is in another file", other, hint="name that file")
+    is_elsewhere = any(isinstance(link, h5py.ExternalLink) for link in links)
+    array = None if is_elsewhere else file.get(name)
+    if isinstance(array, h5py.Dataset):
+        is_elsewhere = array.file.filename != file.filename or array.external or array.is_virtual
+    if is_elsewhere:
+        hint = "name that file, or copy the array into this one"
+        raise DatasetError(path, f"array {name!r} is in another file", hint=hint)
     if not isinstance(array, h5py.Dataset):
         raise DatasetError(path, f"must have an array {name!r}", sorted(file))
-    if array.external or array.is_virtual:
-        raise DatasetError(path, f"array {name!r} is stored in other files", hint="copy it into one")
     kind = array.dtype
     if kind.hasobject and h5py.check_string_dtype(kind) is None and h5py.check_vlen_dtype(kind) is None:
         raise DatasetError(path, f"array {name!r} holds references, which are not followed", str(kind))
@@ -266,9 +265,6 @@ class ZarrRows(RowRanges):
     def open_arrays(self, names: Sequence[str] | None) -> AbstractContextManager[Mapping[str, Any]]:
         """Opens arrays of the group, by default all."""
         group = extra("zarr", "zarr").open(self.path, mode="r")
-        if not hasattr(group, "array_keys"):
-            hint = "put it into a group, named as the column"
-            raise DatasetError(self.path, "is an array, not a group", hint=hint)
         names = names or sorted(group.array_keys())
         return nullcontext({name: _zarr_array(self.path, group, name) for name in names})
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +10,7 @@ from functools import partial
 from itertools import chain
 from operator import getitem
 from pathlib import Path, PurePosixPath
-from typing import Any, ClassVar, Final, final
+from typing import Any, Final, final
 
 import numpy as np
 
@@ -24,15 +23,15 @@ from samplerkit.storage.files.content import (
     Content,
     FileContent,
     LazySamples,
+    digest_of,
     gathered_samples,
 )
 from samplerkit.storage.files.packages import guarded
 from samplerkit.storage.files.paths import one_path
 from samplerkit.storage.files.stored import INDEX_SUFFIX, Stored
 from samplerkit.storage.formats.file_index import IndexKind
-from samplerkit.storage.formats.values import between, ends_in
+from samplerkit.storage.formats.values import ends_in
 from samplerkit.storage.lengths import COUNTING_THREADS
-from samplerkit.storage.open_files import REWRITE
 from samplerkit.storage.per_process import storage_for
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.version import UNKNOWN_SIZE
@@ -73,8 +72,6 @@ class FormatOfFiles(DatasetOfFiles):
     `_inspect` may raise any exception: it is turned into an error that names the file.
     """
 
-    _progress_label: ClassVar[str] = "headers read:"
-
     @abstractmethod
     def _inspect(self, number: int) -> Any:
         """Examines a file by its number, and returns a `ChunkFile`; called from several threads."""
@@ -83,7 +80,7 @@ class FormatOfFiles(DatasetOfFiles):
         def inspect(number: int) -> Any:
             return guarded(shown(self.files[number]), "read", lambda: self._inspect(number))
 
-        report = partial(self._progress, self._progress_label)
+        report = partial(self._progress, "files examined:")
         return all_in_threads(inspect, len(self.files), COUNTING_THREADS, "samplerkit-scan", report)
 
     def _find(self) -> Chunks:
@@ -121,7 +118,6 @@ class FormatOfFiles(DatasetOfFiles):
 class IndexedFiles(FormatOfFiles):
     """A dataset over indexed files; the indexes can be written next to the files."""
 
-    _progress_label = "files indexed:"
     _indexes: IndexKind
 
     def save_indexes(self, folder: str | os.PathLike[str] | None = None) -> int:
@@ -157,7 +153,7 @@ class IndexedFiles(FormatOfFiles):
                 raise DatasetError(str(target), f"cannot be written ({error.strerror})") from error
             return len(indexed)
 
-        report = partial(self._progress, self._progress_label)
+        report = partial(self._progress, "files indexed:")
         return sum(all_in_threads(save, len(self.files), COUNTING_THREADS, "samplerkit-index", report))
 
 
@@ -220,14 +216,8 @@ class FolderDataset(ChunkedDataset):
 
     def _stored(self, shard: FolderShard) -> Stored:
         """Returns a file of the index, without a request if it is remote: there may be very many files."""
-        path, sizes = self._inside(shard.file), shard.sizes
-        if self.is_remote:
-            return Stored(path, UNKNOWN_SIZE, 0, self._storage)
-        stored = Stored.of(path)
-        if sizes and stored.size not in sizes:
-            problem = f"must have {sizes[0]} bytes, as {INDEX} lists"
-            raise DatasetError(stored.name, problem, stored.size, hint=REWRITE)
-        return stored
+        path = self._inside(shard.file)
+        return Stored(path, UNKNOWN_SIZE, 0, self._storage) if self.is_remote else Stored.of(path)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({shown(self.folder)!r}, {self._shown_size})"
@@ -245,7 +235,6 @@ class FolderShard(ABC):
         name: the name in the layout.
         samples: the number of samples.
         file: the path of the file to read, below the folder.
-        sizes: the sizes in bytes that the file may have; empty if the index has none.
         plain_sizes: the sizes in bytes that the decompressed file may have.
 
     Raises:
@@ -255,28 +244,26 @@ class FolderShard(ABC):
     name: str
     samples: int
     file: str
-    sizes: tuple[int, ...]
     plain_sizes: tuple[int, ...]
 
     def __post_init__(self) -> None:
         path = PurePosixPath(self.file)
         if path.is_absolute() or ".." in path.parts or not path.parts:
             raise ValueError(f"a shard outside of the folder, {self.file!r}")
-        if any(
-            type(number) is not int or number < 0 for number in (self.samples, *self.sizes, *self.plain_sizes)
-        ):
-            size = (*self.sizes, *self.plain_sizes)[0]
+        if any(type(number) is not int or number < 0 for number in (self.samples, *self.plain_sizes)):
+            size = self.plain_sizes[0]
             raise ValueError(f"{self.file!r} of {size!r} bytes and {self.samples!r} samples")
 
     @abstractmethod
     def rows(self, data: bytes) -> Rows:
         """Splits the bytes of the file into rows; may raise any exception."""
 
-    def split(self, plain: bytes) -> tuple[bytes, list[bytes], bytes]:
+    def split(self, plain: bytes) -> tuple[bytes, list[int]]:
         """Splits the decompressed file, which begins with the offsets of its samples.
 
         Returns:
-            The part before the samples, the bytes of each sample, and the part after them.
+            The part between the offsets and the first sample; and the offsets at which samples begin and the
+            last one ends.
 
         Raises:
             ValueError: the file does not match the index, or a sample ends before it begins.
@@ -289,7 +276,7 @@ class FolderShard(ABC):
         ends = ends_in(plain, 4, samples)
         if ends[0] < head or ends[-1] > len(plain):
             raise ValueError("its sample offsets are wrong")
-        return plain[head : ends[0]], between(plain, ends), plain[ends[-1] :]
+        return plain[head : ends[0]], ends
 
 
 def _read_shard(files: Sequence[tuple[FolderShard, Stored]], number: int) -> FileContent:
@@ -310,8 +297,3 @@ def content_of(place: str, rows: Sequence[Any], size: int, make: Callable[[Any],
         make: makes a sample from a row.
     """
     return FileContent(place, LazySamples(rows, make, size), len(rows), size)
-
-
-def digest_of(data: bytes) -> bytes:
-    """Returns a digest of data, for a fingerprint."""
-    return hashlib.blake2b(data, digest_size=16).digest()

@@ -17,10 +17,10 @@ from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.limits import CacheLimits
 from samplerkit.storage.files.chunked import ChunkLimits, Chunks
-from samplerkit.storage.files.content import FileContent, gathered_samples, names_of
+from samplerkit.storage.files.content import FileContent, digest_of, names_of
 from samplerkit.storage.files.json_lines import LineDecoder, LineKind, Lines, lines_of, require_sums
 from samplerkit.storage.files.stored import ByteFiles, Stored
-from samplerkit.storage.formats.base import IndexedFiles, content_of, digest_of
+from samplerkit.storage.formats.base import IndexedFiles, content_of
 from samplerkit.storage.formats.file_index import IndexKind
 from samplerkit.storage.ids import checked_ids, checked_index
 from samplerkit.storage.inflate import unpacked
@@ -95,10 +95,10 @@ class JsonlDataset(IndexedFiles):
         progress: Progress | bool | None = None,
         remote: RemoteOptions | Mapping[str, Any] | None = None,
     ) -> None:
-        self._decoder: Final = LineDecoder.of(decode, names_of(columns))
+        self._decoder: Final = LineDecoder(decode, names_of(columns))
         self._max_unpacked: Final = arguments.limit("max_unpacked_bytes", max_unpacked_bytes)
         limits = ChunkLimits(max_chunks, max_bytes, read_ahead, threads)
-        super().__init__(files, limits, gathered_samples, progress, remote)
+        super().__init__(files, limits, progress=progress, remote=remote)
         self._indexes = IndexKind("jsonl", Lines, partial(lines_of, max_bytes=self._max_unpacked))
 
     def __getitem__(self, index: int) -> Any:
@@ -204,24 +204,21 @@ class IndexedFile:
         """Returns the name of a line in error messages."""
         return f"{self.stored.name}, line {self.lines.number(row)}"
 
-    def unpacked(self, max_bytes: int | None) -> FileContent:
-        """Reads a compressed file as a whole.
-
-        Raises:
-            DatasetError: the file cannot be read, or has changed.
-        """
-        stored, starts = self.stored, self.lines.starts
-        with stored.local_path() as path:
-            data = b"".join(unpacked(path, max_bytes))
-        if len(data) != starts[-1]:
-            problem = f"no longer decompresses to {starts[-1]} bytes"
-            raise DatasetError(stored.name, problem, len(data), hint=REWRITE)
-        rows = range(starts.size - 1)
-        return content_of(stored.name, rows, len(data), lambda row: data[starts[row] : starts[row + 1]])
-
     def __reduce__(self) -> Any:
         return IndexedFile, (self.stored, self.indexes)
 
 
 def _unpacked(files: Sequence[IndexedFile], max_bytes: int | None, number: int) -> FileContent:
-    return files[number].unpacked(max_bytes)
+    """Reads a compressed file as a whole.
+
+    Raises:
+        DatasetError: the file cannot be read, or has changed.
+    """
+    stored, starts = files[number].stored, files[number].lines.starts
+    with stored.local_path() as path:
+        data = b"".join(unpacked(path, max_bytes))
+    if len(data) != starts[-1]:
+        problem = f"no longer decompresses to {starts[-1]} bytes"
+        raise DatasetError(stored.name, problem, len(data), hint=REWRITE)
+    rows = range(starts.size - 1)
+    return content_of(stored.name, rows, len(data), lambda row: data[starts[row] : starts[row + 1]])

@@ -27,6 +27,8 @@ from samplerkit.storage.ids import checked_ids, checked_index
 from samplerkit.storage.open_files import REWRITE
 from samplerkit.storage.per_process import OpenPerProcess, PerProcess
 
+_HINT = "check the names that you gave, and that nothing else has it open; or fetch or write the file again"
+
 
 class OpenStore(ABC):
     """A store that is open in one process; implements the protocol `OpenFiles`."""
@@ -80,7 +82,8 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
             with self._processes.current().lock:
                 if self._cached_index is None:
                     stored = Stored.of(self._file())
-                    self._cached_index = stored, guarded(stored.name, "read", partial(self._find, stored))
+                    keys = guarded(stored.name, "read", partial(self._find, stored), _HINT)
+                    self._cached_index = stored, keys
         return self._cached_index
 
     def _find(self, stored: Stored) -> Any:
@@ -115,10 +118,12 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
         process, (stored, keys) = self._processes.current(), self._index
         values = None
         while values is None:
-            store = process.open(self, lambda _: guarded(stored.name, "read", lambda: self._open(stored)))
+            store = process.open(
+                self, lambda _: guarded(stored.name, "read", partial(self._open, stored), _HINT)
+            )
             with process.lock:
                 if process.open_files is store:  # the store was not closed meanwhile
-                    values = guarded(stored.name, "read", partial(store.read, keys, checked))
+                    values = guarded(stored.name, "read", partial(store.read, keys, checked), _HINT)
         decode = self._decode
         if decode is None:
             return values
@@ -230,7 +235,7 @@ class _Store(OpenStore):
             problem = f"was truncated: it should have {needed} bytes"
             raise DatasetError(stored.name, problem, stored.size, hint=REWRITE)
         # Before the read transaction, which does not know databases that are opened later.
-        base = self._environment.open_db(None if name is None else self._database_key(name), create=False)
+        base = self._environment.open_db(None if name is None else name.encode(), create=False)
         self._transaction = self._environment.begin(db=base)
         if base.flags(self._transaction)["dupsort"]:
             hint = "write each value under a key of its own"
@@ -276,19 +281,12 @@ class _Store(OpenStore):
             raise ValueError(f"key {chosen[values.index(None)]!r} is missing")
         return [{"key": key, "value": value} for key, value in zip(chosen, values, strict=True)]
 
-    def _database_key(self, name: str) -> bytes:
-        names = [key.decode(errors="replace") for key in _databases(self._environment)]
-        if name not in names:
-            raise DatasetError(self._stored.name, f"must have a database {name!r}", names)
-        return name.encode()
-
 
 def _environment(stored: Stored) -> Any:
     """Returns the environment of a file in this process, and opens it if it is not open.
 
     Raises:
-        DatasetError: the file is open elsewhere in this process.
-        Exception: any error that lmdb raises if its header is damaged.
+        Exception: any error that lmdb raises if its header is damaged, or it is open in another way.
     """
     status = os.stat(stored.path)  # noqa: PTH116  # Path's own is slow
     file = (status.st_dev, status.st_ino)
@@ -297,13 +295,7 @@ def _environment(stored: Stored) -> Any:
         if environment is None:
             options = {"subdir": False, "readonly": True, "lock": False, "readahead": False}
             lmdb = extra("lmdb", "lmdb")
-            try:
-                environment = lmdb.open(stored.path, max_dbs=_MAX_DATABASES, max_spare_txns=1, **options)
-            except lmdb.Error as error:
-                if "already open" not in str(error):
-                    raise
-                hint = "close it, or read it in another process: lmdb opens a file once per process"
-                raise DatasetError(stored.name, "is already open in this process", hint=hint) from error
+            environment = lmdb.open(stored.path, max_dbs=_MAX_DATABASES, max_spare_txns=1, **options)
             _ENVIRONMENTS[file] = environment
         return environment
 

@@ -6,11 +6,12 @@ import json
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Any, Final, final
 
 from samplerkit.storage.files.packages import extra
 from samplerkit.storage.formats.base import INDEX, FolderDataset, FolderShard, Rows
-from samplerkit.storage.formats.values import between, cutter, ends_in, sample_maker, unpacked, value_decoder
+from samplerkit.storage.formats.values import cutter, ends_in, sample_maker, unpacked, value_decoder
 
 _HEAD_OF_FRAMES: Final = struct.Struct("<8sHHIII")
 _FRAME: Final = struct.Struct("<IIQII")
@@ -56,7 +57,7 @@ class LitDataset(FolderDataset):
         if not entries:  # the config is empty then
             return ()
         samples = LitSamples.of(config, self._columns)
-        samples.maker()  # raises if a column does not exist
+        samples.maker(b"", ())  # raises if a column does not exist
         return [LitChunk.of(entry, samples) for entry in entries]
 
 
@@ -101,17 +102,21 @@ class LitSamples:
         formats, is_tokens = tuple(config["data_format"]), loader == "TokensLoader"
         return cls(formats, json.loads(config["data_spec"]), packing, is_tokens, columns)
 
-    def maker(self) -> Callable[[bytes], Any]:
-        """Returns the function that makes a sample from its bytes.
+    def maker(self, data: bytes, ends: Sequence[int]) -> Callable[[int], Any]:
+        """Returns the function that makes a sample, given its number.
+
+        Args:
+            data: the bytes of all samples.
+            ends: the offsets at which samples begin, and at which the last one ends.
 
         Raises:
             ValueError: a column does not exist, or the spec of samples is not valid.
         """
         make = sample_maker(self.spec, tuple(map(value_decoder, self.formats)), self.columns)
         if self.is_tokens:
-            return lambda sample: make([sample])
-        cut_sample = cutter([None] * len(self.formats))
-        return lambda sample: make(cut_sample(sample))
+            return lambda row: make([data[ends[row] : ends[row + 1]]])
+        cut_sample = cutter(data, ends, [None] * len(self.formats))
+        return lambda row: make(cut_sample(row))
 
 
 @final
@@ -132,8 +137,7 @@ class LitChunk(FolderShard):
         name, size, samples = parsed["filename"], parsed["chunk_bytes"], parsed["chunk_size"]
         # In early versions the size does not include the header of a chunk.
         sizes = (size, size + 4 * (samples + 2))
-        # Of a chunk that is compressed as a whole, the index has the decompressed size.
-        return cls(name, samples, name, () if stored.packing == "chunk" else sizes, sizes, stored)
+        return cls(name, samples, name, sizes, stored)
 
     def rows(self, data: bytes) -> Rows:
         """Splits a chunk into the bytes of samples, or into the rows of its Arrow table as dicts.
@@ -143,22 +147,27 @@ class LitChunk(FolderShard):
         """
         packing = self.stored.packing
         if packing == "batch":
-            samples = _unpack_frames(data, self.samples)
+            data, ends = _unpack_frames(data, self.samples)
         else:
             if packing == "chunk":
-                data = unpacked("zstd", data, max(self.plain_sizes), is_exact=False)
-            header, samples, rest = self.split(data)
+                data = unpacked("zstd", data, max(self.plain_sizes))
+            header, ends = self.split(data)
             if header:
                 raise ValueError("its sample offsets are wrong")
-            if rest:
-                return _rows(rest, self.samples, self.stored.columns), len(data), dict
+            if ends[-1] < len(data):
+                return _rows(data[ends[-1] :], self.samples, self.stored.columns), len(data), dict
             if packing == "sample":
-                samples = [unpacked("zstd", sample, _MAX_BYTES, is_exact=False) for sample in samples]
-        return samples, sum(map(len, samples)), self.stored.maker()
+                samples = [unpacked("zstd", data[at:end], _MAX_BYTES) for at, end in pairwise(ends)]
+                data, ends = b"".join(samples), [0, *accumulate(map(len, samples))]
+        return range(self.samples), ends[-1] - ends[0], self.stored.maker(data, ends)
 
 
-def _unpack_frames(raw: bytes, samples: int) -> list[bytes]:
-    """Decompresses batches of samples, each of which is a frame of its own."""
+def _unpack_frames(raw: bytes, samples: int) -> tuple[bytes, list[int]]:
+    """Decompresses batches of samples, each of which is a frame of its own.
+
+    Returns:
+        The samples, and the offsets at which they begin and the last one ends.
+    """
     mark, version, flags, count, _, frames = _HEAD_OF_FRAMES.unpack_from(raw)
     if (mark, version, flags, count) != (_MARK_OF_FRAMES, 1, 0, samples):
         raise ValueError(f"it does not begin with frames of {samples} samples, as {INDEX} lists")
@@ -171,7 +180,7 @@ def _unpack_frames(raw: bytes, samples: int) -> list[bytes]:
         first, place = first + items, place + packed
     if (first, place, ends[-1]) != (count, len(raw), len(plain)):
         raise ValueError("its frame offsets or sizes are wrong")
-    return between(bytes(plain), ends)
+    return bytes(plain), ends
 
 
 def _rows(data: bytes, samples: int, columns: Sequence[str] | None) -> list[dict[str, Any]]:

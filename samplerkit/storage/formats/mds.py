@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import hashlib
-import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,11 +15,8 @@ from samplerkit.storage.files.packages import extra, guarded
 from samplerkit.storage.formats.base import INDEX, FolderDataset, FolderShard, Rows
 from samplerkit.storage.formats.values import Decoder, cutter, decoder, unpacked
 
-_CODECS: Final = {"zstd": "zstd", "br": "brotli", "snappy": "snappy"}
-"""Compressions that pyarrow decompresses, by their names in MDS."""
-
-_STANDARD: Final[dict[str, Any]] = {"gz": gzip.open, "bz2": bz2.open}
-"""Compressions that Python decompresses."""
+_CODECS: Final = {"zstd": "zstd", "gz": "gzip", "bz2": "bz2", "br": "brotli", "snappy": "snappy"}
+"""The names of compressions in pyarrow, by their names in MDS."""
 
 
 @final
@@ -137,7 +131,7 @@ class MdsShard(FolderShard):
         if (parsed["version"], parsed["format"]) != (2, "mds"):
             raise ValueError(f"format {parsed['format']!r}, version {parsed['version']!r} is not supported")
         compression = str(parsed["compression"] or "").partition(":")[0]
-        if compression not in {"", *_CODECS, *_STANDARD}:
+        if compression not in {"", *_CODECS}:
             raise ValueError(f"compression {compression!r} is not supported")
         raw = parsed["raw_data"]
         if compression and exists(raw["basename"]):
@@ -147,7 +141,6 @@ class MdsShard(FolderShard):
             raw["basename"],
             parsed["samples"],
             file["basename"],
-            (file["bytes"],),
             (raw["bytes"],),
             compression,
             dict(file["hashes"]),
@@ -162,28 +155,21 @@ class MdsShard(FolderShard):
             ValueError: the bytes do not match the index.
         """
         _require_digest(data, self.digests)
-        plain = _unpacked(self.compression, data, self.plain_sizes[0]) if self.compression else data
-        header, samples, rest = self.split(plain)
-        if rest:
+        plain = data
+        if self.compression:
+            plain = unpacked(_CODECS[self.compression], data, self.plain_sizes[0])
+        header, ends = self.split(plain)
+        if ends[-1] != len(plain):
             raise ValueError("its sample offsets are wrong")
         if _columns(json.loads(header)) != self.columns:
             raise ValueError(f"its columns differ from those in {INDEX}")
-        cut_sample = cutter([size for _, _, size in self.columns])
+        cut_sample = cutter(plain, ends, [size for _, _, size in self.columns])
 
-        def make_sample(sample: bytes) -> dict[str, Any]:
-            values = cut_sample(sample)
+        def make_sample(row: int) -> dict[str, Any]:
+            values = cut_sample(row)
             return {name: decode_value(values[at]) for name, at, decode_value in self.decoders}
 
-        return samples, sum(map(len, samples)), make_sample
-
-
-def _unpacked(compression: str, data: bytes, size: int) -> bytes:
-    """Decompresses a shard, to at most `size` + 1 bytes."""
-    if compression in _CODECS:
-        return unpacked(_CODECS[compression], data, size)
-    with _STANDARD[compression](io.BytesIO(data)) as file:
-        plain: bytes = file.read(size + 1)
-    return plain
+        return range(self.samples), ends[-1] - ends[0], make_sample
 
 
 def _require_digest(data: bytes, digests: Mapping[str, str]) -> None:

@@ -12,10 +12,10 @@ from typing import Any, Final, Literal, final
 import numpy as np
 
 from samplerkit.storage.files.chunked import ChunkLimits
-from samplerkit.storage.files.content import ChunkFile, FileContent, gathered_samples, require_columns
+from samplerkit.storage.files.content import ChunkFile, FileContent, digest_of, require_columns
 from samplerkit.storage.files.packages import extra
 from samplerkit.storage.files.stored import ByteSpan, Stored
-from samplerkit.storage.formats.base import FormatOfFiles, content_of, digest_of
+from samplerkit.storage.formats.base import FormatOfFiles, content_of
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.threads import Progress
 
@@ -74,7 +74,7 @@ class MindRecordDataset(FormatOfFiles):
         remote: RemoteOptions | Mapping[str, Any] | None = None,
     ) -> None:
         limits = ChunkLimits(max_chunks, max_bytes, read_ahead, threads)
-        super().__init__(files, limits, gathered_samples, progress, remote, columns=columns, decode=decode)
+        super().__init__(files, limits, progress=progress, remote=remote, columns=columns, decode=decode)
 
     def _inspect(self, number: int) -> ChunkFile:
         stored = Stored.of(self.files[number], self._storage)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, final
 
@@ -75,33 +74,30 @@ class _Table(OpenStore):
 
     def __init__(self, stored: Stored, table: str, columns: str) -> None:
         self._stored = stored
-        with _query_errors(stored.path):
-            self._database = _connect(stored)
-            number, rows = _row_number(self._database, table), f"from {_quoted(table)}"
-            self._key_query = f"select {number} {rows} order by {number}"
-            # Numbers as JSON, since older versions of SQLite allow 999 parameters.
-            keys = "(select value from json_each(?))"
-            self._query = f"select {number}, {columns} {rows} where {number} in {keys}"
-            self._version = self._data_version()
+        self._database = _connect(stored)
+        number, rows = _row_number(self._database, table), f"from {_quoted(table)}"
+        self._key_query = f"select {number} {rows} order by {number}"
+        # Numbers as JSON, since older versions of SQLite allow 999 parameters.
+        keys = "(select value from json_each(?))"
+        self._query = f"select {number}, {columns} {rows} where {number} in {keys}"
+        self._version = self._data_version()
 
     def keys(self) -> Ids:
         """Reads the numbers of all rows."""
-        with _query_errors(self._stored.path):
-            rows = self._database.execute(self._key_query)
-            return np.fromiter((row[0] for row in rows), dtype=np.int64)
+        rows = self._database.execute(self._key_query)
+        return np.fromiter((row[0] for row in rows), dtype=np.int64)
 
     def read(self, keys: Ids, ids: Ids) -> list[Any]:
         """Reads rows."""
-        with _query_errors(self._stored.path):
-            chosen = keys[ids].tolist()
-            rows = self._database.execute(self._query, [json.dumps(chosen)])
-            names = [entry[0] for entry in rows.description][1:]
-            rows_by_key = {row[0]: dict(zip(names, row[1:], strict=True)) for row in rows}
-            self._stored.require_same()
-            # A write-ahead log does not change the file itself, but the database's own counter.
-            if self._data_version() != self._version:
-                raise DatasetError(self._stored.path, "was changed while it was read", hint=CHANGED)
-            return [rows_by_key[key] for key in chosen]
+        chosen = keys[ids].tolist()
+        rows = self._database.execute(self._query, [json.dumps(chosen)])
+        names = [entry[0] for entry in rows.description][1:]
+        rows_by_key = {row[0]: dict(zip(names, row[1:], strict=True)) for row in rows}
+        self._stored.require_same()
+        # A write-ahead log does not change the file itself, but the database's own counter.
+        if self._data_version() != self._version:
+            raise DatasetError(self._stored.path, "was changed while it was read", hint=CHANGED)
+        return [rows_by_key[key] for key in chosen]
 
     def _data_version(self) -> Any:
         """Returns a number that changes when another connection changes the database."""
@@ -119,24 +115,6 @@ def _row_number(database: sqlite3.Connection, table: str) -> str:
     if not unused:
         raise ValueError("its columns use all names of the rowid")
     return max(unused)
-
-
-@contextmanager
-def _query_errors(path: str) -> Iterator[None]:
-    """Guards queries; a locked database, a table without rowids and unknown names raise their own errors."""
-    try:
-        yield
-    except (sqlite3.OperationalError, TypeError) as error:
-        if "locked" in str(error):
-            hint = "wait until that is done, or read a copy"
-            raise DatasetError(path, "is locked by a writer", hint=hint) from error
-        # The number of a view's row is None.
-        if isinstance(error, TypeError) or str(error) == "no such column: rowid":
-            hint = "copy its rows into a table with rowids"
-            raise DatasetError(path, "has a table without rowids", hint=hint) from error
-        if str(error).startswith("no such"):
-            raise DatasetError(path, f"has {error}", hint="name a table, and columns that it has") from error
-        raise
 
 
 def _connect(stored: Stored) -> sqlite3.Connection:

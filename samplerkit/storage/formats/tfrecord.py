@@ -18,7 +18,7 @@ from samplerkit.errors import ArgumentValueError
 from samplerkit.order import arguments
 from samplerkit.storage.arrays import narrow
 from samplerkit.storage.files.chunked import ChunkLimits
-from samplerkit.storage.files.content import ChunkFile, FileContent, entries_of, gathered_samples, names_of
+from samplerkit.storage.files.content import ChunkFile, FileContent, entries_of, names_of
 from samplerkit.storage.files.packages import extra
 from samplerkit.storage.files.stored import ByteSpan, Stored
 from samplerkit.storage.formats.base import IndexedFiles, content_of
@@ -92,7 +92,7 @@ class TfRecordDataset(IndexedFiles):
         self._make: Final = _sample_maker(columns, scalars, records)
         self._run_bytes: Final = arguments.at_least("run_bytes", run_bytes, 1)
         limits = ChunkLimits(max_chunks, max_bytes, read_ahead, threads)
-        super().__init__(files, limits, gathered_samples, progress, remote, decode=decode)
+        super().__init__(files, limits, progress=progress, remote=remote, decode=decode)
         self._indexes = INDEXES
 
     def _inspect(self, number: int) -> ChunkFile:
@@ -140,7 +140,6 @@ _TAIL: Final = OVERHEAD - _HEAD.size
 _UNMASK: Final = (1 << 32) - 0xA282EAD8
 _ALL_BITS: Final = (1 << 32) - 1
 _GZIP: Final = b"\x1f\x8b"
-_ZLIB: Final = {b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda"}
 
 Array = np.ndarray[Any, Any]
 Read = Callable[[int, int], bytes]
@@ -300,14 +299,12 @@ def _scan_file(path: str, size: int) -> Records:
             return file.read(count)
 
         start = read(0, _HEAD.size)
-        if _is_head(start) or start[:2] not in {_GZIP, *_ZLIB}:
-            records = Records.scan(read, size)
-        elif start.startswith(_GZIP):
+        if start.startswith(_GZIP) and not _is_head(start):
             data = unpacked(read(0, size))
             inner = Records.scan(lambda at, count: data[at : at + count], len(data))
             records = replace(inner, is_packed=True)
         else:
-            raise ValueError("it is compressed by zlib: use gzip, or no compression")
+            records = Records.scan(read, size)
     if not records.lengths.size:
         raise ValueError("it is empty: leave it out")
     return records

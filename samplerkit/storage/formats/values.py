@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from functools import partial
-from itertools import count, pairwise
+from itertools import count
 from typing import Any, Final
 
 import numpy as np
@@ -26,22 +26,21 @@ _SCALARS: Final = {np.dtype(dtype).name for dtype in _DTYPES.values()}
 _SHAPE_DTYPES: Final = ("u1", "<u2", "<u4", "<u8")
 
 
-def unpacked(codec: str, data: bytes, size: int, *, is_exact: bool = True) -> bytes:
+def unpacked(codec: str, data: bytes, size: int) -> bytes:
     """Decompresses a shard or a part of it with pyarrow.
 
     Args:
         codec: the name of the compression in pyarrow.
         data: the compressed bytes.
-        size: the uncompressed size in bytes.
-        is_exact: whether the data must have this size; otherwise at most one byte more is returned.
+        size: the most bytes that are expected; at most one more is returned.
 
     Raises:
         OSError: the data are damaged, or do not end where the compression does.
     """
     pa = extra("pyarrow", "mds")
-    if is_exact:
+    if codec == "snappy":  # which pyarrow decompresses only as a whole
         plain: bytes = pa.Codec(codec).decompress(data, size, asbytes=True)
-    else:
+    else:  # not as a whole: pyarrow ignores bytes after brotli then
         plain = pa.CompressedInputStream(pa.BufferReader(data), codec).read(size + 1)
     return plain
 
@@ -65,11 +64,6 @@ def cut(data: bytes, sizes: Iterable[int], start: int, end: int) -> list[bytes]:
     return parts
 
 
-def between(data: bytes, ends: Iterable[int]) -> list[bytes]:
-    """Splits bytes at offsets, and returns the parts between each offset and the next."""
-    return [data[begin:stop] for begin, stop in pairwise(ends)]
-
-
 def ends_in(data: bytes, at: int, count: int) -> list[int]:
     """Reads the offsets at which `count` samples begin and the last one ends.
 
@@ -82,25 +76,28 @@ def ends_in(data: bytes, at: int, count: int) -> list[int]:
     return ends
 
 
-def cutter(sizes: Sequence[int | None]) -> Callable[[bytes], list[bytes]]:
-    """Returns the function that splits the bytes of a sample into those of its values.
+def cutter(data: bytes, ends: Sequence[int], sizes: Sequence[int | None]) -> Callable[[int], list[bytes]]:
+    """Returns the function that splits a sample, given its number, into the bytes of its values.
 
     Args:
+        data: the bytes of all samples.
+        ends: the offsets at which samples begin, and at which the last one ends.
         sizes: the sizes of the values in bytes; a size that is None is stored in each sample, before its
             values.
 
     Example:
-        >>> cutter([None, 1, None])(bytes([1, 0, 0, 0, 2, 0, 0, 0]) + b"abcd")
+        >>> cutter(bytes([1, 0, 0, 0, 2, 0, 0, 0]) + b"abcd", [0, 12], [None, 1, None])(0)
         [b'a', b'b', b'cd']
     """
     sizes_head = struct.Struct(f"<{sizes.count(None)}I")
 
-    def cut_sample(sample: bytes) -> list[bytes]:
-        all_sizes = sizes_head.unpack_from(sample)
+    def cut_sample(row: int) -> list[bytes]:
+        start = ends[row]
+        all_sizes = sizes_head.unpack_from(data, start)
         if len(all_sizes) < len(sizes):
             stored = iter(all_sizes)
             all_sizes = tuple(next(stored) if size is None else size for size in sizes)
-        return cut(sample, all_sizes, sizes_head.size, len(sample))
+        return cut(data, all_sizes, start + sizes_head.size, ends[row + 1])
 
     return cut_sample
 
@@ -148,8 +145,11 @@ def _array(dtype: Any, shape: tuple[int, ...] | None, data: bytes) -> Any:
         number, size_dtype = data[at] >> 2, np.dtype(_SHAPE_DTYPES[data[at] % 4])
         shape = tuple(np.frombuffer(data, size_dtype, number, at + 1).tolist())
         at += 1 + number * size_dtype.itemsize
-    values = np.frombuffer(data, dtype, -1, at).reshape(shape)  # `offset=` takes twice as long
-    return values.astype(dtype.newbyteorder("="))  # a writable copy
+    return _flat(dtype, data[at:]).reshape(shape)
+
+
+def _flat(dtype: Any, data: bytes) -> Any:
+    return np.frombuffer(data, dtype).copy()  # which can be written to
 
 
 def _scalar(dtype: Any, data: bytes) -> Any:
@@ -286,7 +286,7 @@ def value_decoder(name: str) -> Decoder:
     """
     kind, _, number = name.partition(":")
     if kind == "no_header_numpy":
-        return partial(_array, np.dtype(_NUMPY[int(number)]), (-1,))
+        return partial(_flat, np.dtype(_NUMPY[int(number)]))
     if kind == "no_header_tensor":
         return partial(_tensor, _TORCH[int(number)], (-1,))
     return _LITDATA.get(kind) or partial(_refused, f"values of {name!r} are not supported")

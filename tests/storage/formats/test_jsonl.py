@@ -161,10 +161,8 @@ def test_samples_are_values_or_fields_of_them_or_texts_or_bytes_or_results_of_a_
         assert_refused(jsonl(tmp_path / "b.jsonl", columns=["a"]), "line 1: cannot be read", 0)
 
 
-@pytest.mark.parametrize("stretch", [64, 640])
-def test_a_line_longer_than_the_read_buffer_is_one_line(tmp_path, monkeypatch, stretch):
-    monkeypatch.setattr(json_lines, "_PART", stretch)
-    monkeypatch.setattr(json_lines, "_PIECE", 16)
+def test_a_line_longer_than_the_read_buffer_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.setattr("samplerkit.storage.inflate._PIECE", 16)
     long = json.dumps({"id": 1, "text": "long " * 200}).encode() + b"\n"
     (tmp_path / "a.jsonl").write_bytes(text_of([row(0)]) + long + text_of([row(2)]))
     with jsonl(tmp_path / "a.jsonl") as dataset:

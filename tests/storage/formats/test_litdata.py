@@ -115,7 +115,7 @@ def test_an_index_that_cannot_be_read_says_why(tmp_path, problem):
 FRAMES = {
     "in another order": ([3, 3, 345, 232, 658], [0, 3, 128, 217, 629], [6, 1, 577, 126, 228]),
     "of more samples than the chunk": ([0, 3, 128, 217, 629], [3, 3, 345, 232, 658], [6, 2, 577, 126, 228]),
-    "of another size": ([0, 3, 128, 217, 630], [3, 3, 345, 232, 658], [6, 1, 577, 126, 228]),
+    "of another size": ([0, 3, 128, 217, 626], [3, 3, 345, 232, 658], [6, 1, 577, 126, 228]),
     "elsewhere": ([0, 3, 128, 217, 629], [3, 3, 128, 449, 658], [6, 1, 577, 126, 228]),
 }
 """Wrong frames of a chunk, by column: first sample, samples, place, and bytes packed and unpacked."""
@@ -128,8 +128,7 @@ def test_frames_that_are_not_where_a_chunk_says_are_an_error(tmp_path, lie):
     raw = bytearray(chunk.read_bytes())
     raw[56:128] = b"".join(struct.pack("<IIQII", *frame) for frame in FRAMES[lie])
     chunk.write_bytes(raw)
-    problem = "Corrupt ZSTD" if lie == "of another size" else "its frame offsets or sizes are wrong"
-    assert_refused(sk.LitDataset(tmp_path), problem, 7)
+    assert_refused(sk.LitDataset(tmp_path), "its frame offsets or sizes are wrong", 7)
 
 
 def test_a_chunk_of_frames_begins_and_ends_as_its_index_says(tmp_path):

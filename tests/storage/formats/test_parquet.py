@@ -12,7 +12,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.storage.files.stored import Stored
-from samplerkit.storage.formats.parquet.filter import RowFilter, ranges_of
+from samplerkit.storage.formats.parquet.filter import ranges_of
 from samplerkit.testing import DatasetContract
 from tests.storage.checks import assert_refused
 from tests.storage.formats.damage import plain
@@ -167,15 +167,13 @@ def test_a_filter_value_of_another_precision_excludes_no_row_group(tmp_path, con
         assert [sample["y"] for sample in dataset.__getitems__(range(len(dataset)))] == [0.1]
 
 
-def test_statistics_with_nan_are_ignored():
+def test_statistics_of_floats_exclude_nothing():
     """Some writers write NaN there; pyarrow does not."""
     column = SimpleNamespace(path="x", name="x", physical_type="DOUBLE", statistics=SimpleNamespace())
     vars(column.statistics).update(has_min_max=True, min=np.nan, max=2.0)
     group = SimpleNamespace(column=lambda number: column)
     footer = SimpleNamespace(num_columns=1, schema=group, row_group=lambda number: group)
-    ranges = ranges_of(footer, 0, ["x"])
-    found = [RowFilter.of([("x", word, 2.5)]).may_hold(ranges) for word in ("<", "==", "=", ">")]
-    assert found == [True, False, False, False]
+    assert ranges_of(footer, 0, ["x"]) == {}
 
 
 def test_a_column_may_be_named_like_a_field_of_another_one(tmp_path):
@@ -208,7 +206,7 @@ def test_lengths_are_a_column_of_numbers_or_of_lists(tmp_path):
     with opened(tmp_path / "packed.parquet", lengths="tokens") as dataset:
         assert dataset.lengths.tolist() == [3, 3]
     pq.write_table(pa.table({"tokens": [[5], None]}), tmp_path / "null.parquet")
-    refused = pytest.raises(sk.DatasetError, match="column 'tokens' has values without a length")
+    refused = pytest.raises(sk.DatasetError, match=r"column 'tokens' .*has no len")
     with opened(tmp_path / "null.parquet", lengths="tokens") as dataset, refused:
         dataset.lengths.tolist()
 

@@ -10,16 +10,16 @@ from typing import Any, Final, Literal, final
 
 import numpy as np
 
-from samplerkit.errors import ArgumentValueError, DatasetError
+from samplerkit.errors import ArgumentValueError
 from samplerkit.order import arguments
 from samplerkit.order.caching import Latest, cached_property
 from samplerkit.order.typing import Ids
 from samplerkit.storage.catalogue.file_catalogue import DIGEST_BYTES, FileCatalogue
 from samplerkit.storage.files.chunked import ChunkLimits, Chunks
-from samplerkit.storage.files.content import ChunkFile, require_columns
+from samplerkit.storage.files.content import ChunkFile, digest_of, require_columns
 from samplerkit.storage.files.packages import guarded
 from samplerkit.storage.formats.arrow_rows import ArrowBatches, gather_of
-from samplerkit.storage.formats.base import FormatOfFiles, digest_of
+from samplerkit.storage.formats.base import FormatOfFiles
 from samplerkit.storage.formats.parquet.file import Footers, ParquetFile
 from samplerkit.storage.formats.parquet.filter import Keys, RowFilter, folder_keys
 from samplerkit.storage.remote.options import RemoteOptions
@@ -86,7 +86,6 @@ class ParquetDataset(FormatOfFiles):
     """
 
     _kind = "parquet"
-    _progress_label = "footers read:"
 
     def __init__(
         self,
@@ -156,8 +155,8 @@ class ParquetDataset(FormatOfFiles):
         def read(number: int) -> Any:
             file, chunk = files.at(number)
             single = replace(file, columns=((name, ""),))
-            content = guarded(file.place(chunk), "read", lambda: single.read(chunk))
-            return _values_of(content, name, is_length)
+            action = f"read, column {name!r}"
+            return guarded(file.place(chunk), action, lambda: _values_of(single.read(chunk), name, is_length))
 
         parts = all_in_threads(read, self.layout.num_files, self._limits.threads, "samplerkit-column")
         column = np.concatenate(parts or [np.zeros(0, dtype=np.int64)])
@@ -212,9 +211,5 @@ def _catalogued_file(
 def _values_of(content: Any, name: str, is_length: bool) -> Any:
     values = content.columns(np.arange(content.length))[name]
     if is_length and (values.dtype.kind not in "iu" or values.ndim > 1):
-        try:
-            return np.array([len(value) for value in values], dtype=np.int64)
-        except TypeError as error:
-            kind = str(content.records.schema.field(name).type)
-            raise DatasetError(content.path, f"column {name!r} has values without a length", kind) from error
+        return np.array([len(value) for value in values], dtype=np.int64)
     return values

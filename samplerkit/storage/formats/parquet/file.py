@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import os
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ import numpy as np
 from samplerkit.errors import DatasetError
 from samplerkit.order.caching import Latest
 from samplerkit.order.typing import Ids
-from samplerkit.storage.files.content import ChunkFile, require_columns
+from samplerkit.storage.files.content import ChunkFile, digest_of, require_columns
 from samplerkit.storage.files.packages import extra, guarded
 from samplerkit.storage.files.stored import ByteSpan, Stored
 from samplerkit.storage.formats.arrow_rows import ArrowContent, as_record_batch, take
@@ -77,7 +76,7 @@ class ParquetFile(ChunkFile):
         data = end[-8 - length : -8] if length + 8 <= guess else stored.read([footer])[0]
         metadata = _parse_footer(data)
         columns = tuple((field.name, str(field.type)) for field in metadata.schema.to_arrow_schema())
-        file = cls(stored, footer, _digest(data), _rows(metadata), footers, columns=columns)
+        file = cls(stored, footer, digest_of(data), _rows(metadata), footers, columns=columns)
         footers.add(file, metadata)
         return file
 
@@ -131,7 +130,7 @@ class ParquetFile(ChunkFile):
             ValueError: the footer has changed.
         """
         (data,) = self.stored.read([self.footer])
-        if _digest(data) != self.check:
+        if digest_of(data) != self.check:
             raise ValueError("its footer was changed")
         return _parse_footer(data)
 
@@ -279,7 +278,3 @@ def _parse_footer(footer: bytes) -> Metadata:
 
 def _rows(metadata: Metadata) -> tuple[int, ...]:
     return tuple(metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))
-
-
-def _digest(footer: bytes) -> bytes:
-    return hashlib.blake2b(footer, digest_size=16).digest()

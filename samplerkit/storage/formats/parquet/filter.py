@@ -59,13 +59,11 @@ class RowFilter:
             ArgumentTypeError: `filters` is neither.
             ArgumentValueError: a comparison is not known.
         """
-        if not isinstance(filters, list | tuple) or not filters:
+        ways = [filters] if _holds_conditions(filters) else filters
+        if not isinstance(ways, list | tuple) or not ways or not all(map(_holds_conditions, ways)):
             hint = "as in [('year', '>=', 2020), ('lang', 'in', ['en', 'de'])]"
-            raise ArgumentTypeError("filters", "must be a list of conditions", filters, hint=hint)
-        ways = [filters] if all(_is_condition(entry) for entry in filters) else filters
-        wrong = next((terms for terms in ways if not isinstance(terms, list | tuple) or not terms), None)
-        if wrong is not None:
-            raise ArgumentTypeError("filters", "must hold lists of conditions", wrong)
+            problem = "must be a list of conditions, or a list of such lists"
+            raise ArgumentTypeError("filters", problem, filters, hint=hint)
         return cls(tuple(tuple(map(_checked, terms)) for terms in ways))
 
     @property
@@ -109,37 +107,26 @@ def ranges_of(metadata: Any, group: int, names: Sequence[str]) -> dict[str, Boun
         if field.path not in names or field.name != field.path:  # a field of another column
             continue
         column = metadata.row_group(group).column(number)
-        # Statistics of another type than that of the column would end the process.
-        if column.physical_type == field.physical_type:
+        # Statistics of another type than that of the column would end the process. Those of floats exclude
+        # nothing: some writers write NaN, and pyarrow rounds some values to float32 before it compares them.
+        if column.physical_type == field.physical_type and column.physical_type not in {"FLOAT", "DOUBLE"}:
             # There may be none, or values that Python cannot represent, such as a date after year 9999.
             with suppress(Exception):
                 if column.statistics.has_min_max:
-                    bounds = (column.statistics.min, column.statistics.max)
-                    kind = _FLOATS.get(column.physical_type)
-                    ranges[field.path] = bounds if kind is None else _widened(kind, *bounds)
+                    ranges[field.path] = column.statistics.min, column.statistics.max
     return ranges
 
 
-_FLOATS: Final = {"FLOAT": np.float32, "DOUBLE": np.float64}
-
-
-def _widened(kind: Any, low: float, high: float) -> Bounds:
-    """Returns bounds that include all values that round to one of them: `in` rounds to float32 to compare."""
-    ends = np.array([-np.inf, np.inf], kind)
-    with np.errstate(over="ignore"):
-        widened = np.nextafter(np.array([low, high], kind), ends)
-    # NaN, which some writers store, is no bound. A Python float would be rounded to the type of a value.
-    bounds = np.where(np.isnan(widened), ends, widened).astype(np.float64)
-    return bounds[0], bounds[1]
+def _holds_conditions(entries: Any) -> bool:
+    return isinstance(entries, list | tuple) and bool(entries) and all(map(_is_condition, entries))
 
 
 def _is_condition(entry: Any) -> bool:
-    return isinstance(entry, list | tuple) and len(entry) == 3 and isinstance(entry[1], str)
+    is_triple = isinstance(entry, list | tuple) and len(entry) == 3
+    return is_triple and isinstance(entry[0], str) and isinstance(entry[1], str)
 
 
 def _checked(entry: Any) -> Condition:
-    if not _is_condition(entry) or not isinstance(entry[0], str):
-        raise ArgumentTypeError("filters", "must hold conditions (column, comparison, value)", entry)
     name, comparison, value = entry
     if comparison not in _COMPARISONS:
         hint = f"known: {', '.join(_COMPARISONS)}"
