@@ -108,7 +108,7 @@ def line_ends(pieces: Iterable[bytes]) -> Iterator[LineEnds]:
         at += data.size
 
 
-def lines_of(path: str, _size: int, max_bytes: int | None = None) -> Lines:
+def lines_of(path: str, max_bytes: int | None = None) -> Lines:
     """Reads a file and finds its lines.
 
     Args:

@@ -285,7 +285,7 @@ class JsonlReader:
 
     def count(self, path: str) -> int:
         """Reports the number of lines, reading the file in pieces."""
-        return len(lines_of(path, 0, self.max_unpacked_bytes))
+        return len(lines_of(path, self.max_unpacked_bytes))
 
 
 @final

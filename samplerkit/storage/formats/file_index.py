@@ -33,12 +33,12 @@ class IndexKind:
         holds: the class of an index's content: a dataclass of arrays and JSON values, saved by the names of
             its fields. Its length is the number of samples, and `fits(size)` says whether it can belong to a
             file of that size.
-        make: makes the content from the path and size of a local file.
+        make: makes the content from the path of a local file.
     """
 
     name: str
     holds: type[Any]
-    make: Callable[[str, int], Any]
+    make: Callable[[str], Any]
 
     def of(self, stored: Stored) -> Any:
         """Returns the index of a file; makes it and keeps it in the cache if there is none.
@@ -54,7 +54,7 @@ class IndexKind:
             with suppress(OSError, UnreadableFileError):
                 return self._read(cache_path, stored, version)
         with stored.local_path() as path:
-            indexed = guarded(stored.name, "read", lambda: self.make(path, stored.size))
+            indexed = guarded(stored.name, "read", lambda: self.make(path))
         if version:
             with suppress(OSError):  # without a cache, each process indexes the file itself
                 self.write(cache_path, stored, indexed, version)

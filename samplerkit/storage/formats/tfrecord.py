@@ -291,8 +291,9 @@ def unpacked(data: bytes) -> bytes:
     return b"".join(inflated(io.BytesIO(data).read))
 
 
-def _scan_file(path: str, size: int) -> Records:
+def _scan_file(path: str) -> Records:
     with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
 
         def read(at: int, count: int) -> bytes:
             file.seek(at)  # within the buffer this reads nothing
