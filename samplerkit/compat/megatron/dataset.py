@@ -71,7 +71,7 @@ class MegatronDataset:
     Example:
         >>> import tempfile, samplerkit as sk
         >>> prefix = tempfile.mkdtemp() + "/corpus"
-        >>> with sk.TokenWriter(prefix, "uint16", progress=False) as writer:
+        >>> with sk.TokenWriter(prefix, "uint16") as writer:
         ...     for document in ([5, 6, 7, 8, 0], [9, 9, 0], [1, 2, 3, 0]):
         ...         writer.write(document)
         >>> dataset = MegatronDataset(prefix, sequence_length=4, random_seed=7)
