@@ -232,8 +232,7 @@ class TokenDataset(OpenPerProcess[Any]):
             >>> data.windows_of(1), data.spans(1)
             (array([1, 2]), [(0, 0, 4, 2), (0, 1, 0, 3)])
         """
-        number = arguments.integer("document", document)
-        return self._source.windows_with(file_number(self.layout, file), number)
+        return self.windows_of_documents({file: [document]})[0]
 
     def windows_of_documents(
         self, documents: Mapping[int | str, Iterable[int]]
@@ -267,7 +266,7 @@ class TokenDataset(OpenPerProcess[Any]):
         ids, others = [np.zeros(0, np.int64)], {}
         for file, group in documents.items():
             numbers = [arguments.integer("document", document) for document in group]
-            windows, others[file] = self._source.windows_shared(file_number(self.layout, file), numbers)
+            windows, others[file] = self._source.windows_of(file_number(self.layout, file), numbers)
             ids.append(windows)
         return np.unique(np.concatenate(ids)), others
 

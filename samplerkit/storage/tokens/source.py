@@ -178,38 +178,30 @@ class TokenSource:
                     spans.append((file, document, at - start, min(stop, first + count) - at))
         return spans
 
-    def windows_with(self, file: int, document: int) -> Ids:
-        """Returns the windows that hold a token of a document in any epoch."""
+    def windows_of(self, file: int, documents: Sequence[int]) -> tuple[Ids, Ids]:
+        """Returns the windows that may hold tokens of documents, and the other documents in these windows."""
         if not 0 <= file < len(self.files):
             raise OutOfDatasetError("file", f"must be in [0, {len(self.files)})", file)
-        pointers = self.files[file].index
-        begin, stop = self.files[file].sequences
-        if not begin <= document < stop:
-            problem = f"must be in [{begin}, {stop}), the documents of {self.files[file].name}"
-            raise OutOfDatasetError("document", problem, document)
-        first, end = (token - self.files[file].first for token in pointers.bounds(document))
-        empty = np.zeros(0, dtype=np.int64)
-        return empty if first == end else self.rings.windows_over(file, first, end)
-
-    def windows_shared(self, file: int, documents: Sequence[int]) -> tuple[Ids, Ids]:
-        """Returns the windows that may hold tokens of documents, and the other documents in these windows."""
-        windows = [self.windows_with(file, document) for document in documents]
-        ids = np.unique(np.concatenate([np.zeros(0, np.int64), *windows]))
-        rings, others = self.rings, np.zeros(0, np.int64)
-        if not ids.size:
-            return ids, others
-        pointers = self.files[file].index
-        places, first, tokens = ids - rings.starts[file], self.files[file].first, int(rings.tokens[file])
+        part, rings = self.files[file], self.rings
+        pointers, (begin, stop) = part.index, part.sequences
+        windows = [np.zeros(0, np.int64)]
+        for document in documents:
+            if not begin <= document < stop:
+                problem = f"must be in [{begin}, {stop}), the documents of {part.name}"
+                raise OutOfDatasetError("document", problem, document)
+            first, end = (token - part.first for token in pointers.bounds(document))
+            if first < end:
+                windows.append(rings.windows_over(file, first, end))
+        ids, others = np.unique(np.concatenate(windows)), set[int]()
+        places = ids - rings.starts[file]
         # A window with the label of its last token, at any phase.
         seq_len, last = rings.spec.seq_len, (rings.spec.block_len - 1) * rings.spec.phase
-        for run in np.split(places, np.flatnonzero(np.diff(places) > 1) + 1):
-            begin, end = int(run[0]) * seq_len, (int(run[-1]) + 1) * seq_len + 1 + last
-            for low, high in ((begin, min(end, tokens)), (0, min(end - tokens, tokens))):
-                if low < high:
-                    numbers = pointers.sequences_of(first + low, first + high)
-                    is_nonempty = pointers.lengths(numbers.start, numbers.stop) > 0
-                    others = np.union1d(others, np.array(numbers)[is_nonempty])
-        return ids, np.setdiff1d(others, documents)
+        for run in np.split(places, np.flatnonzero(np.diff(places) > 1) + 1) if ids.size else ():
+            low, high = int(run[0]) * seq_len, (int(run[-1]) + 1) * seq_len + 1 + last
+            for first, end in ((low, min(high, part.tokens)), (0, min(high - part.tokens, part.tokens))):
+                numbers = pointers.sequences_of(part.first + first, part.first + end) if first < end else ()
+                others.update(number for number in numbers if np.ptp(pointers.bounds(number)))
+        return ids, np.array(sorted(others.difference(documents)), dtype=np.int64)
 
     def close(self) -> None:
         """Closes the open files."""
