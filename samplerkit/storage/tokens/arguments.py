@@ -31,8 +31,8 @@ Extent = tuple[float, float]
 """The begin and the end of a part, as shares of the whole."""
 
 
-def share_of(split: Any, part: str) -> Extent | None:
-    """Returns the extent of a part of a split; None if the split has no such part.
+def share_of(split: Any, part: str) -> Extent:
+    """Returns the extent of a part of a split; it is empty if the split has no such part.
 
     Args:
         split: a string of up to three numbers, which are divided by their sum; None for the whole.
@@ -44,7 +44,7 @@ def share_of(split: Any, part: str) -> Extent | None:
 
     Example:
         >>> [share_of("3,1", part) for part in PARTS]
-        [(0, 0.75), (0.75, 1.0), None]
+        [(0, 0.75), (0.75, 1.0), (1.0, 1.0)]
 
     Source: Megatron-LM's `--split`.
     """
@@ -64,19 +64,16 @@ def share_of(split: Any, part: str) -> Extent | None:
     borders: list[float] = [0]
     for weight in weights:
         borders.append(borders[-1] + weight)
-    begin, end = [*pairwise(borders)][PARTS.index(part)]
-    return (begin, end) if end > begin else None
+    return [*pairwise(borders)][PARTS.index(part)]
 
 
-def range_of(share: Extent | None, count: int) -> tuple[int, int]:
+def range_of(share: Extent, count: int) -> tuple[int, int]:
     """Returns the range [first, end) of `count` sequences or tokens that a share holds.
 
     Example:
         >>> range_of((0.969, 0.999), 400), range_of((0.999, 1.0), 400)
         ((388, 400), (400, 400))
     """
-    if share is None:
-        return 0, 0
     # Halves round to the even number, as in Megatron.
     return round(share[0] * count), min(count, round(share[1] * count))
 
@@ -209,8 +206,5 @@ def corpora_of(files: Any, options: RemoteOptions, path: tuple[str, ...] = ()) -
         distinct_names(tuple(file.data for file in token_paths))
         yield Corpus(path, distinct_names(paths), token_paths)
         return
-    for name, part in files.items():
-        named_parts({name: None})
-        yield from corpora_of(part, options, (*path, name))
-    if not files:
-        named_parts(files)
+    for name in named_parts(dict.fromkeys(files)):
+        yield from corpora_of(files[name], options, (*path, name))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final, final
+from dataclasses import dataclass
+from typing import Final, final
 
 import numpy as np
 
@@ -63,11 +63,6 @@ class Rings:
         ends = np.cumsum([len(corpus.files) for corpus in self.corpora])[:-1]
         shares = zip(self.corpora, np.split(sizes, ends), strict=True)
         return _tree([(corpus.path, Layout(share, corpus.names)) for corpus, share in shares])
-
-    def of_first(self, corpora: int) -> Rings:
-        """Returns the windows of the first corpora."""
-        files = np.count_nonzero(self.corpus_of < corpora)
-        return replace(self, tokens=self.tokens[:files], corpora=self.corpora[:corpora])
 
     def phases(self, files: Ids, epochs: Ids | int) -> Ids:
         """Returns the token at which the first window of each file begins, in [0, K).
@@ -138,9 +133,6 @@ class Rings:
         Most batches are read with these. They are one value, so that other threads see a consistent state.
         """
         return [(np.full(self.tokens.size, -1), np.zeros(self.tokens.size, dtype=np.int64))]
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_last_read"}
 
     def _compute(self, epoch: int, corpus: int, files: int) -> Ids:
         """Returns the phases of all files of a corpus."""

@@ -111,8 +111,9 @@ class TokenSource:
 
     def of_first(self, count: int) -> TokenSource:
         """Returns the windows of the first `count` corpora only, without opening files again."""
-        rings = self.rings.of_first(count)
-        return replace(self, files=self.files[: rings.tokens.size], rings=rings)
+        files = np.count_nonzero(self.rings.corpus_of < count)
+        rings = replace(self.rings, tokens=self.rings.tokens[:files], corpora=self.rings.corpora[:count])
+        return replace(self, files=self.files[:files], rings=rings)
 
     def rows(self, ids: Ids, epochs: Ids | int) -> Rows:
         """Reads windows.
