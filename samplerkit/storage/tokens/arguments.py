@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from glob import has_magic
 from itertools import pairwise
 from typing import Any, Final, Literal, final, get_args
 
@@ -200,7 +202,8 @@ def corpora_of(files: Any, options: RemoteOptions, path: tuple[str, ...] = ()) -
         DatasetError: no file matches a pattern.
     """
     if not isinstance(files, Mapping):
-        paths = file_paths(files, options)
+        is_list = isinstance(files, list | tuple)
+        paths = file_paths([*map(_literal, files)] if is_list else _literal(files), options)
         token_paths = tuple(map(TokenPaths.of, paths))
         # A prefix and its `.idx` are two names of one file.
         distinct_names(tuple(file.data for file in token_paths))
@@ -208,3 +211,9 @@ def corpora_of(files: Any, options: RemoteOptions, path: tuple[str, ...] = ()) -
         return
     for name in named_parts(dict.fromkeys(files)):
         yield from corpora_of(files[name], options, (*path, name))
+
+
+def _literal(path: Any) -> Any:
+    """Returns the `.idx` of a prefix that looks like a pattern, as `web[1]`: what exists is no pattern."""
+    is_path = isinstance(path, str | os.PathLike)
+    return f"{path}.idx" if is_path and has_magic(f"{path}") and os.path.lexists(f"{path}.idx") else path
