@@ -162,12 +162,15 @@ class TreeDataset(OpenPerProcess[Any]):
     @property
     def set_epoch(self) -> Callable[[int], None] | None:
         """A method that passes the epoch to the parts that have `set_epoch`; None if none has."""
-        return self._calling_each("set_epoch")
+        methods = [
+            call for dataset in self._datasets if callable(call := getattr(dataset, "set_epoch", None))
+        ]
 
-    @property
-    def order_is_given(self) -> Callable[[], None] | None:
-        """A method that notifies the parts that their order is chosen on purpose; None if none has it."""
-        return self._calling_each("order_is_given")
+        def set_each(epoch: int) -> None:
+            for call in methods:
+                call(epoch)
+
+        return set_each if methods else None
 
     def with_parts(self, change: Callable[[Any], Any]) -> TreeDataset:
         """Returns a tree with a function applied to each part; the same tree if no part changes."""
@@ -266,15 +269,6 @@ class TreeDataset(OpenPerProcess[Any]):
         for number, batches in zip(numbers, copies(upcoming, len(numbers)), strict=True):
             begin, end = self._starts[number : number + 2].tolist()
             self._leaves[number].dataset.expect(share_of(batches, begin, end))
-
-    def _calling_each(self, method: str) -> Callable[..., None] | None:
-        methods = [call for dataset in self._datasets if callable(call := getattr(dataset, method, None))]
-
-        def call_each(*arguments: Any) -> None:
-            for call in methods:
-                call(*arguments)
-
-        return call_each if methods else None
 
 
 def expects_ids(dataset: Any) -> bool:
