@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from itertools import tee
 from typing import Any, Final, final
 
 import numpy as np
@@ -179,12 +178,6 @@ def share_of(upcoming: Iterable[Any], begin: int, end: int) -> Iterator[Ids]:
             yield own[:0]
 
 
-def copies(upcoming: Iterable[Any], number: int) -> Iterable[Iterator[Any]]:
-    """Returns independent iterators over the same batches."""
-    # An iterable, such as a loader's, is iterated again; of an iterator, `tee` keeps batches in memory.
-    return tee(upcoming, number) if iter(upcoming) is upcoming else [iter(upcoming) for _ in range(number)]
-
-
 Array = np.ndarray[Any, Any]
 Columns = dict[Any, Array]
 
@@ -198,18 +191,16 @@ class LeafSamples:
     """The share of a batch that one dataset returned.
 
     Args:
-        place: the name of the dataset in errors.
+        leaf: the dataset.
         start: its first id in the tree.
         samples: a list of samples, a `Samples`, an array whose rows are samples, or a mapping of columns.
         places: the positions of the samples in the batch.
-        has_borders: whether it returns `cu_seqlens`, which have no row per sample.
     """
 
-    place: str
+    leaf: Leaf
     start: int
     samples: Any
     places: Ids
-    has_borders: bool = False
 
 
 def joined(shares: Sequence[LeafSamples], size: int) -> Samples | Columns | Array:
@@ -223,7 +214,8 @@ def joined(shares: Sequence[LeafSamples], size: int) -> Samples | Columns | Arra
         DatasetError: some datasets return columns and others samples, or their columns differ.
 
     Example:
-        >>> shares = [LeafSamples("a", 0, ["x"], np.array([1])), LeafSamples("b", 9, ["y"], np.array([0]))]
+        >>> places = {"x": 1, "y": 0}
+        >>> shares = [LeafSamples(Leaf(each, []), 0, [each], np.array([at])) for each, at in places.items()]
         >>> joined(shares, 2)
         ['y', 'x']
     """
@@ -231,7 +223,7 @@ def joined(shares: Sequence[LeafSamples], size: int) -> Samples | Columns | Arra
     if not of_columns:
         return _joined_rows(shares, size) if _are_rows(shares) else _joined_samples(shares, size)
     _require_all(of_columns, shares, "columns", "as_columns, or batches,")
-    of_borders = [share for share in shares if share.has_borders]
+    of_borders = [share for share in shares if share.leaf.has_borders]
     if not of_borders:
         return _joined_columns(shares, size)
     _require_all(of_borders, shares, BORDERS, "outputs")
@@ -245,11 +237,11 @@ def _require_all(
     other = next((share for share in shares if share not in some), None)
     if other is not None:
         hint = f"use the same {argument} for all parts"
-        raise DatasetError(some[0].place, f"gives {kind}, but {other.place} does not", hint=hint)
+        raise DatasetError(some[0].leaf.place, f"gives {kind}, but {other.leaf.place} does not", hint=hint)
 
 
 def _joined_columns(shares: Sequence[LeafSamples], size: int) -> Columns:
-    contents = ((FileContent.of(share.samples, share.place), share.places) for share in shares)
+    contents = ((FileContent.of(share.samples, share.leaf.place), share.places) for share in shares)
     return gathered_columns(((content, np.arange(places.size), places) for content, places in contents), size)
 
 
@@ -261,7 +253,9 @@ def _with_borders(shares: Sequence[LeafSamples], size: int) -> Columns | Array:
         borders = share.samples[BORDERS]
         if int(borders[-1]) != width * share.places.size:
             own_width = int(borders[-1]) // share.places.size
-            raise DatasetError(share.place, f"gives windows of another length than {width} tokens", own_width)
+            raise DatasetError(
+                share.leaf.place, f"gives windows of another length than {width} tokens", own_width
+            )
         row, at = np.divmod(borders[:-1], width)
         starts.append(share.places[row] * width + at)
     merged = np.append(np.sort(np.concatenate(starts)), size * width).astype(shares[0].samples[BORDERS].dtype)
@@ -299,7 +293,9 @@ def _joined_samples(shares: Sequence[LeafSamples], size: int) -> Samples:
     stand_ins: list[tuple[int, Any]] = []
     for share in shares:
         absent = getattr(share.samples, "missing", ())
-        missing += [(int(share.places[at]), file, f"{text} ({share.place})") for at, file, text in absent]
+        missing += [
+            (int(share.places[at]), file, f"{text} ({share.leaf.place})") for at, file, text in absent
+        ]
         stand_in = getattr(share.samples, "stand_in", None)
         if stand_in is not None:
             stand_ins.append((share.start + stand_in, share.samples[0]))

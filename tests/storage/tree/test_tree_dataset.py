@@ -257,10 +257,11 @@ def test_what_a_part_does_wrong_is_an_error_that_names_it():
     with pytest.raises(sk.DatasetError, match=r"parts\['b'\]: has neither a layout nor a length"):
         len(sk.TreeDataset({"a": "x", "b": Stream()}))
     deep = "x"
+    for _ in range(64):
+        deep = sk.TreeDataset({"a": deep})
+    assert len(deep) == 1
     with pytest.raises(sk.ArgumentValueError, match="nested more than 64 deep"):
-        for _ in range(65):
-            deep = sk.TreeDataset({"a": deep})
-    assert deep._depth == 64
+        len(sk.TreeDataset({"a": deep}))
     wrong = sk.TreeDataset({"a": "x", "b": Wrong("yz")})
     with pytest.raises(sk.DatasetError, match="part 'b': gives neither a list of samples nor col"):
         wrong.__getitems__([1])
