@@ -149,9 +149,6 @@ class Handles:
         """Drops all handles."""
         self._latest.clear()
 
-    def __len__(self) -> int:
-        return len([*self._latest.items()])
-
     def _opened(self, number: int) -> Handle:
         if any(handle.is_evicted for _, handle in self._latest.items()):
             self.close()  # else the copy would take space on the disk

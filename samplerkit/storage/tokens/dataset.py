@@ -141,10 +141,10 @@ class TokenDataset(OpenPerProcess[Any]):
         """The number of windows of each file; a tree if corpora have names. The first access opens files."""
         return self._source.layout
 
-    @property
+    @cached_property
     def block_layout(self) -> Layout:
         """The number of blocks of each file: what a `BlockSampler` orders."""
-        return self._source.block_layout
+        return self._source.rings.layout(self._source.rings.blocks)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -311,7 +311,7 @@ class TokenDataset(OpenPerProcess[Any]):
         """Closes files and connections. The dataset can be used again."""
         super().close()
         if "_source" in self.__dict__:
-            self._source.close()
+            self._source.opened.close()
 
     def __repr__(self) -> str:
         blocks = "" if self.block_len == self.seq_len else f", block_len={self.block_len}"

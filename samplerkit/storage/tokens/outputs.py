@@ -236,7 +236,7 @@ class TokenDocuments:
 
     def close(self) -> None:
         """Closes open files."""
-        self._source.close()
+        self._source.opened.close()
 
     def __repr__(self) -> str:
         return f"TokenDocuments({len(self)} documents)"

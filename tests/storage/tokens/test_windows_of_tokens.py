@@ -10,7 +10,7 @@ import samplerkit as sk
 from samplerkit.errors import ArgumentTypeError, DatasetError, OutOfDatasetError
 from samplerkit.storage.tokens import token_files
 from samplerkit.storage.tokens.arguments import Corpus, TokenPaths, WindowSpec
-from samplerkit.storage.tokens.rings import PASS, Rings
+from samplerkit.storage.tokens.source import PASS, Rings
 from tests.storage.crowd import run_in_threads
 from tests.storage.tokens.test_reading import write_pair
 
