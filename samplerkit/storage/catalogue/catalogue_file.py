@@ -13,7 +13,7 @@ import numpy as np
 
 from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.order.arguments import LARGEST
-from samplerkit.storage.arrays import Array, UnreadableFileError, array_bytes, narrow, on_disk, read_arrays
+from samplerkit.storage.arrays import Array, array_bytes, narrow, on_disk, read_arrays
 from samplerkit.storage.catalogue.file_catalogue import DIGEST_BYTES, REMAKE, FileCatalogue, Kind, encoded
 from samplerkit.storage.remote.filesystem import read_small, write_small
 from samplerkit.storage.remote.options import RemoteOptions
@@ -90,10 +90,10 @@ def read_catalogue(path: str, remote: RemoteOptions | None = None, *, shared: bo
         raise DatasetError(place, "there is no such catalogue", hint="check the path, or make it first")
     try:
         with on_disk(data) as file:
-            meta, arrays = read_arrays(file)
-    except UnreadableFileError as error:
-        raise DatasetError(place, f"is not a catalogue, or is damaged ({error})", hint=REMAKE) from error
-    return _parse(path, meta, arrays)
+            return _parse(path, *read_arrays(file))
+    except (zlib.error, LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        problem = f"is not a catalogue, or is damaged ({type(error).__name__}: {error})"
+        raise DatasetError(place, problem, hint=REMAKE) from error
 
 
 def open_catalogue(
@@ -120,25 +120,19 @@ def open_catalogue(
 
 
 def _parse(path: str, meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> FileCatalogue:
-    place = shown(path)
-    if meta.get("catalogue") != VERSION:
-        problem = f"is not a catalogue of version {VERSION}"
-        raise DatasetError(place, problem, meta.get("catalogue"), hint=REMAKE)
-    try:
-        folder = _folder(path, meta["folder"])
-        catalogue = FileCatalogue(
-            kind=meta["kind"],
-            files=tuple(f"{folder}/{name}" for name in _unpacked(arrays["names"], meta["name_bytes"])),
-            versions=tuple(_unpacked(arrays["versions"], meta["version_bytes"])),
-            columns=tuple((name, kind) for name, kind in meta["columns"]),
-            digests=arrays["digests"].tobytes(),
-            **{name: arrays[name].astype(np.int64) for name in _NUMBERS},
-        )
-        broken = None if all(_laws(catalogue)) else "its values contradict one another"
-    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, MemoryError) as error:
-        broken = f"{type(error).__name__}, {error}"
-    if broken is not None:
-        raise DatasetError(place, f"is not a catalogue that samplerkit wrote: {broken}", hint=REMAKE)
+    if meta["catalogue"] != VERSION:
+        raise ValueError(f"of version {meta['catalogue']!r}")
+    folder = _folder(path, meta["folder"])
+    catalogue = FileCatalogue(
+        kind=meta["kind"],
+        files=tuple(f"{folder}/{name}" for name in _unpacked(arrays["names"], meta["name_bytes"])),
+        versions=tuple(_unpacked(arrays["versions"], meta["version_bytes"])),
+        columns=tuple((name, kind) for name, kind in meta["columns"]),
+        digests=arrays["digests"].tobytes(),
+        **{name: arrays[name].astype(np.int64) for name in _NUMBERS},
+    )
+    if not all(_laws(catalogue)):
+        raise ValueError("its values contradict one another")
     return catalogue
 
 
@@ -171,13 +165,10 @@ def _unpacked(packed: Array, size: int) -> list[str]:
     """Returns the strings of `_packed`; more than `size` bytes are never allocated.
 
     Raises:
-        ValueError: the bytes are damaged, or decompress to another size.
+        ValueError: the bytes decompress to another size; also zlib's error.
     """
     inflating = zlib.decompressobj()
-    try:
-        data = inflating.decompress(packed.tobytes(), size + 1)
-    except zlib.error as error:
-        raise ValueError(str(error)) from error
+    data = inflating.decompress(packed.tobytes(), size + 1)
     if len(data) != size or not inflating.eof or not data.endswith(b"\0"):
         raise ValueError(f"they are not {size} bytes of texts")
     return data.decode("utf-8", "surrogateescape").split("\0")[:-1]

@@ -85,9 +85,8 @@ Documents = Literal["idx"] | int | None
 
 
 @final
-@dataclass(frozen=True)
 class WindowSpec:
-    """The arguments of `TokenDataset` of the same names, checked; `block_len` is given.
+    """The arguments of `TokenDataset` of the same names, checked.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
@@ -95,33 +94,32 @@ class WindowSpec:
         ArgumentRangeError: a length is not positive.
     """
 
-    seq_len: int
-    block_len: int
-    dtype: Any = None
-    phase: bool = True
-    seed: int = 0
-    split: str | None = None
-    part: str = "train"
-    documents: Any = None
-
-    def __post_init__(self) -> None:
-        checked: dict[str, Any] = {
-            "seq_len": arguments.positive("seq_len", self.seq_len),
-            "block_len": arguments.positive("block_len", self.block_len),
-            "dtype": None if self.dtype is None else token_dtype("dtype", self.dtype),
-            "phase": arguments.boolean("phase", self.phase),
-            "seed": arguments.seed("seed", self.seed),
-        }
-        if isinstance(self.documents, str) and self.documents != "idx":
-            hint = "use 'idx', a token, or None"
-            raise ArgumentValueError("documents", "is not known", self.documents, hint=hint)
-        if not (self.documents is None or isinstance(self.documents, str)):
-            checked["documents"] = arguments.integer("documents", self.documents)
-        arguments.choice("part", self.part, PARTS)
-        share_of(self.split, self.part)
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
-        length, block = self.seq_len, self.block_len
+    def __init__(
+        self,
+        seq_len: Any,
+        block_len: Any = None,
+        dtype: Any = None,
+        phase: Any = True,  # as in `TokenDataset`, where it is given by name
+        seed: Any = 0,
+        split: str | None = None,
+        part: Any = "train",
+        documents: Any = None,
+    ) -> None:
+        length = arguments.positive("seq_len", seq_len)
+        block = length if block_len is None else arguments.positive("block_len", block_len)
+        self.seq_len: Final = length
+        self.block_len: Final = block
+        self.dtype: Final = None if dtype is None else token_dtype("dtype", dtype)
+        self.phase: Final = arguments.boolean("phase", phase)
+        self.seed: Final = arguments.seed("seed", seed)
+        self.split: Final = split
+        self.part: Final = arguments.choice("part", part, PARTS)
+        share_of(split, self.part)
+        if isinstance(documents, str):
+            arguments.choice("documents", documents, ("idx",))
+        elif documents is not None:
+            documents = arguments.integer("documents", documents)
+        self.documents: Final[Documents] = documents
         if block % length:
             hint = f"use a multiple, such as {-(-block // length) * length}"
             raise ArgumentValueError("block_len", f"must be a multiple of seq_len={length}", block, hint=hint)

@@ -111,12 +111,11 @@ class TokenDataset(OpenPerProcess[Any]):
         remote: RemoteOptions | Mapping[str, Any] | None = None,
         fetch: Fetch = "ranges",
     ) -> None:
-        block = seq_len if block_len is None else block_len
-        self._spec: Final = WindowSpec(seq_len, block, dtype, phase, seed, split, part, documents)
+        self._spec: Final = WindowSpec(seq_len, block_len, dtype, phase, seed, split, part, documents)
         self.seq_len: Final = self._spec.seq_len
         self.block_len: Final = self._spec.block_len
         self.windows_per_block: Final = self.block_len // self.seq_len
-        self._output_spec: Final = OutputSpec.of(outputs, as_dtype, vocab_size)
+        self._output_spec: Final = OutputSpec(outputs, as_dtype, vocab_size)
         self.outputs: Final = self._output_spec.names
         self.vocab_size: Final = self._output_spec.vocab_size
         options = RemoteOptions.of(remote)

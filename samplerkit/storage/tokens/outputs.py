@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, pairwise
 from math import prod
@@ -34,33 +33,26 @@ _ALIGNED: Final = 64
 
 
 @final
-@dataclass(frozen=True)
 class OutputSpec:
-    """The checked arguments of `TokenDataset` for its outputs.
+    """The arguments of `TokenDataset` for its outputs, checked.
 
-    Args:
+    Attributes:
         names: the names of the outputs.
         dtype: the type of the returned tokens.
         vocab_size: the size of the tokenizer's vocabulary; None if tokens are not checked.
+
+    Raises:
+        ArgumentTypeError: an argument has the wrong type.
+        ArgumentValueError: a name or a type is not known.
+        ArgumentRangeError: the size is not positive.
     """
 
-    names: tuple[str, ...]
-    dtype: Dtype
-    vocab_size: int | None
-
-    @classmethod
-    def of(cls, outputs: Any, as_dtype: Any, vocab_size: Any) -> OutputSpec:
-        """Checks the arguments.
-
-        Raises:
-            ArgumentTypeError: an argument has the wrong type.
-            ArgumentValueError: a name or a type is not known.
-            ArgumentRangeError: the size is not positive.
-        """
-        names = names_of(outputs, "outputs") or ("tokens",)
-        for name in names:
+    def __init__(self, outputs: Any, as_dtype: Any, vocab_size: Any) -> None:
+        self.names: Final = names_of(outputs, "outputs") or ("tokens",)
+        for name in self.names:
             arguments.choice("outputs", name, OUTPUTS)
-        return cls(names, token_dtype("as_dtype", as_dtype), arguments.limit("vocab_size", vocab_size))
+        self.dtype: Final = token_dtype("as_dtype", as_dtype)
+        self.vocab_size: Final = arguments.limit("vocab_size", vocab_size)
 
     @property
     def need_borders(self) -> bool:

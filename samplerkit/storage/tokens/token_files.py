@@ -139,9 +139,8 @@ class Pointers:
         if wrong.any():
             number = int(np.argmax(wrong))
             at, sequence = self._byte_of(sequences[number]), sequences[number]
-            problem = f"lists at byte {at} a wrong start of sequence {sequence}: byte {pointers[number]} of"
-            where = f"{problem} {self.file} does not fit its neighbours"
-            raise DatasetError(self.name, where, hint=_HINT)
+            problem = f"lists at byte {at} a wrong start of sequence {sequence}, {pointers[number]}"
+            raise DatasetError(self.name, problem, hint=_HINT)
         return pointers // self.itemsize
 
     def _byte_of(self, sequence: int) -> int:
