@@ -13,7 +13,7 @@ from torch.utils.data import ConcatDataset
 
 from samplerkit.errors import ArgumentTypeError, DatasetError
 from samplerkit.order.caching import cached_property
-from samplerkit.order.dataset_protocol import fingerprint_of, has_segments
+from samplerkit.order.dataset_protocol import find_column, find_fingerprint, fingerprint_of, has_segments
 from samplerkit.order.intervals import interval_of
 from samplerkit.order.layout import Layout, named_parts
 from samplerkit.order.typing import Ids
@@ -93,7 +93,7 @@ class TreeDataset(OpenPerProcess[Any]):
     @property
     def fingerprint(self) -> str | None:
         """A string that changes when the fingerprint of a part does; None if no part has one."""
-        fingerprints = [leaf.fingerprint for leaf in self._leaves]
+        fingerprints = [find_fingerprint(leaf.dataset) for leaf in self._leaves]
         if not any(fingerprints):
             return None
         return fingerprint_of([leaf.name for leaf in self._leaves], fingerprints)
@@ -105,8 +105,8 @@ class TreeDataset(OpenPerProcess[Any]):
         Raises:
             DatasetError: only some parts have lengths, or the lengths of a part have the wrong shape.
         """
-        by_leaf = {leaf: leaf.lengths for leaf in self._leaves}
-        available = {leaf: np.asarray(lengths) for leaf, lengths in by_leaf.items() if lengths is not None}
+        columns = {leaf: find_column(leaf.dataset, "lengths", "length") for leaf in self._leaves}
+        available = {leaf: np.asarray(column[1]) for leaf, column in columns.items() if column is not None}
         if not available:
             return None
         first = next(iter(available.values()))

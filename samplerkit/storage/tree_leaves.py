@@ -10,7 +10,6 @@ from typing import Any, Final, final
 import numpy as np
 
 from samplerkit.errors import DatasetError, note_once
-from samplerkit.order.dataset_protocol import find_column, find_fingerprint
 from samplerkit.order.draws import entered_draws, in_draws
 from samplerkit.order.typing import Ids
 from samplerkit.storage.batch_readers import batch_reader, has_getitem, only_sample, present_reader, read_args
@@ -40,20 +39,9 @@ class Leaf:
         return f"part {self.name!r}"
 
     @property
-    def fingerprint(self) -> str | None:
-        """A string that changes with the content of the dataset, if it has one."""
-        return find_fingerprint(self.dataset)
-
-    @property
     def has_borders(self) -> bool:
         """Whether its batches have `cu_seqlens`: positions in the flattened batch, not one row per sample."""
         return BORDERS in (getattr(batch_reader(self.dataset), "outputs", None) or ())
-
-    @property
-    def lengths(self) -> Any:
-        """The length of each sample, if the dataset has an attribute or a column of that name."""
-        column = find_column(self.dataset, "lengths", "length")
-        return column and column[1]
 
     def read_one(self, id: int) -> Any:
         """Reads one sample; exceptions of the dataset get a note with its name."""

@@ -48,8 +48,7 @@ class Pointers:
             index is fetched as a whole, once per machine.
         place: the number of this index in `data`.
         count: the number of sequences.
-        file: the name of the token file.
-        tokens: the number of its tokens.
+        tokens: the number of tokens of the file.
         itemsize: the size of a token in bytes.
         pages: the most recently used pages of all indexes, by index and page number.
     """
@@ -57,7 +56,6 @@ class Pointers:
     data: ByteFiles
     place: int
     count: int
-    file: str
     tokens: int
     itemsize: int
     pages: Latest[Ids]
@@ -244,9 +242,8 @@ class OpenedFiles:
             raise ArgumentValueError("dtype", "must be given for raw tokens", name, hint=hint)
         if size % dtype.itemsize:
             problem = f"has {size} bytes: at byte {size - size % dtype.itemsize} a token of {dtype} is cut"
-            raise DatasetError(
-                name, problem, hint="give the dtype that it was written with, or fetch it again"
-            )
+            hint = "give the dtype that it was written with, or fetch it again"
+            raise DatasetError(name, problem, hint=hint)
         return TokenFile(name, dtype, 0, size // dtype.itemsize)
 
     def _open_megatron(self, data: Stored, place: int) -> TokenFile:
@@ -269,7 +266,7 @@ class OpenedFiles:
             end = pointer + length * dtype.itemsize
         _require_size(name, data.size, end, f"its index {index}")
         tokens = end // dtype.itemsize
-        pointers = Pointers(self.data, place, n, name, tokens, dtype.itemsize, self._pages)
+        pointers = Pointers(self.data, place, n, tokens, dtype.itemsize, self._pages)
         return TokenFile(name, dtype, 0, tokens, pointers, sequences=(0, n))
 
 
