@@ -203,8 +203,7 @@ class TreeDataset(OpenPerProcess[Any]):
 
         Returns:
             A list of samples; or an array with one row per sample if the parts return such arrays of one
-            shape and dtype; or a dict of arrays if they return columns; or the `cu_seqlens` of the flattened
-            batch if the parts return token windows with this output only.
+            shape and dtype; or a dict of arrays if they return columns.
 
         Raises:
             OutOfDatasetError: an id is out of range.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
-from typing import Any, Final, final
+from dataclasses import dataclass
+from typing import Any, final
 
 import numpy as np
 
@@ -37,11 +37,6 @@ class Leaf:
     def place(self) -> str:
         """Its name in errors."""
         return f"part {self.name!r}"
-
-    @property
-    def has_borders(self) -> bool:
-        """Whether its batches have `cu_seqlens`: positions in the flattened batch, not one row per sample."""
-        return BORDERS in (getattr(batch_reader(self.dataset), "outputs", None) or ())
 
     def read_one(self, id: int) -> Any:
         """Reads one sample; exceptions of the dataset get a note with its name."""
@@ -76,9 +71,7 @@ class Leaf:
         in_batches = batch_reader(self.dataset) is not None
         read = (present_reader(self.dataset) or self.dataset.__getitems__) if in_batches else None
         samples = self._call(read, self._one, ids, extra, places, size)
-        if isinstance(samples, np.ndarray) and self.has_borders:
-            samples = {BORDERS: samples}
-        elif isinstance(samples, np.ndarray) and (samples.ndim < 1 or samples.dtype.kind not in "biuf"):
+        if isinstance(samples, np.ndarray) and (samples.ndim < 1 or samples.dtype.kind not in "biuf"):
             samples = list(samples)
         if not isinstance(samples, list | tuple | Mapping | np.ndarray):
             raise DatasetError(self.place, "gives neither a list of samples nor columns", samples)
@@ -169,9 +162,6 @@ def share_of(upcoming: Iterable[Any], begin: int, end: int) -> Iterator[Ids]:
 Array = np.ndarray[Any, Any]
 Columns = dict[Any, Array]
 
-BORDERS: Final = "cu_seqlens"
-"""The output of token windows with the positions at which documents begin."""
-
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -210,51 +200,17 @@ def joined(shares: Sequence[LeafSamples], size: int) -> Samples | Columns | Arra
     of_columns = [share for share in shares if isinstance(share.samples, Mapping)]
     if not of_columns:
         return _joined_rows(shares, size) if _are_rows(shares) else _joined_samples(shares, size)
-    _require_all(of_columns, shares, "columns", "as_columns, or batches,")
-    of_borders = [share for share in shares if share.leaf.has_borders]
-    if not of_borders:
-        return _joined_columns(shares, size)
-    _require_all(of_borders, shares, BORDERS, "outputs")
-    return _with_borders(shares, size)
-
-
-def _require_all(
-    some: Sequence[LeafSamples], shares: Sequence[LeafSamples], kind: str, argument: str
-) -> None:
-    """Checks that all shares are of the kind that some of them are."""
-    other = next((share for share in shares if share not in some), None)
+    other = next((share for share in shares if share not in of_columns), None)
     if other is not None:
-        hint = f"use the same {argument} for all parts"
-        raise DatasetError(some[0].leaf.place, f"gives {kind}, but {other.leaf.place} does not", hint=hint)
+        problem = f"gives columns, but {other.leaf.place} does not"
+        hint = "use the same as_columns, or batches, for all parts"
+        raise DatasetError(of_columns[0].leaf.place, problem, hint=hint)
+    return _joined_columns(shares, size)
 
 
 def _joined_columns(shares: Sequence[LeafSamples], size: int) -> Columns:
     contents = ((FileContent.of(share.samples, share.leaf.place), share.places) for share in shares)
     return gathered_columns(((content, np.arange(places.size), places) for content, places in contents), size)
-
-
-def _with_borders(shares: Sequence[LeafSamples], size: int) -> Columns | Array:
-    """Joins shares of token windows; `cu_seqlens` are positions in the flattened batch."""
-    names = list(shares[0].samples)
-    starts, width = [], int(shares[0].samples[BORDERS][-1]) // shares[0].places.size
-    for share in shares:
-        borders = share.samples[BORDERS]
-        if int(borders[-1]) != width * share.places.size:
-            own_width = int(borders[-1]) // share.places.size
-            raise DatasetError(
-                share.leaf.place, f"gives windows of another length than {width} tokens", own_width
-            )
-        row, at = np.divmod(borders[:-1], width)
-        starts.append(share.places[row] * width + at)
-    merged = np.append(np.sort(np.concatenate(starts)), size * width).astype(shares[0].samples[BORDERS].dtype)
-    if names == [BORDERS]:
-        return merged
-    others = [
-        replace(share, samples={name: share.samples[name] for name in share.samples if name != BORDERS})
-        for share in shares
-    ]
-    columns = _joined_columns(others, size)
-    return {name: merged if name == BORDERS else columns[name] for name in names}
 
 
 def _are_rows(shares: Sequence[LeafSamples]) -> bool:
