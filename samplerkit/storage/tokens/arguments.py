@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from glob import has_magic
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, Final, Literal, final, get_args
 
 import numpy as np
@@ -17,7 +17,7 @@ from samplerkit.order import arguments
 from samplerkit.order.layout import named_parts
 from samplerkit.storage.files.paths import distinct_names, file_paths
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.urls import add_suffix, is_remote, shown
+from samplerkit.storage.urls import add_suffix, shown
 
 SplitPart = Literal["train", "valid", "test"]
 PARTS: Final[tuple[SplitPart, ...]] = get_args(SplitPart)
@@ -63,10 +63,7 @@ def share_of(split: Any, part: str) -> Extent:
     numbers += [0.0] * (len(PARTS) - len(numbers))
     weights = (np.array(numbers) / np.sum(numbers)).tolist()
     # The first border is the integer 0, as in Megatron's sum.
-    borders: list[float] = [0]
-    for weight in weights:
-        borders.append(borders[-1] + weight)
-    return [*pairwise(borders)][PARTS.index(part)]
+    return [*pairwise([0, *accumulate(weights)])][PARTS.index(part)]
 
 
 def range_of(share: Extent, count: int) -> tuple[int, int]:
@@ -154,8 +151,7 @@ class TokenPaths:
         if shown(path).endswith((".npy", ".bin")):
             return cls(path)
         if shown(path).endswith(".idx"):
-            at = len(re.split(r"[?#]", path)[0] if is_remote(path) else path) - len(".idx")
-            path = path[:at] + path[at + len(".idx") :]
+            path = re.sub(r"\.idx(?=([?#].*)?$)", "", path, count=1)
         return cls(add_suffix(path, ".bin"), add_suffix(path, ".idx"))
 
 

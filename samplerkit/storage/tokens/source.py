@@ -382,9 +382,9 @@ def _require_windows(rings: Rings, number: int) -> None:
     total, lost = int(tokens.sum()), int(tokens[windows == 0].sum())
     place = "/".join(corpus.path) or shown(corpus.files[0].data)
     if not total:
-        content = "no tokens" if spec.split is None else f"nothing of split {spec.split!r}"
-        hint = "a split is rounded to whole sequences, or tokens: give the part more" if spec.split else ""
-        raise DatasetError(place, f"gives {content} for part {spec.part!r}", hint=hint)
+        problem = f"gives nothing of split {spec.split!r} for part {spec.part!r}"
+        hint = "a split is rounded to whole sequences, or tokens: give the part more"
+        raise DatasetError(place, problem, hint=hint)
     longest = spec.block_len + (not spec.phase)
     if lost > MAX_LOST * total:
         files = f"{int((windows == 0).sum())} of its {len(windows)} files"
