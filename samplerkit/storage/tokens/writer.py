@@ -49,11 +49,7 @@ class TokenWriter(Writing):
     """
 
     def __init__(
-        self,
-        prefix: str | os.PathLike[str],
-        dtype: Any = "uint16",
-        *,
-        overwrite: bool = False,
+        self, prefix: str | os.PathLike[str], dtype: Any = "uint16", *, overwrite: bool = False
     ) -> None:
         path = one_path("prefix", prefix, "write to a local folder, and upload its files")
         self._dtype: Final = token_dtype("dtype", dtype)
