@@ -14,7 +14,14 @@ import numpy as np
 from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.order.arguments import LARGEST
 from samplerkit.storage.arrays import Array, array_bytes, narrow, on_disk, read_arrays
-from samplerkit.storage.catalogue.file_catalogue import DIGEST_BYTES, REMAKE, FileCatalogue, Kind, encoded
+from samplerkit.storage.catalogue.file_catalogue import (
+    DIGEST_BYTES,
+    REMAKE,
+    FileCatalogue,
+    Kind,
+    decoded,
+    encoded,
+)
 from samplerkit.storage.remote.filesystem import read_small, write_small
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
@@ -49,8 +56,8 @@ def write_catalogue(catalogue: FileCatalogue, out: str, remote: RemoteOptions | 
         own = os.path.abspath(os.path.dirname(out))  # noqa: PTH100, PTH120  # links are kept
         if f"{folder}/".startswith(own.rstrip("/") + "/"):
             folder = os.path.relpath(folder or "/", own)
-    names, name_bytes = _packed(catalogue.names)
-    versions, version_bytes = _packed(catalogue.versions)
+    names, name_bytes = _packed(map(encoded, catalogue.names))
+    versions, version_bytes = _packed(catalogue.versions.tolist())
     meta = {
         "catalogue": VERSION,
         "kind": catalogue.kind,
@@ -123,10 +130,11 @@ def _parse(path: str, meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> F
     if meta["catalogue"] != VERSION:
         raise ValueError(f"of version {meta['catalogue']!r}")
     folder = _folder(path, meta["folder"])
+    names, versions = (_unpacked(arrays[f"{each}s"], meta[f"{each}_bytes"]) for each in ("name", "version"))
     catalogue = FileCatalogue(
         kind=meta["kind"],
-        files=tuple(f"{folder}/{name}" for name in _unpacked(arrays["names"], meta["name_bytes"])),
-        versions=tuple(_unpacked(arrays["versions"], meta["version_bytes"])),
+        files=tuple(f"{folder}/{name}" for name in decoded(names).split("\0")),
+        versions=np.array(versions.split(b"\0")),
         columns=tuple((name, kind) for name, kind in meta["columns"]),
         digests=arrays["digests"].tobytes(),
         **{name: arrays[name].astype(np.int64) for name in _NUMBERS},
@@ -151,27 +159,27 @@ def _laws(files: FileCatalogue) -> Iterator[bool]:
     yield bool((footers + 12 <= files.sizes[: footers.size]).all())
 
 
-def _packed(texts: Iterable[str]) -> tuple[Array, int]:
-    """Compresses strings without zero bytes: similar names and times take a few bytes each.
+def _packed(texts: Iterable[bytes]) -> tuple[Array, int]:
+    """Compresses texts without zero bytes: similar names and times take a few bytes each.
 
     Returns:
         The compressed bytes, and the number of bytes before.
     """
-    data = encoded("".join(f"{text}\0" for text in texts))
+    data = b"\0".join(texts)
     return np.frombuffer(zlib.compress(data), dtype=np.uint8), len(data)
 
 
-def _unpacked(packed: Array, size: int) -> list[str]:
-    """Returns the strings of `_packed`; more than `size` bytes are never allocated.
+def _unpacked(packed: Array, size: int) -> bytes:
+    """Returns the texts of `_packed`, joined by zero bytes; more than `size` bytes are never allocated.
 
     Raises:
         ValueError: the bytes decompress to another size; also zlib's error.
     """
     inflating = zlib.decompressobj()
     data = inflating.decompress(packed.tobytes(), size + 1)
-    if len(data) != size or not inflating.eof or not data.endswith(b"\0"):
+    if len(data) != size or not inflating.eof:
         raise ValueError(f"they are not {size} bytes of texts")
-    return data.decode("utf-8", "surrogateescape").split("\0")[:-1]
+    return data
 
 
 def _folder(path: str, folder: str) -> str:
