@@ -14,14 +14,7 @@ import numpy as np
 from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.order.arguments import LARGEST
 from samplerkit.storage.arrays import Array, array_bytes, narrow, on_disk, read_arrays
-from samplerkit.storage.catalogue.file_catalogue import (
-    DIGEST_BYTES,
-    REMAKE,
-    FileCatalogue,
-    Kind,
-    decoded,
-    encoded,
-)
+from samplerkit.storage.catalogue.file_catalogue import DIGEST_BYTES, REMAKE, FileCatalogue, Kind, encoded
 from samplerkit.storage.remote.filesystem import read_small, write_small
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
@@ -31,8 +24,6 @@ Result = TypeVar("Result")
 
 SUFFIX: Final = ".skcat"
 """The suffix of catalogues, by which datasets distinguish them from data."""
-
-VERSION: Final = 1
 
 _NUMBERS: Final = ("sizes", "chunks", "samples", "footers")
 
@@ -59,7 +50,6 @@ def write_catalogue(catalogue: FileCatalogue, out: str, remote: RemoteOptions | 
     names, name_bytes = _packed(map(encoded, catalogue.names))
     versions, version_bytes = _packed(catalogue.versions.tolist())
     meta = {
-        "catalogue": VERSION,
         "kind": catalogue.kind,
         "folder": folder,
         "name_bytes": name_bytes,
@@ -127,13 +117,11 @@ def open_catalogue(
 
 
 def _parse(path: str, meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> FileCatalogue:
-    if meta["catalogue"] != VERSION:
-        raise ValueError(f"of version {meta['catalogue']!r}")
     folder = _folder(path, meta["folder"])
     names, versions = (_unpacked(arrays[f"{each}s"], meta[f"{each}_bytes"]) for each in ("name", "version"))
     catalogue = FileCatalogue(
         kind=meta["kind"],
-        files=tuple(f"{folder}/{name}" for name in decoded(names).split("\0")),
+        files=tuple(f"{folder}/{name}" for name in names.decode("utf-8", "surrogateescape").split("\0")),
         versions=np.array(versions.split(b"\0")),
         columns=tuple((name, kind) for name, kind in meta["columns"]),
         digests=arrays["digests"].tobytes(),

@@ -26,11 +26,6 @@ def encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def decoded(text: bytes) -> str:
-    """Decodes bytes like names of files."""
-    return text.decode("utf-8", "surrogateescape")
-
-
 Kind = Literal["tar", "parquet", "files"]
 """The kind of files: tar shards, Parquet files, or files with a reader."""
 
@@ -158,7 +153,7 @@ class FileCatalogue:
         if not is_remote(path):
             return Stored(path, size, int(self.versions[number]))
         if storage is not None:
-            storage.set_version(path, Version(size, decoded(self.versions[number])))
+            storage.set_version(path, Version(size, self.versions[number].decode("utf-8", "surrogateescape")))
         return Stored(path, size, 0, storage)
 
 

@@ -137,8 +137,7 @@ def test_a_catalogue_that_is_cut_or_changed_by_a_bit_is_an_error(tmp_path):
 
 
 IMPOSSIBLE = {
-    "not a catalogue": lambda meta, arrays: meta.pop("catalogue"),
-    "of a newer version": lambda meta, arrays: meta.update(catalogue=2),
+    "not a catalogue": lambda meta, arrays: meta.pop("kind"),
     "of a kind that is not known": lambda meta, arrays: meta.update(kind="mds"),
     "columns that are none": lambda meta, arrays: meta.update(columns=[["id"]]),
     "a folder that is none": lambda meta, arrays: meta.update(folder=7),
