@@ -35,7 +35,7 @@ DTYPES = ("|u1", "<u2", "<u4", "<i8")
 """The dtypes of stored arrays."""
 
 
-class UnreadableFileError(Exception):
+class UnreadableFileError(ValueError):
     """A file of arrays is damaged, inconsistent, of another version, or of another format."""
 
 
@@ -139,16 +139,12 @@ def read_arrays(path: Path, *, verify: bool = True) -> tuple[dict[str, Any], dic
         if not stat.S_ISREG(status.st_mode):
             raise UnreadableFileError("not a regular file")
         size = status.st_size
-        preamble = file.read(_PREAMBLE.size)
-        if len(preamble) < _PREAMBLE.size:
-            raise UnreadableFileError("too short")
+        preamble = file.read(_PREAMBLE.size).ljust(_PREAMBLE.size, b"\0")
         magic, version, header_size, digest = _PREAMBLE.unpack(preamble)
         if magic != MAGIC or version != VERSION:
             raise UnreadableFileError("of another kind or version")
         start = _PREAMBLE.size + header_size
-        if start > size:
-            raise UnreadableFileError("too short")
-        header = file.read(header_size)
+        header = file.read(min(header_size, size))
         if verify and _digest(header, file) != digest:
             raise UnreadableFileError("damaged")
         mapped = np.memmap(file, dtype=np.uint8, mode="r")

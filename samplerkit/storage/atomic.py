@@ -10,7 +10,7 @@ import stat
 import tempfile
 from abc import abstractmethod
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, final
 
@@ -18,8 +18,6 @@ from samplerkit.closing import Closing
 from samplerkit.errors import DatasetError
 
 _SUFFIX = ".samplerkit-part"
-_WRITERS = 8
-"""Fixed temporary names per target, which are reused after a crash; more writers get random names."""
 
 
 @contextmanager
@@ -48,20 +46,13 @@ def atomic(path: Path, *, is_synced: bool = True) -> Iterator[IO[bytes]]:
         ...     Path(folder, "a.bin").read_bytes(), len(os.listdir(folder))
         (b'whole', 1)
     """
-    part, descriptor = _open_part(path)
-    with os.fdopen(descriptor, "wb") as file:
-        # The file is locked until it is renamed or deleted, or another writer would reuse it.
-        try:
-            yield file
-            file.flush()
-            if is_synced:
-                os.fsync(descriptor)
-            part.replace(path)
-        except BaseException:
-            part.unlink(missing_ok=True)
-            raise
-    if is_synced:
-        sync_folder(path.parent)
+    written = AtomicFile(path, is_synced=is_synced)
+    try:
+        yield written.file
+        written.finish()
+    except BaseException:
+        written.drop()
+        raise
 
 
 @final
@@ -70,6 +61,7 @@ class AtomicFile:
 
     Args:
         path: the path of the file; its folder must exist.
+        is_synced: as for `atomic`.
 
     Attributes:
         file: the temporary file, open for writing.
@@ -78,27 +70,32 @@ class AtomicFile:
         OSError: the file cannot be written.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._stack = ExitStack()
-        self.file: IO[bytes] = self._stack.enter_context(atomic(path))
+    def __init__(self, path: Path, *, is_synced: bool = True) -> None:
+        self._path, self._is_synced = path, is_synced
+        self._part, descriptor = _open_part(path)
+        # The file is locked until it is renamed or deleted, or another writer would reuse it.
+        self.file: IO[bytes] = os.fdopen(descriptor, "wb")
 
     def finish(self) -> None:
         """Renames the temporary file to `path`.
 
         Raises:
-            OSError: the file cannot be written; the temporary file is deleted.
+            OSError: the file cannot be written; `drop` deletes the temporary file.
         """
-        self._stack.close()
+        self.file.flush()
+        if self._is_synced:
+            os.fsync(self.file.fileno())
+        self._part.replace(self._path)
+        self.file.close()
+        if self._is_synced:
+            sync_folder(self._path.parent)
 
     def drop(self) -> None:
         """Deletes the temporary file; does nothing after `finish`."""
-        error = _DroppedError()
-        with suppress(OSError):  # on a full disk, closing may fail to write buffered data
-            self._stack.__exit__(type(error), error, None)
-
-
-class _DroppedError(Exception):
-    """Raised into `atomic` to delete the temporary file."""
+        if not self.file.closed:
+            self._part.unlink(missing_ok=True)
+            with suppress(OSError):  # on a full disk, closing may fail to write buffered data
+                self.file.close()
 
 
 class Writing(Closing):
@@ -132,35 +129,32 @@ def sync_folder(folder: Path) -> None:
     """Calls fsync for a folder, so that new names in it are on disk, if its filesystem supports that."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except PermissionError:  # a folder that is writable but not readable
-        return
-    try:
-        os.fsync(descriptor)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
     except OSError as error:
-        if error.errno not in {errno.EINVAL, errno.ENOTSUP}:
+        # A folder that is writable but not readable, or a filesystem that cannot.
+        if error.errno not in {errno.EACCES, errno.EINVAL, errno.ENOTSUP}:
             raise
-    finally:
-        os.close(descriptor)
 
 
 def _open_part(path: Path) -> tuple[Path, int]:
-    start = f".{path.name[:64]}"
-    for number in range(_WRITERS):
-        part = path.with_name(f"{start}.{number}{_SUFFIX}")
-        try:
-            descriptor = try_lock(part, is_exclusive=True)
-        except NoLocksError:
-            break
-        except OSError:  # owned by another user, or not a regular file
-            continue
-        if descriptor is None:
-            continue
-        status = os.fstat(descriptor)
-        if stat.S_ISREG(status.st_mode) and status.st_nlink == 1 and status.st_uid == os.geteuid():
-            os.ftruncate(descriptor, 0)
-            return part, descriptor
-        os.close(descriptor)
-    part = path.with_name(f"{start}.{secrets.token_hex(8)}{_SUFFIX}")
+    """Opens the temporary file of a target: by a fixed name, which is reused after a crash, or a random one.
+
+    The name is random if another writer has the fixed one, if there are no locks, or if a file of another
+    user, a link or a pipe has that name.
+    """
+    part = path.with_name(f".{path.name[:64]}{_SUFFIX}")
+    with suppress(OSError):
+        descriptor = try_lock(part, is_exclusive=True)
+        if descriptor is not None:
+            status = os.fstat(descriptor)
+            if stat.S_ISREG(status.st_mode) and status.st_nlink == 1 and status.st_uid == os.geteuid():
+                os.ftruncate(descriptor, 0)
+                return part, descriptor
+            os.close(descriptor)
+    part = path.with_name(f".{path.name[:64]}.{secrets.token_hex(8)}{_SUFFIX}")
     return part, os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
 
 

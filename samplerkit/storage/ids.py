@@ -1,11 +1,9 @@
-"""Checks of requested ids: that they are integers within the dataset, and whether they are in order."""
+"""Checks of requested ids: that they are integers within the dataset; and ids by file."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sized
-from itertools import pairwise
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +11,6 @@ from samplerkit.errors import ArgumentTypeError, OutOfDatasetError
 from samplerkit.order import arguments
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
-from samplerkit.storage.threads import this_worker
 
 _FEW = 16
 
@@ -81,38 +78,3 @@ def by_file(layout: Layout, ids: Ids) -> dict[int, tuple[Ids, Ids]]:
     numbers, heads = np.unique(file[in_order], return_index=True)
     parts = zip(numbers.tolist(), np.split(in_order, heads[1:]), strict=False)
     return {number: (ids[places] - layout.starts[number], places) for number, places in parts}
-
-
-MIN_SEQUENTIAL = 16
-"""Ascending ids after which an order counts as sequential; 16 random ids ascend once in 2 * 10^13."""
-
-
-@final
-class OrderWatch:
-    """Warns once if a plain DataLoader reads a dataset with `.shuffle(n)` in storage order.
-
-    The window of `.shuffle(n)` is the default of samplerkit's loader and samplers. A plain DataLoader ignores
-    it.
-    """
-
-    def __init__(self) -> None:
-        self._first_ids: list[int] = []
-        self._is_over = False
-
-    def stop(self) -> None:
-        """Turns the warning off, since the order was chosen on purpose."""
-        self._is_over = True
-
-    def see(self, ids: list[int]) -> None:
-        """Checks the ids of a read; only the first worker of a loader checks."""
-        if self._is_over or this_worker()[0] != 0:
-            return
-        self._first_ids += ids[: MIN_SEQUENTIAL - len(self._first_ids)]
-        is_ascending = all(one < other for one, other in pairwise(self._first_ids))
-        self._is_over = not is_ascending or len(self._first_ids) == MIN_SEQUENTIAL
-        if is_ascending and self._is_over:
-            warnings.warn(
-                "a dataset with .shuffle(...) is read from front to back: a plain DataLoader does not "
-                "know of the window; use samplerkit.Loader, or sampler=samplerkit.TorchSampler(...)",
-                stacklevel=4,
-            )

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
-from samplerkit.order.arguments import integer, is_iterable
+from samplerkit.order.arguments import at_least, is_iterable
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.paths import one_path
 from samplerkit.storage.remote.filesystem import read_small, write_small
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.urls import is_remote, shown
+from samplerkit.storage.urls import shown
 
 COUNTING_THREADS = 16
 """Files that are counted in parallel, for formats where counting does not read the whole file."""
@@ -29,16 +29,15 @@ def given_lengths(
 
     Args:
         lengths: a list with the number of samples of each file; or a dict of these numbers, whose keys are
-            the paths as given, the URLs without the query, or the names; or the path or URL of a JSON file
-            with such a dict, as `save_lengths` writes it.
+            the paths as given or the names; or the path or URL of a JSON file, as `save_lengths` writes it.
         paths: the files as given.
         names: their names.
         storage: fetches the JSON file; None if URLs are not fetched.
 
     Raises:
         ArgumentTypeError: `lengths` is of another type, or a length is not an integer.
-        ArgumentValueError: a file is missing or unknown, a number is negative, or `lengths` is a URL and
-            URLs are not fetched.
+        ArgumentValueError: a file is missing or unknown, or `lengths` is a URL and URLs are not fetched.
+        ArgumentRangeError: a number is negative.
         DatasetError: the JSON file cannot be read, or has no dict of lengths.
     """
     if isinstance(lengths, str | os.PathLike):
@@ -50,7 +49,7 @@ def given_lengths(
     listed = list(lengths)
     if len(listed) != len(paths):
         raise ArgumentValueError("lengths", f"must be as many as the {len(paths)} files", len(listed))
-    return [_checked(length, name) for length, name in zip(listed, names, strict=True)]
+    return [at_least(f"lengths[{name!r}]", each, 0) for each, name in zip(listed, names, strict=True)]
 
 
 def save_lengths(path: str | os.PathLike[str], names: Sequence[str], lengths: Ids) -> None:
@@ -66,23 +65,16 @@ def save_lengths(path: str | os.PathLike[str], names: Sequence[str], lengths: Id
 
 
 def _by_file(lengths: Mapping[Any, Any], paths: Sequence[str], names: Sequence[str]) -> list[Any]:
-    """Returns the values of a dict of lengths in the order of the files.
-
-    The key of a file is its path as given, its URL without the query, or its name.
-    """
-    given = {os.fspath(key) if isinstance(key, os.PathLike) else key: value for key, value in lengths.items()}
-    used = [
-        path if path in given else shown(path) if shown(path) in given else name
-        for path, name in zip(paths, names, strict=True)
-    ]
-    missing = next((key for key in used if key not in given), None)
+    """Returns the values of a dict of lengths in the order of the files."""
+    used = [path if path in lengths else name for path, name in zip(paths, names, strict=True)]
+    missing = next((key for key in used if key not in lengths), None)
     if missing is not None:
         raise ArgumentValueError("lengths", "lacks a file", missing, hint="name every file, or none")
-    extra = next(iter(given.keys() - set(used)), None)
+    extra = next(iter(lengths.keys() - set(used)), None)
     if extra is not None:
-        name = shown(extra) if isinstance(extra, str) and is_remote(extra) else extra
+        name = shown(extra) if isinstance(extra, str) else extra
         raise ArgumentValueError("lengths", "names a file that is not in the dataset", name)
-    return [given[key] for key in used]
+    return [lengths[key] for key in used]
 
 
 def _load(path: str, storage: RemoteStorage | None) -> Mapping[Any, Any]:
@@ -101,24 +93,14 @@ def lengths_text(lengths: Mapping[str, int]) -> str:
     return json.dumps({"lengths": dict(lengths)}, indent=0) + "\n"
 
 
-def lengths_in(data: bytes, name: str) -> Mapping[Any, Any]:
-    """Parses a dict of lengths in JSON, either bare or as `save_lengths` writes it.
+def lengths_in(data: bytes, name: str) -> Mapping[str, Any]:
+    """Parses JSON as `save_lengths` writes it.
 
     Raises:
-        DatasetError: the JSON is invalid or has no such dict; `name` is the name of the file.
+        DatasetError: the JSON is invalid or has no lengths; `name` is the name of the file.
     """
     try:
-        content = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise DatasetError("lengths", f"cannot be read ({error})", name, hint=_HINT) from error
-    lengths = content.get("lengths", content) if isinstance(content, dict) else content
-    if not isinstance(lengths, dict):
-        raise DatasetError("lengths", "holds no dict of files", name, hint=_HINT)
-    return lengths
-
-
-def _checked(length: Any, name: str) -> int:
-    number = integer(f"lengths[{name!r}]", length)
-    if number < 0:
-        raise ArgumentValueError(f"lengths[{name!r}]", "must not be negative", number)
-    return number
+        return dict(json.loads(data)["lengths"])
+    except (ValueError, TypeError, LookupError, RecursionError) as error:
+        problem = f"holds no lengths of files ({type(error).__name__}: {error})"
+        raise DatasetError("lengths", problem, name, hint=_HINT) from error

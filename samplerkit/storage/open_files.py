@@ -21,18 +21,7 @@ from samplerkit.order.draws import in_draws
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 
-MISSING_ERRNOS = frozenset(
-    {
-        errno.ENOENT,
-        errno.ENOTDIR,
-        errno.EACCES,
-        errno.EPERM,
-        errno.EIO,
-        errno.ESTALE,
-        errno.ELOOP,
-        errno.ENAMETOOLONG,
-    }
-)
+MISSING_ERRNOS = {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE}
 """Error numbers that mean that a file is missing or unreadable, and not that the process is at fault."""
 
 
@@ -148,9 +137,6 @@ class Handles:
     def close(self) -> None:
         """Drops all handles."""
         self._latest.clear()
-
-    def __len__(self) -> int:
-        return len([*self._latest.items()])
 
     def _opened(self, number: int) -> Handle:
         if any(handle.is_evicted for _, handle in self._latest.items()):

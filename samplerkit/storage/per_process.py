@@ -104,11 +104,9 @@ class PerProcess(Generic[Opened]):
     def current(self) -> Process[Opened]:
         """Returns the state of this process."""
         pid = os.getpid()
-        process = self._processes.get(pid)
-        if process is None:
+        if pid not in self._processes:
             self._processes = {pid: self._processes.setdefault(pid, Process())}
-            process = self._processes[pid]
-        return process
+        return self._processes[pid]
 
 
 class OpenPerProcess(Closing, Generic[Opened]):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, Final, final
 
 import numpy as np
@@ -12,16 +13,16 @@ from torch.utils.data import ConcatDataset
 
 from samplerkit.errors import ArgumentTypeError, DatasetError
 from samplerkit.order.caching import cached_property
-from samplerkit.order.dataset_protocol import fingerprint_of, has_segments
+from samplerkit.order.dataset_protocol import find_column, find_fingerprint, fingerprint_of, has_segments
 from samplerkit.order.intervals import interval_of
-from samplerkit.order.layout import Layout, named_parts, require_depth
+from samplerkit.order.layout import Layout, named_parts
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.limits import FileStats
 from samplerkit.storage.batch_readers import map_parts, present_reader, read_args
 from samplerkit.storage.ids import checked_ids, checked_index, checked_segments
 from samplerkit.storage.open_files import Samples, log_missing
 from samplerkit.storage.per_process import OpenPerProcess
-from samplerkit.storage.tree_leaves import Array, Columns, Leaf, LeafSamples, copies, joined, share_of
+from samplerkit.storage.tree_leaves import Array, Columns, Leaf, LeafSamples, joined, share_of
 
 
 @final
@@ -42,7 +43,8 @@ class TreeDataset(OpenPerProcess[Any]):
     Raises:
         ArgumentTypeError: `parts` is not a mapping, a name is not a string, or a part is not a map-style
             dataset.
-        ArgumentValueError: there are no parts, a name is empty, or trees are nested more than 64 deep.
+        ArgumentValueError: there are no parts, or a name is empty; later, if trees are nested more than 64
+            deep.
         DatasetError: later, if a part has neither a layout nor a length, or returns anything but samples.
 
     Example:
@@ -57,9 +59,6 @@ class TreeDataset(OpenPerProcess[Any]):
 
     def __init__(self, parts: Mapping[str, Any]) -> None:
         self.parts: Final[Mapping[str, Any]] = named_parts(parts)
-        depths = (part._depth for part in self.parts.values() if isinstance(part, TreeDataset))
-        self._depth: Final[int] = 1 + max(depths, default=0)
-        require_depth(self._depth)
         self._leaves: Final = tuple(
             leaf for name, part in self.parts.items() for leaf in leaves_of(name, part)
         )
@@ -94,7 +93,7 @@ class TreeDataset(OpenPerProcess[Any]):
     @property
     def fingerprint(self) -> str | None:
         """A string that changes when the fingerprint of a part does; None if no part has one."""
-        fingerprints = [leaf.fingerprint for leaf in self._leaves]
+        fingerprints = [find_fingerprint(leaf.dataset) for leaf in self._leaves]
         if not any(fingerprints):
             return None
         return fingerprint_of([leaf.name for leaf in self._leaves], fingerprints)
@@ -106,8 +105,8 @@ class TreeDataset(OpenPerProcess[Any]):
         Raises:
             DatasetError: only some parts have lengths, or the lengths of a part have the wrong shape.
         """
-        by_leaf = {leaf: leaf.lengths for leaf in self._leaves}
-        available = {leaf: np.asarray(lengths) for leaf, lengths in by_leaf.items() if lengths is not None}
+        columns = {leaf: find_column(leaf.dataset, "lengths", "length") for leaf in self._leaves}
+        available = {leaf: np.asarray(column[1]) for leaf, column in columns.items() if column is not None}
         if not available:
             return None
         first = next(iter(available.values()))
@@ -144,9 +143,10 @@ class TreeDataset(OpenPerProcess[Any]):
     def expect(self) -> Callable[[Iterable[Ids]], None] | None:
         """A method that receives the upcoming ids of this process by batch, and passes them to the parts.
 
-        A `Loader` calls it. None if no part has such a method.
+        A `Loader` calls it, with ids that each part can iterate over. None if no part has such a method.
         """
-        return self._expect if any(map(expects_ids, self._datasets)) else None
+        expects = any(callable(getattr(dataset, "expect", None)) for dataset in self._datasets)
+        return self._expect if expects else None
 
     @property
     def read_present(self) -> Callable[..., Samples] | None:
@@ -162,12 +162,15 @@ class TreeDataset(OpenPerProcess[Any]):
     @property
     def set_epoch(self) -> Callable[[int], None] | None:
         """A method that passes the epoch to the parts that have `set_epoch`; None if none has."""
-        return self._calling_each("set_epoch")
+        methods = [
+            call for dataset in self._datasets if callable(call := getattr(dataset, "set_epoch", None))
+        ]
 
-    @property
-    def order_is_given(self) -> Callable[[], None] | None:
-        """A method that notifies the parts that their order is chosen on purpose; None if none has it."""
-        return self._calling_each("order_is_given")
+        def set_each(epoch: int) -> None:
+            for call in methods:
+                call(epoch)
+
+        return set_each if methods else None
 
     def with_parts(self, change: Callable[[Any], Any]) -> TreeDataset:
         """Returns a tree with a function applied to each part; the same tree if no part changes."""
@@ -200,8 +203,7 @@ class TreeDataset(OpenPerProcess[Any]):
 
         Returns:
             A list of samples; or an array with one row per sample if the parts return such arrays of one
-            shape and dtype; or a dict of arrays if they return columns; or the `cu_seqlens` of the flattened
-            batch if the parts return token windows with this output only.
+            shape and dtype; or a dict of arrays if they return columns.
 
         Raises:
             OutOfDatasetError: an id is out of range.
@@ -238,7 +240,7 @@ class TreeDataset(OpenPerProcess[Any]):
         shares = []
         for leaf, start, places, extra in self._split(checked, passes, epochs):
             samples = leaf.read(checked[places] - start, extra, places, checked.size)
-            shares.append(LeafSamples(leaf.place, start, samples, places, leaf.has_borders))
+            shares.append(LeafSamples(leaf, start, samples, places))
         return joined(shares, checked.size)
 
     def _segments(self, segments: Any, passes: Ids | None = None, epochs: Ids | None = None) -> list[Any]:
@@ -262,24 +264,9 @@ class TreeDataset(OpenPerProcess[Any]):
             yield self._leaves[number], int(self._starts[number]), places, extra
 
     def _expect(self, upcoming: Iterable[Ids]) -> None:
-        numbers = [number for number, leaf in enumerate(self._leaves) if expects_ids(leaf.dataset)]
-        for number, batches in zip(numbers, copies(upcoming, len(numbers)), strict=True):
-            begin, end = self._starts[number : number + 2].tolist()
-            self._leaves[number].dataset.expect(share_of(batches, begin, end))
-
-    def _calling_each(self, method: str) -> Callable[..., None] | None:
-        methods = [call for dataset in self._datasets if callable(call := getattr(dataset, method, None))]
-
-        def call_each(*arguments: Any) -> None:
-            for call in methods:
-                call(*arguments)
-
-        return call_each if methods else None
-
-
-def expects_ids(dataset: Any) -> bool:
-    """Returns whether a dataset has the method `expect`, which receives the upcoming ids."""
-    return callable(getattr(dataset, "expect", None))
+        for leaf, (begin, end) in zip(self._leaves, pairwise(self._starts.tolist()), strict=True):
+            if callable(getattr(leaf.dataset, "expect", None)):
+                leaf.dataset.expect(share_of(upcoming, begin, end))
 
 
 def leaves_of(name: str, dataset: Any) -> Iterator[Leaf]:

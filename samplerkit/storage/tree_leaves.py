@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
-from itertools import tee
-from typing import Any, Final, final
+from dataclasses import dataclass
+from typing import Any, final
 
 import numpy as np
 
 from samplerkit.errors import DatasetError, note_once
-from samplerkit.order.dataset_protocol import find_column, find_fingerprint
 from samplerkit.order.draws import entered_draws, in_draws
 from samplerkit.order.typing import Ids
 from samplerkit.storage.batch_readers import batch_reader, has_getitem, only_sample, present_reader, read_args
@@ -39,22 +37,6 @@ class Leaf:
     def place(self) -> str:
         """Its name in errors."""
         return f"part {self.name!r}"
-
-    @property
-    def fingerprint(self) -> str | None:
-        """A string that changes with the content of the dataset, if it has one."""
-        return find_fingerprint(self.dataset)
-
-    @property
-    def has_borders(self) -> bool:
-        """Whether its batches have `cu_seqlens`: positions in the flattened batch, not one row per sample."""
-        return BORDERS in (getattr(batch_reader(self.dataset), "outputs", None) or ())
-
-    @property
-    def lengths(self) -> Any:
-        """The length of each sample, if the dataset has an attribute or a column of that name."""
-        column = find_column(self.dataset, "lengths", "length")
-        return column and column[1]
 
     def read_one(self, id: int) -> Any:
         """Reads one sample; exceptions of the dataset get a note with its name."""
@@ -89,9 +71,7 @@ class Leaf:
         in_batches = batch_reader(self.dataset) is not None
         read = (present_reader(self.dataset) or self.dataset.__getitems__) if in_batches else None
         samples = self._call(read, self._one, ids, extra, places, size)
-        if isinstance(samples, np.ndarray) and self.has_borders:
-            samples = {BORDERS: samples}
-        elif isinstance(samples, np.ndarray) and (samples.ndim < 1 or samples.dtype.kind not in "biuf"):
+        if isinstance(samples, np.ndarray) and (samples.ndim < 1 or samples.dtype.kind not in "biuf"):
             samples = list(samples)
         if not isinstance(samples, list | tuple | Mapping | np.ndarray):
             raise DatasetError(self.place, "gives neither a list of samples nor columns", samples)
@@ -179,17 +159,8 @@ def share_of(upcoming: Iterable[Any], begin: int, end: int) -> Iterator[Ids]:
             yield own[:0]
 
 
-def copies(upcoming: Iterable[Any], number: int) -> Iterable[Iterator[Any]]:
-    """Returns independent iterators over the same batches."""
-    # An iterable, such as a loader's, is iterated again; of an iterator, `tee` keeps batches in memory.
-    return tee(upcoming, number) if iter(upcoming) is upcoming else [iter(upcoming) for _ in range(number)]
-
-
 Array = np.ndarray[Any, Any]
 Columns = dict[Any, Array]
-
-BORDERS: Final = "cu_seqlens"
-"""The output of token windows with the positions at which documents begin."""
 
 
 @final
@@ -198,18 +169,16 @@ class LeafSamples:
     """The share of a batch that one dataset returned.
 
     Args:
-        place: the name of the dataset in errors.
+        leaf: the dataset.
         start: its first id in the tree.
         samples: a list of samples, a `Samples`, an array whose rows are samples, or a mapping of columns.
         places: the positions of the samples in the batch.
-        has_borders: whether it returns `cu_seqlens`, which have no row per sample.
     """
 
-    place: str
+    leaf: Leaf
     start: int
     samples: Any
     places: Ids
-    has_borders: bool = False
 
 
 def joined(shares: Sequence[LeafSamples], size: int) -> Samples | Columns | Array:
@@ -223,56 +192,25 @@ def joined(shares: Sequence[LeafSamples], size: int) -> Samples | Columns | Arra
         DatasetError: some datasets return columns and others samples, or their columns differ.
 
     Example:
-        >>> shares = [LeafSamples("a", 0, ["x"], np.array([1])), LeafSamples("b", 9, ["y"], np.array([0]))]
+        >>> places = {"x": 1, "y": 0}
+        >>> shares = [LeafSamples(Leaf(each, []), 0, [each], np.array([at])) for each, at in places.items()]
         >>> joined(shares, 2)
         ['y', 'x']
     """
     of_columns = [share for share in shares if isinstance(share.samples, Mapping)]
     if not of_columns:
         return _joined_rows(shares, size) if _are_rows(shares) else _joined_samples(shares, size)
-    _require_all(of_columns, shares, "columns", "as_columns, or batches,")
-    of_borders = [share for share in shares if share.has_borders]
-    if not of_borders:
-        return _joined_columns(shares, size)
-    _require_all(of_borders, shares, BORDERS, "outputs")
-    return _with_borders(shares, size)
-
-
-def _require_all(
-    some: Sequence[LeafSamples], shares: Sequence[LeafSamples], kind: str, argument: str
-) -> None:
-    """Checks that all shares are of the kind that some of them are."""
-    other = next((share for share in shares if share not in some), None)
+    other = next((share for share in shares if share not in of_columns), None)
     if other is not None:
-        hint = f"use the same {argument} for all parts"
-        raise DatasetError(some[0].place, f"gives {kind}, but {other.place} does not", hint=hint)
+        problem = f"gives columns, but {other.leaf.place} does not"
+        hint = "use the same as_columns, or batches, for all parts"
+        raise DatasetError(of_columns[0].leaf.place, problem, hint=hint)
+    return _joined_columns(shares, size)
 
 
 def _joined_columns(shares: Sequence[LeafSamples], size: int) -> Columns:
-    contents = ((FileContent.of(share.samples, share.place), share.places) for share in shares)
+    contents = ((FileContent.of(share.samples, share.leaf.place), share.places) for share in shares)
     return gathered_columns(((content, np.arange(places.size), places) for content, places in contents), size)
-
-
-def _with_borders(shares: Sequence[LeafSamples], size: int) -> Columns | Array:
-    """Joins shares of token windows; `cu_seqlens` are positions in the flattened batch."""
-    names = list(shares[0].samples)
-    starts, width = [], int(shares[0].samples[BORDERS][-1]) // shares[0].places.size
-    for share in shares:
-        borders = share.samples[BORDERS]
-        if int(borders[-1]) != width * share.places.size:
-            own_width = int(borders[-1]) // share.places.size
-            raise DatasetError(share.place, f"gives windows of another length than {width} tokens", own_width)
-        row, at = np.divmod(borders[:-1], width)
-        starts.append(share.places[row] * width + at)
-    merged = np.append(np.sort(np.concatenate(starts)), size * width).astype(shares[0].samples[BORDERS].dtype)
-    if names == [BORDERS]:
-        return merged
-    others = [
-        replace(share, samples={name: share.samples[name] for name in share.samples if name != BORDERS})
-        for share in shares
-    ]
-    columns = _joined_columns(others, size)
-    return {name: merged if name == BORDERS else columns[name] for name in names}
 
 
 def _are_rows(shares: Sequence[LeafSamples]) -> bool:
@@ -299,7 +237,9 @@ def _joined_samples(shares: Sequence[LeafSamples], size: int) -> Samples:
     stand_ins: list[tuple[int, Any]] = []
     for share in shares:
         absent = getattr(share.samples, "missing", ())
-        missing += [(int(share.places[at]), file, f"{text} ({share.place})") for at, file, text in absent]
+        missing += [
+            (int(share.places[at]), file, f"{text} ({share.leaf.place})") for at, file, text in absent
+        ]
         stand_in = getattr(share.samples, "stand_in", None)
         if stand_in is not None:
             stand_ins.append((share.start + stand_in, share.samples[0]))

@@ -279,7 +279,7 @@ CALLS = {
     "batches.lengths": lambda folder: planned(folder, lengths="no.npy"),
     "batches.max_tokens": lambda folder: planned(folder, lengths=[9] * SIZE),
     "state: ...: function": other_lengths,
-    "...: has": changed_file,
+    "...: has ... samples": changed_file,
     "...: claims": cut_array,
     "...: truncated": cut_shard,
     "...: cannot be opened": gone_shard,
@@ -293,7 +293,7 @@ CALLS = {
     "...: was changed while it was in use: it had": lambda folder: read_tokens(
         folder, lambda path: os.truncate(path, 3)
     ),
-    "...: ends at byte ..., but": lambda folder: read_tokens(folder, None),
+    "...: has ... bytes, but its index": lambda folder: read_tokens(folder, None),
     "...: lists at byte": lambda folder: lying_index(folder).spans(0),
     "...: gives nothing of split": lambda folder: len(tokens(folder, split="969,30,1", part="test")),
 }

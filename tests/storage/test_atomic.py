@@ -83,12 +83,14 @@ def test_many_writers_of_one_file_leave_one_whole_file(tmp_path):
     assert file_names(tmp_path) == ["a"]
 
 
-def test_a_link_in_place_of_the_partial_file_is_not_followed(tmp_path):
+@pytest.mark.parametrize("place", ["symlink_to", "hardlink_to", "mkdir", "fifo"])
+def test_a_link_in_place_of_the_partial_file_is_not_followed(tmp_path, place):
     (tmp_path / "precious").write_bytes(b"precious")
-    (tmp_path / ".a.0.samplerkit-part").symlink_to(tmp_path / "precious")
-    os.link(tmp_path / "precious", tmp_path / ".a.1.samplerkit-part")
-    (tmp_path / ".a.2.samplerkit-part").mkdir()
-    os.mkfifo(tmp_path / ".a.3.samplerkit-part")
+    part = tmp_path / ".a.samplerkit-part"
+    if place == "fifo":
+        os.mkfifo(part)
+    else:
+        getattr(part, place)(*[tmp_path / "precious"] * place.endswith("_to"))
     write_atomically(tmp_path / "a", b"new")
     assert (tmp_path / "a").read_bytes() == b"new"
     assert not (tmp_path / "a").is_symlink()

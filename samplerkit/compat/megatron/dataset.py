@@ -71,7 +71,7 @@ class MegatronDataset:
     Example:
         >>> import tempfile, samplerkit as sk
         >>> prefix = tempfile.mkdtemp() + "/corpus"
-        >>> with sk.TokenWriter(prefix, "uint16", progress=False) as writer:
+        >>> with sk.TokenWriter(prefix, "uint16") as writer:
         ...     for document in ([5, 6, 7, 8, 0], [9, 9, 0], [1, 2, 3, 0]):
         ...         writer.write(document)
         >>> dataset = MegatronDataset(prefix, sequence_length=4, random_seed=7)
@@ -194,7 +194,7 @@ class MegatronDataset:
 
     def __getstate__(self) -> dict[str, Any]:
         """Leaves out the arrays that another process can compute again."""
-        return {name: value for name, value in self.__dict__.items() if name not in {"samples", "_begins"}}
+        return {name: value for name, value in self.__dict__.items() if name not in {"samples", "_edges"}}
 
     @cached_property
     def _token_files(self) -> OpenedFiles:
@@ -206,14 +206,13 @@ class MegatronDataset:
         return OpenedFiles(paths, None, self._storage, whole=False)
 
     def _lengths(self, corpus: int) -> Array:
-        """Returns the length of each sequence of a corpus; their sum is checked against the file."""
-        file = self._token_files.files[corpus]
-        return file.index.lengths_of(file.sequences, file.tokens)
+        """Returns the length of each sequence of a corpus, as in its index."""
+        return np.diff(self._edges[corpus]).astype(np.int32)
 
     @cached_property
-    def _begins(self) -> tuple[Ids, ...]:
-        """The first token of each sequence of each corpus."""
-        return tuple(file.index.firsts() for file in self._token_files.files)
+    def _edges(self) -> tuple[Ids, ...]:
+        """For each corpus the first token of each sequence and, last, the number of tokens."""
+        return tuple(file.index.edges() for file in self._token_files.files)
 
     def _read(self, ids: Ids) -> Array:
         spans = self.samples.spans(ids)
@@ -235,7 +234,7 @@ class MegatronDataset:
         )
         flat = rows.reshape(-1).view(np.uint8)
         for corpus, at in groups(spans.corpora):
-            begins = (self._begins[corpus][spans.documents[at]] + spans.offsets[at]) * size
+            begins = (self._edges[corpus][spans.documents[at]] + spans.offsets[at]) * size
             stops, counts = ends[at] * size, spans.lengths[at] * size
             for begin, stop, count in zip(begins.tolist(), stops.tolist(), counts.tolist(), strict=True):
                 yield corpus, begin, flat[stop - count : stop]

@@ -250,7 +250,7 @@ class BlendedSamples:
 
 def _bounds(split: str | None, part: str, num_sequences: int) -> tuple[int, int]:
     share = share_of(split, part)
-    if share is None:
+    if share[0] >= share[1]:
         raise ArgumentValueError("split", f"leaves the part {part} empty", split)
     return range_of(share, num_sequences)
 

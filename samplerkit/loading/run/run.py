@@ -88,10 +88,6 @@ class Run:
             raise ArgumentTypeError("sampler", "must be a samplerkit sampler", recipe, hint=hint)
         if world is not None and not isinstance(world, World):
             raise ArgumentTypeError("world", "must be a World or None", world)
-        # A dataset with a default order must not warn any more.
-        order_is_given = getattr(dataset, "order_is_given", None)
-        if callable(order_is_given):
-            order_is_given()
         return cls(recipe, dataset, unit_of(recipe, dataset, batches), batch_size, tail, world)
 
     @cached_property

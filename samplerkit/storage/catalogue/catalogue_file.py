@@ -13,7 +13,7 @@ import numpy as np
 
 from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.order.arguments import LARGEST
-from samplerkit.storage.arrays import Array, UnreadableFileError, array_bytes, narrow, on_disk, read_arrays
+from samplerkit.storage.arrays import Array, array_bytes, narrow, on_disk, read_arrays
 from samplerkit.storage.catalogue.file_catalogue import DIGEST_BYTES, REMAKE, FileCatalogue, Kind, encoded
 from samplerkit.storage.remote.filesystem import read_small, write_small
 from samplerkit.storage.remote.options import RemoteOptions
@@ -25,13 +25,7 @@ Result = TypeVar("Result")
 SUFFIX: Final = ".skcat"
 """The suffix of catalogues, by which datasets distinguish them from data."""
 
-VERSION: Final = 1
-
-_KINDS: Final[Mapping[str, str]] = {
-    "tar": "tar shards, for a TarDataset",
-    "parquet": "Parquet files, for a ParquetDataset",
-    "files": "files with a reader, for a FileDataset",
-}
+_NUMBERS: Final = ("sizes", "chunks", "samples", "footers")
 
 
 def write_catalogue(catalogue: FileCatalogue, out: str, remote: RemoteOptions | None = None) -> None:
@@ -53,25 +47,23 @@ def write_catalogue(catalogue: FileCatalogue, out: str, remote: RemoteOptions | 
         own = os.path.abspath(os.path.dirname(out))  # noqa: PTH100, PTH120  # links are kept
         if f"{folder}/".startswith(own.rstrip("/") + "/"):
             folder = os.path.relpath(folder or "/", own)
-    names, name_bytes = _packed(catalogue.names)
-    versions, version_bytes = _packed(catalogue.versions)
+    names, name_bytes = _packed(map(encoded, catalogue.names))
+    versions, version_bytes = _packed(catalogue.versions.tolist())
     meta = {
-        "catalogue": VERSION,
         "kind": catalogue.kind,
         "folder": folder,
         "name_bytes": name_bytes,
         "version_bytes": version_bytes,
         "columns": catalogue.columns,
     }
-    numbers = {"size": catalogue.sizes, "samples": catalogue.samples}
-    if (catalogue.chunks != 1).any():
-        numbers["chunks"] = catalogue.chunks
-    if catalogue.kind == "parquet":
-        numbers["footer"] = catalogue.footers
-    arrays: dict[str, Array] = {"names": names, "versions": versions}
-    arrays |= {name: array.astype(narrow(int(array.max(initial=0)))) for name, array in numbers.items()}
-    if catalogue.kind == "parquet":
-        arrays["digest"] = np.frombuffer(catalogue.digests, dtype=np.uint8)
+    arrays: dict[str, Array] = {
+        "names": names,
+        "versions": versions,
+        "digests": np.frombuffer(catalogue.digests, dtype=np.uint8),
+    }
+    for name in _NUMBERS:
+        numbers = getattr(catalogue, name)
+        arrays[name] = numbers.astype(narrow(int(numbers.max(initial=0))))
     write_small(out, array_bytes(meta, arrays), remote or RemoteOptions())
 
 
@@ -95,10 +87,10 @@ def read_catalogue(path: str, remote: RemoteOptions | None = None, *, shared: bo
         raise DatasetError(place, "there is no such catalogue", hint="check the path, or make it first")
     try:
         with on_disk(data) as file:
-            meta, arrays = read_arrays(file)
-    except UnreadableFileError as error:
-        raise DatasetError(place, f"is not a catalogue, or is damaged ({error})", hint=REMAKE) from error
-    return _parse(path, meta, arrays)
+            return _parse(path, *read_arrays(file))
+    except (zlib.error, LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        problem = f"is not a catalogue, or is damaged ({type(error).__name__}: {error})"
+        raise DatasetError(place, problem, hint=REMAKE) from error
 
 
 def open_catalogue(
@@ -117,87 +109,65 @@ def open_catalogue(
         return None
     catalogue = read_catalogue(path, remote, shared=True)
     if catalogue.kind != kind:
-        problem = f"is a catalogue of {_KINDS[catalogue.kind]}, and not of {_KINDS[kind].partition(',')[0]}"
-        raise DatasetError(shown(path), problem, hint="give the catalogue to that, or name these files")
+        problem = f"is a catalogue of other files: their kind is {catalogue.kind!r}, and not {kind!r}"
+        raise DatasetError(shown(path), problem, hint="give it to a dataset of that kind")
     if lengths is not None:
         raise ArgumentValueError("lengths", "belong to files; a catalogue has its own", hint="leave them out")
     return catalogue
 
 
 def _parse(path: str, meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> FileCatalogue:
-    place = shown(path)
-    if type(meta.get("catalogue")) is not int:
-        raise DatasetError(place, "is an index of samplerkit, not a catalogue", hint=REMAKE)
-    if meta["catalogue"] != VERSION:
-        problem = f"is of another version of the format than {VERSION}"
-        raise DatasetError(
-            place, problem, meta["catalogue"], hint="read it with the samplerkit that wrote it"
-        )
-    try:
-        sizes, samples = (arrays[name].astype(np.int64) for name in ("size", "samples"))
-        folder = _folder(path, meta["folder"])
-        catalogue = FileCatalogue(
-            meta["kind"],
-            tuple(f"{folder}/{name}" for name in _unpacked(arrays["names"], meta["name_bytes"])),
-            sizes,
-            tuple(_unpacked(arrays["versions"], meta["version_bytes"])),
-            arrays["chunks"].astype(np.int64) if "chunks" in arrays else np.ones_like(sizes),
-            samples,
-            tuple((name, kind) for name, kind in meta["columns"]),
-            arrays.get("footer", sizes[:0]).astype(np.int64),
-            arrays.get("digest", sizes[:0]).tobytes(),
-        )
-        broken = next((law for law, holds in _laws(catalogue) if not holds), None)
-    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, MemoryError) as error:
-        broken = f"{type(error).__name__}, {error}"
-    if broken is not None:
-        raise DatasetError(place, f"is not a catalogue that samplerkit wrote: {broken}", hint=REMAKE)
+    folder = _folder(path, meta["folder"])
+    names, versions = (_unpacked(arrays[f"{each}s"], meta[f"{each}_bytes"]) for each in ("name", "version"))
+    catalogue = FileCatalogue(
+        kind=meta["kind"],
+        files=tuple(f"{folder}/{name}" for name in names.decode("utf-8", "surrogateescape").split("\0")),
+        versions=np.array(versions.split(b"\0")),
+        columns=tuple((name, kind) for name, kind in meta["columns"]),
+        digests=arrays["digests"].tobytes(),
+        **{name: arrays[name].astype(np.int64) for name in _NUMBERS},
+    )
+    if not all(_laws(catalogue)):
+        raise ValueError("its values contradict one another")
     return catalogue
 
 
-def _laws(files: FileCatalogue) -> Iterator[tuple[str, bool]]:
-    """Yields the invariants of catalogues: a message for the violation, and whether the invariant holds."""
-    number, samples = files.sizes.size, files.samples
-    kind, texts = files.kind in get_args(Kind), [text for column in files.columns for text in column]
-    yield "its kind or its columns are not known", kind and all(isinstance(text, str) for text in texts)
-    names = files.num_files
-    yield f"it has {number} sizes, and {names} names", 0 < number == names == len(files.versions)
-    yield "its names are not sorted", all(one < other for one, other in pairwise(map(encoded, files.files)))
-    counts = (files.sizes, files.chunks, samples, files.footers)
-    yield "it has a negative number", min(int(each.min(initial=0)) for each in counts) == 0
-    is_complete = files.chunks.size == number and int(files.chunks.max()) <= samples.size
-    yield "its chunks do not match its files", is_complete and int(files.chunks.sum()) == samples.size
-    yield "it has too many samples", int(samples.max(initial=0)) <= LARGEST // max(1, samples.size)
-    footers = number if files.kind == "parquet" else 0
-    is_complete = files.footers.size == footers and len(files.digests) == DIGEST_BYTES * footers
-    yield "its footers do not match its files", is_complete
-    yield "its footers are longer than its files", bool((files.footers + 12 <= files.sizes[:footers]).all())
+def _laws(files: FileCatalogue) -> Iterator[bool]:
+    """Yields whether each law of a catalogue holds; after one that does not, others may raise errors."""
+    number, samples, footers = files.sizes.size, files.samples, files.footers
+    yield files.kind in get_args(Kind)
+    yield all(isinstance(text, str) for column in files.columns for text in column)
+    yield 0 < number == files.num_files == len(files.versions) == files.chunks.size
+    yield all(one < other for one, other in pairwise(map(encoded, files.files)))
+    yield min(int(each.min(initial=0)) for each in (files.sizes, files.chunks, samples, footers)) == 0
+    yield int(files.chunks.max()) <= samples.size == int(files.chunks.sum())
+    yield int(samples.max(initial=0)) <= LARGEST // max(1, samples.size)
+    yield footers.size == (number if files.kind == "parquet" else 0)
+    yield len(files.digests) == DIGEST_BYTES * footers.size
+    yield bool((footers + 12 <= files.sizes[: footers.size]).all())
 
 
-def _packed(texts: Iterable[str]) -> tuple[Array, int]:
-    """Compresses strings without zero bytes: similar names and times take a few bytes each.
+def _packed(texts: Iterable[bytes]) -> tuple[Array, int]:
+    """Compresses texts without zero bytes: similar names and times take a few bytes each.
 
     Returns:
         The compressed bytes, and the number of bytes before.
     """
-    data = encoded("".join(f"{text}\0" for text in texts))
+    data = b"\0".join(texts)
     return np.frombuffer(zlib.compress(data), dtype=np.uint8), len(data)
 
 
-def _unpacked(packed: Array, size: int) -> list[str]:
-    """Returns the strings of `_packed`; more than `size` bytes are never allocated.
+def _unpacked(packed: Array, size: int) -> bytes:
+    """Returns the texts of `_packed`, joined by zero bytes; more than `size` bytes are never allocated.
 
     Raises:
-        ValueError: the bytes are damaged, or decompress to another size.
+        ValueError: the bytes decompress to another size; also zlib's error.
     """
     inflating = zlib.decompressobj()
-    try:
-        data = inflating.decompress(packed.tobytes(), size + 1)
-    except zlib.error as error:
-        raise ValueError(str(error)) from error
-    if len(data) != size or not inflating.eof or not data.endswith(b"\0"):
+    data = inflating.decompress(packed.tobytes(), size + 1)
+    if len(data) != size or not inflating.eof:
         raise ValueError(f"they are not {size} bytes of texts")
-    return data.decode("utf-8", "surrogateescape").split("\0")[:-1]
+    return data
 
 
 def _folder(path: str, folder: str) -> str:

@@ -14,6 +14,7 @@ from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.order.caching import cached_property
 from samplerkit.order.intervals import edges_of
 from samplerkit.order.typing import Ids
+from samplerkit.storage.arrays import Array
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.remote.access import RemoteAccess
 from samplerkit.storage.remote.version import Version
@@ -43,8 +44,9 @@ class FileCatalogue:
         kind: the kind of the files.
         files: the path or URL of each file.
         sizes: the size of each file in bytes, shape (files,).
-        versions: a string that changes with the content of each file: for local files the modification time
-            in nanoseconds, for remote ones the tag that the server sends, or "".
+        versions: bytes that change with the content of each file, shape (files,): for local files the
+            modification time in nanoseconds, for remote ones the tag that the server sends, or nothing. An
+            array takes a fifth of the memory of as many strings.
         chunks: the number of chunks of each file, shape (files,): row groups of Parquet, otherwise 1.
         samples: the number of samples in each chunk of all files, shape (chunks,).
         columns: for Parquet, the names and types of columns.
@@ -64,7 +66,7 @@ class FileCatalogue:
     kind: Kind
     files: tuple[str, ...]
     sizes: Ids
-    versions: tuple[str, ...]
+    versions: Array
     chunks: Ids
     samples: Ids
     columns: tuple[tuple[str, str], ...]
@@ -97,7 +99,7 @@ class FileCatalogue:
             kind,
             (path,),
             np.array([size]),
-            (version,),
+            np.array([encoded(version)]),
             np.array([len(samples)]),
             np.array(samples, dtype=np.int64),
             columns,
@@ -151,7 +153,7 @@ class FileCatalogue:
         if not is_remote(path):
             return Stored(path, size, int(self.versions[number]))
         if storage is not None:
-            storage.set_version(path, Version(size, self.versions[number]))
+            storage.set_version(path, Version(size, self.versions[number].decode("utf-8", "surrogateescape")))
         return Stored(path, size, 0, storage)
 
 
@@ -176,14 +178,13 @@ def joined(parts: Sequence[FileCatalogue]) -> FileCatalogue:
             problem = f"has other columns than {shown(first.files[0])}, {list(first.columns)}"
             raise DatasetError(path, problem, list(part.columns))
     paths = [path for part in parts for path in part.files]
-    versions = [version for part in parts for version in part.versions]
     order = sorted(range(len(paths)), key=[*map(encoded, paths)].__getitem__)
     files = tuple(paths[number] for number in order)
     for one, other in pairwise(files):
         if one == other:
             raise ArgumentValueError("files", "must not name a file twice", one)
 
-    def column(name: str) -> Ids:
+    def column(name: str) -> Array:
         return np.concatenate([getattr(part, name) for part in parts])
 
     chunks, footers = column("chunks"), column("footers")
@@ -195,7 +196,7 @@ def joined(parts: Sequence[FileCatalogue]) -> FileCatalogue:
         first.kind,
         files,
         column("sizes")[order],
-        tuple(versions[number] for number in order),
+        column("versions")[order],
         sorted_chunks,
         column("samples")[places + np.arange(places.size)],
         first.columns,

@@ -135,7 +135,7 @@ def make_part(
     *,
     threads: int = THREADS,
     remote: RemoteOptions | None = None,
-    tell: Callable[[int, int], object] | None = None,
+    progress: Callable[[int, int], object] | None = None,
 ) -> str:
     """Writes the catalogue of some files unless it exists: an idempotent task for distributed engines.
 
@@ -148,7 +148,7 @@ def make_part(
         reader: the reader of files that are neither tar shards nor Parquet, as for a `FileDataset`.
         threads: files that are examined in parallel.
         remote: options for URLs.
-        tell: called with the number of finished files and the total.
+        progress: called with the number of finished files and the total.
 
     Returns:
         The path or URL of the part, for `join_parts`.
@@ -169,7 +169,7 @@ def make_part(
         def work(number: int) -> FileCatalogue:
             return look(files[number], reader, storage=storage)
 
-        catalogues = all_in_threads(work, len(files), threads, "samplerkit-catalogue", tell)
+        catalogues = all_in_threads(work, len(files), threads, "samplerkit-catalogue", progress)
     write_catalogue(joined(catalogues), out, remote)
     return out
 
@@ -238,14 +238,14 @@ def make_catalogue(
     if all(name.endswith(SUFFIX) for part in listed for name in part):
         return join_parts([name for part in listed for name in part], out, remote=remote)
     folder, done, paths = f"{out}.parts", 0, []
-    for files_of_part in listed:
+    for part in listed:
 
-        def tell(number: int, _: int, before: int = done) -> None:
+        def report(number: int, _: int, before: int = done) -> None:
             progress("looking at file", before + number, total)
 
-        paths.append(make_part(files_of_part, folder, reader, threads=threads, remote=remote, tell=tell))
-        done += len(files_of_part)
-        tell(len(files_of_part), total)
+        paths.append(make_part(part, folder, reader, threads=threads, remote=remote, progress=report))
+        done += len(part)
+        report(len(part), total)
     catalogue = join_parts(paths, out, remote=remote)
     shutil.rmtree(folder)
     return catalogue
@@ -259,6 +259,5 @@ def require_suffix(out: str) -> None:
         ArgumentValueError: the name ends differently.
     """
     if not shown(arguments.text("out", out)).endswith(SUFFIX):
-        raise ArgumentValueError(
-            "out", f"must end in {SUFFIX}", shown(out), hint="by that it is distinguished from data"
-        )
+        hint = "by that it is distinguished from data"
+        raise ArgumentValueError("out", f"must end in {SUFFIX}", shown(out), hint=hint)

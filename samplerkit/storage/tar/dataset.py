@@ -18,7 +18,7 @@ from samplerkit.order.modes import Mode, Shuffle
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.limits import CacheLimits, FileStats
 from samplerkit.storage.catalogue.catalogue_file import open_catalogue
-from samplerkit.storage.ids import OrderWatch, checked_ids, checked_index
+from samplerkit.storage.ids import checked_ids, checked_index
 from samplerkit.storage.lengths import given_lengths, save_lengths
 from samplerkit.storage.names import short_names
 from samplerkit.storage.open_files import AbsentError, Samples, log_missing
@@ -131,7 +131,6 @@ class TarDataset(View):
         )
         super().__init__(source_of(urls, options, progress_of(progress), lengths))
         self._window: int | None = None
-        self._watch: OrderWatch | None = None
         self._iterations = 0
 
     def decode(self, *handlers: str | Callable[[str, bytes], Any], only: Any = None) -> Self:
@@ -214,8 +213,6 @@ class TarDataset(View):
     def __getitem__(self, id: int) -> Any:
         # A fast path for plain integers: the full check takes a tenth of the time of reading.
         number = id if type(id) is int and 0 <= id < len(self) else checked_index(id, self)
-        if self._watch is not None:
-            self._watch.see([number])
         sample = self._sample(number)
         if isinstance(sample, AbsentError):
             raise sample.with_traceback(None)
@@ -236,9 +233,6 @@ class TarDataset(View):
 
     def _present(self, ids: Any, *, logs: bool = False) -> Samples:
         numbers = checked_ids(ids, len(self))
-        # samplerkit's loaders pass an array; a plain DataLoader passes a list.
-        if self._watch is not None and isinstance(ids, list):
-            self._watch.see(numbers.tolist())
         samples = Samples(self._samples(numbers))
         if samples.missing:
             samples.fill(numbers, self.layout, self._sample)
@@ -263,18 +257,12 @@ class TarDataset(View):
         numbers = np.arange(len(self)) if ids is None else checked_ids(ids, len(self))
         return self._source.reading.keys(self._source_ids(numbers))
 
-    def order_is_given(self) -> None:
-        """Notifies a shuffled dataset that its order is chosen on purpose, so that it does not warn."""
-        if self._watch is not None:
-            self._watch.stop()
-
     def _then(self, name: str, step: Step) -> Self:
         return self._with(_steps=(*self._steps, (name, step)))
 
     def _with(self, **changes: Any) -> Self:
         other = copy(self)
         vars(other).update(changes, _iterations=0)
-        other._watch = OrderWatch() if other._window is not None else None
         return other
 
     @property

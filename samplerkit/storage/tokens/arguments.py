@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
+from glob import has_magic
+from itertools import accumulate, pairwise
 from typing import Any, Final, Literal, final, get_args
 
 import numpy as np
@@ -15,7 +17,7 @@ from samplerkit.order import arguments
 from samplerkit.order.layout import named_parts
 from samplerkit.storage.files.paths import distinct_names, file_paths
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.urls import add_suffix, is_remote, shown
+from samplerkit.storage.urls import add_suffix, shown
 
 SplitPart = Literal["train", "valid", "test"]
 PARTS: Final[tuple[SplitPart, ...]] = get_args(SplitPart)
@@ -31,8 +33,8 @@ Extent = tuple[float, float]
 """The begin and the end of a part, as shares of the whole."""
 
 
-def share_of(split: Any, part: str) -> Extent | None:
-    """Returns the extent of a part of a split; None if the split has no such part.
+def share_of(split: Any, part: str) -> Extent:
+    """Returns the extent of a part of a split; it is empty if the split has no such part.
 
     Args:
         split: a string of up to three numbers, which are divided by their sum; None for the whole.
@@ -44,7 +46,7 @@ def share_of(split: Any, part: str) -> Extent | None:
 
     Example:
         >>> [share_of("3,1", part) for part in PARTS]
-        [(0, 0.75), (0.75, 1.0), None]
+        [(0, 0.75), (0.75, 1.0), (1.0, 1.0)]
 
     Source: Megatron-LM's `--split`.
     """
@@ -61,22 +63,16 @@ def share_of(split: Any, part: str) -> Extent | None:
     numbers += [0.0] * (len(PARTS) - len(numbers))
     weights = (np.array(numbers) / np.sum(numbers)).tolist()
     # The first border is the integer 0, as in Megatron's sum.
-    borders: list[float] = [0]
-    for weight in weights:
-        borders.append(borders[-1] + weight)
-    begin, end = [*pairwise(borders)][PARTS.index(part)]
-    return (begin, end) if end > begin else None
+    return [*pairwise([0, *accumulate(weights)])][PARTS.index(part)]
 
 
-def range_of(share: Extent | None, count: int) -> tuple[int, int]:
+def range_of(share: Extent, count: int) -> tuple[int, int]:
     """Returns the range [first, end) of `count` sequences or tokens that a share holds.
 
     Example:
         >>> range_of((0.969, 0.999), 400), range_of((0.999, 1.0), 400)
         ((388, 400), (400, 400))
     """
-    if share is None:
-        return 0, 0
     # Halves round to the even number, as in Megatron.
     return round(share[0] * count), min(count, round(share[1] * count))
 
@@ -86,9 +82,8 @@ Documents = Literal["idx"] | int | None
 
 
 @final
-@dataclass(frozen=True)
 class WindowSpec:
-    """The arguments of `TokenDataset` of the same names, checked; `block_len` is given.
+    """The arguments of `TokenDataset` of the same names, checked.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
@@ -96,33 +91,32 @@ class WindowSpec:
         ArgumentRangeError: a length is not positive.
     """
 
-    seq_len: int
-    block_len: int
-    dtype: Any = None
-    phase: bool = True
-    seed: int = 0
-    split: str | None = None
-    part: str = "train"
-    documents: Any = None
-
-    def __post_init__(self) -> None:
-        checked: dict[str, Any] = {
-            "seq_len": arguments.positive("seq_len", self.seq_len),
-            "block_len": arguments.positive("block_len", self.block_len),
-            "dtype": None if self.dtype is None else token_dtype("dtype", self.dtype),
-            "phase": arguments.boolean("phase", self.phase),
-            "seed": arguments.seed("seed", self.seed),
-        }
-        if isinstance(self.documents, str) and self.documents != "idx":
-            hint = "use 'idx', a token, or None"
-            raise ArgumentValueError("documents", "is not known", self.documents, hint=hint)
-        if not (self.documents is None or isinstance(self.documents, str)):
-            checked["documents"] = arguments.integer("documents", self.documents)
-        arguments.choice("part", self.part, PARTS)
-        share_of(self.split, self.part)
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
-        length, block = self.seq_len, self.block_len
+    def __init__(
+        self,
+        seq_len: Any,
+        block_len: Any = None,
+        dtype: Any = None,
+        phase: Any = True,  # as in `TokenDataset`, where it is given by name
+        seed: Any = 0,
+        split: str | None = None,
+        part: Any = "train",
+        documents: Any = None,
+    ) -> None:
+        length = arguments.positive("seq_len", seq_len)
+        block = length if block_len is None else arguments.positive("block_len", block_len)
+        self.seq_len: Final = length
+        self.block_len: Final = block
+        self.dtype: Final = None if dtype is None else token_dtype("dtype", dtype)
+        self.phase: Final = arguments.boolean("phase", phase)
+        self.seed: Final = arguments.seed("seed", seed)
+        self.split: Final = split
+        self.part: Final = arguments.choice("part", part, PARTS)
+        share_of(split, self.part)
+        if isinstance(documents, str):
+            arguments.choice("documents", documents, ("idx",))
+        elif documents is not None:
+            documents = arguments.integer("documents", documents)
+        self.documents: Final[Documents] = documents
         if block % length:
             hint = f"use a multiple, such as {-(-block // length) * length}"
             raise ArgumentValueError("block_len", f"must be a multiple of seq_len={length}", block, hint=hint)
@@ -157,8 +151,7 @@ class TokenPaths:
         if shown(path).endswith((".npy", ".bin")):
             return cls(path)
         if shown(path).endswith(".idx"):
-            at = len(re.split(r"[?#]", path)[0] if is_remote(path) else path) - len(".idx")
-            path = path[:at] + path[at + len(".idx") :]
+            path = re.sub(r"\.idx(?=([?#].*)?$)", "", path, count=1)
         return cls(add_suffix(path, ".bin"), add_suffix(path, ".idx"))
 
 
@@ -203,14 +196,18 @@ def corpora_of(files: Any, options: RemoteOptions, path: tuple[str, ...] = ()) -
         DatasetError: no file matches a pattern.
     """
     if not isinstance(files, Mapping):
-        paths = file_paths(files, options)
+        is_list = isinstance(files, list | tuple)
+        paths = file_paths([*map(_literal, files)] if is_list else _literal(files), options)
         token_paths = tuple(map(TokenPaths.of, paths))
         # A prefix and its `.idx` are two names of one file.
         distinct_names(tuple(file.data for file in token_paths))
         yield Corpus(path, distinct_names(paths), token_paths)
         return
-    for name, part in files.items():
-        named_parts({name: None})
-        yield from corpora_of(part, options, (*path, name))
-    if not files:
-        named_parts(files)
+    for name in named_parts(dict.fromkeys(files)):
+        yield from corpora_of(files[name], options, (*path, name))
+
+
+def _literal(path: Any) -> Any:
+    """Returns the `.idx` of a prefix that looks like a pattern, as `web[1]`: what exists is no pattern."""
+    is_path = isinstance(path, str | os.PathLike)
+    return f"{path}.idx" if is_path and has_magic(f"{path}") and os.path.lexists(f"{path}.idx") else path

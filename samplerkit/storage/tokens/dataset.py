@@ -111,12 +111,11 @@ class TokenDataset(OpenPerProcess[Any]):
         remote: RemoteOptions | Mapping[str, Any] | None = None,
         fetch: Fetch = "ranges",
     ) -> None:
-        block = seq_len if block_len is None else block_len
-        self._spec: Final = WindowSpec(seq_len, block, dtype, phase, seed, split, part, documents)
+        self._spec: Final = WindowSpec(seq_len, block_len, dtype, phase, seed, split, part, documents)
         self.seq_len: Final = self._spec.seq_len
         self.block_len: Final = self._spec.block_len
         self.windows_per_block: Final = self.block_len // self.seq_len
-        self._output_spec: Final = OutputSpec.of(outputs, as_dtype, vocab_size)
+        self._output_spec: Final = OutputSpec(outputs, as_dtype, vocab_size)
         self.outputs: Final = self._output_spec.names
         self.vocab_size: Final = self._output_spec.vocab_size
         options = RemoteOptions.of(remote)
@@ -141,10 +140,10 @@ class TokenDataset(OpenPerProcess[Any]):
         """The number of windows of each file; a tree if corpora have names. The first access opens files."""
         return self._source.layout
 
-    @property
+    @cached_property
     def block_layout(self) -> Layout:
         """The number of blocks of each file: what a `BlockSampler` orders."""
-        return self._source.block_layout
+        return self._source.rings.layout(self._source.rings.blocks)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -232,8 +231,7 @@ class TokenDataset(OpenPerProcess[Any]):
             >>> data.windows_of(1), data.spans(1)
             (array([1, 2]), [(0, 0, 4, 2), (0, 1, 0, 3)])
         """
-        number = arguments.integer("document", document)
-        return self._source.windows_with(file_number(self.layout, file), number)
+        return self.windows_of_documents({file: [document]})[0]
 
     def windows_of_documents(
         self, documents: Mapping[int | str, Iterable[int]]
@@ -267,7 +265,7 @@ class TokenDataset(OpenPerProcess[Any]):
         ids, others = [np.zeros(0, np.int64)], {}
         for file, group in documents.items():
             numbers = [arguments.integer("document", document) for document in group]
-            windows, others[file] = self._source.windows_shared(file_number(self.layout, file), numbers)
+            windows, others[file] = self._source.windows_of(file_number(self.layout, file), numbers)
             ids.append(windows)
         return np.unique(np.concatenate(ids)), others
 
@@ -312,7 +310,7 @@ class TokenDataset(OpenPerProcess[Any]):
         """Closes files and connections. The dataset can be used again."""
         super().close()
         if "_source" in self.__dict__:
-            self._source.close()
+            self._source.opened.close()
 
     def __repr__(self) -> str:
         blocks = "" if self.block_len == self.seq_len else f", block_len={self.block_len}"

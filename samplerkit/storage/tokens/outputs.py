@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, pairwise
 from math import prod
@@ -34,33 +33,26 @@ _ALIGNED: Final = 64
 
 
 @final
-@dataclass(frozen=True)
 class OutputSpec:
-    """The checked arguments of `TokenDataset` for its outputs.
+    """The arguments of `TokenDataset` for its outputs, checked.
 
-    Args:
+    Attributes:
         names: the names of the outputs.
         dtype: the type of the returned tokens.
         vocab_size: the size of the tokenizer's vocabulary; None if tokens are not checked.
+
+    Raises:
+        ArgumentTypeError: an argument has the wrong type.
+        ArgumentValueError: a name or a type is not known.
+        ArgumentRangeError: the size is not positive.
     """
 
-    names: tuple[str, ...]
-    dtype: Dtype
-    vocab_size: int | None
-
-    @classmethod
-    def of(cls, outputs: Any, as_dtype: Any, vocab_size: Any) -> OutputSpec:
-        """Checks the arguments.
-
-        Raises:
-            ArgumentTypeError: an argument has the wrong type.
-            ArgumentValueError: a name or a type is not known.
-            ArgumentRangeError: the size is not positive.
-        """
-        names = names_of(outputs, "outputs") or ("tokens",)
-        for name in names:
+    def __init__(self, outputs: Any, as_dtype: Any, vocab_size: Any) -> None:
+        self.names: Final = names_of(outputs, "outputs") or ("tokens",)
+        for name in self.names:
             arguments.choice("outputs", name, OUTPUTS)
-        return cls(names, token_dtype("as_dtype", as_dtype), arguments.limit("vocab_size", vocab_size))
+        self.dtype: Final = token_dtype("as_dtype", as_dtype)
+        self.vocab_size: Final = arguments.limit("vocab_size", vocab_size)
 
     @property
     def need_borders(self) -> bool:
@@ -180,18 +172,13 @@ class TokenDocuments:
     @cached_property
     def layout(self) -> Layout:
         """The number of documents of each file; a tree if corpora have names."""
-        ranges = zip(self._ends, self._sequences, strict=True)
-        counts = [end - begin if ends is None else ends.size for ends, (begin, end) in ranges]
+        counts = [edges.size - 1 for edges in self._edges]
         return self._source.rings.layout(np.array(counts, dtype=np.int64))
 
     @property
     def lengths(self) -> Array:
-        """The number of tokens of each document, shape (documents,).
-
-        Raises:
-            DatasetError: an index contradicts itself.
-        """
-        return np.concatenate([self._lengths(number) for number in range(len(self._source.files))])
+        """The number of tokens of each document, shape (documents,)."""
+        return np.concatenate([*map(np.diff, self._edges)])
 
     @cached_property
     def fingerprint(self) -> str:
@@ -203,7 +190,7 @@ class TokenDocuments:
             None if source.rings.spec.documents == "idx" else source.rings.spec.documents,
             [file.first for file in source.files],
             source.rings.tokens.tolist(),
-            self._sequences,
+            [file.sequences for file in source.files],
         )
 
     def __len__(self) -> int:
@@ -214,9 +201,7 @@ class TokenDocuments:
 
     def __getitems__(self, ids: Iterable[int]) -> list[Array]:
         """Returns documents, in the order of the ids."""
-        documents = checked_ids(ids, len(self))
-        places = [self._place(id) for id in documents.tolist()]
-        return self._read(places)
+        return self._read([self._place(id) for id in checked_ids(ids, len(self)).tolist()])
 
     def __getsegments__(self, segments: Any) -> list[Array]:
         """Returns parts of documents, without reading the rest of them.
@@ -243,54 +228,48 @@ class TokenDocuments:
 
     def close(self) -> None:
         """Closes open files."""
-        self._source.close()
+        self._source.opened.close()
 
     def __repr__(self) -> str:
         return f"TokenDocuments({len(self)} documents)"
 
-    @property
-    def _sequences(self) -> tuple[tuple[int, int], ...]:
-        return tuple(file.sequences for file in self._source.files)
+    def __getstate__(self) -> dict[str, Any]:
+        """Leaves out the edges: 8 bytes a document, which another process can read again."""
+        return {name: value for name, value in self.__dict__.items() if name != "_edges"}
 
     @cached_property
-    def _ends(self) -> tuple[Array | None, ...]:
-        """The ends of the documents of files without an index, relative to the first token of the part."""
+    def _edges(self) -> tuple[Ids, ...]:
+        """For each file the begin of each document in its part and, last, the number of tokens of the part.
+
+        Raises:
+            DatasetError: an index contradicts itself.
+        """
+        if isinstance(self._source.rings.spec.documents, int):
+            return tuple(map(self._scan, range(len(self._source.files))))
         return tuple(
-            self._scan_ends(number) if isinstance(self._source.rings.spec.documents, int) else None
-            for number in range(len(self._source.files))
+            file.index.edges()[file.sequences[0] : file.sequences[1] + 1] - file.first
+            for file in self._source.files
         )
 
-    def _scan_ends(self, file: int) -> Array:
+    def _scan(self, file: int) -> Ids:
         source = self._source
         size, total = source.dtype.itemsize, int(source.rings.tokens[file])
-        chunks: list[Array] = []
+        edges: list[Ids] = [np.array([0])]
         for begin in range(0, total, _CHUNK):
             tokens = np.empty(min(_CHUNK, total - begin), dtype=source.dtype)
             offset = source.files[file].begin + begin * size
             source.opened.data.fill([(file, offset, tokens)])
-            chunks.append(np.flatnonzero(tokens == source.rings.spec.documents) + (begin + 1))
-        ends = np.concatenate([*chunks, np.zeros(0, dtype=np.int64)])
+            edges.append(np.flatnonzero(tokens == source.rings.spec.documents) + (begin + 1))
         # Tokens after the last end are a document without an end token.
-        return ends if not total or (ends.size and ends[-1] == total) else np.append(ends, total)
-
-    def _lengths(self, file: int) -> Array:
-        ends, total = self._ends[file], int(self._source.rings.tokens[file])
-        if ends is not None:
-            return np.diff(ends, prepend=0)
-        token_file = self._source.files[file]
-        return token_file.index.lengths_of(token_file.sequences, total)
+        return np.unique(np.concatenate([*edges, [total]]))
 
     def _place(self, id: int) -> tuple[int, int, int]:
         """Returns the file, the first token in its part, and the number of tokens of a document."""
         starts = self.layout.starts
         file = int(interval_of(starts, np.array([id]))[0])
-        number, ends = id - int(starts[file]), self._ends[file]
-        if ends is not None:
-            begin, end = int(ends[number - 1]) if number else 0, int(ends[number])
-            return file, begin, end - begin
-        token_file = self._source.files[file]
-        first, end = token_file.index.bounds(token_file.sequences[0] + number)
-        return file, first - token_file.first, end - first
+        number = id - int(starts[file])
+        begin, end = self._edges[file][number : number + 2].tolist()
+        return file, begin, end - begin
 
     def _read(self, places: Sequence[tuple[int, int, int]]) -> list[Array]:
         files, data, dtype = self._source.files, self._source.opened.data, self._source.dtype

@@ -1,4 +1,7 @@
-"""The source of a token dataset: the opened files, the part of each that is read, and its windows."""
+"""The source of a token dataset: the opened files, the part of each that is read, and its windows.
+
+The positions of windows are computed: each file is a ring that begins at a phase.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,151 @@ import numpy as np
 from samplerkit.errors import ArgumentValueError, DatasetError, OutOfDatasetError
 from samplerkit.order.caching import cached_property
 from samplerkit.order.dataset_protocol import fingerprint_of
+from samplerkit.order.intervals import edges_of
+from samplerkit.order.keys import Key, keyed_hash, path_number, scaled
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.stored import BytesRequest
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tokens.arguments import Corpus, Dtype, WindowSpec
-from samplerkit.storage.tokens.rings import RULE, Rings
 from samplerkit.storage.tokens.token_files import OpenedFiles, TokenFile
 from samplerkit.storage.urls import shown
+
+RULE: Final = "tokens-1"
+"""The version of the rules for windows and phases; it is part of the fingerprint."""
+
+PASS: Final = 1 << 40
+"""The number added to the epoch for each further pass over a source within an epoch."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Rings:
+    """The windows of token files.
+
+    Args:
+        tokens: the number of tokens of each file, T; shape (files,).
+        corpora: the files by the names that the user gave.
+        spec: the lengths of windows and blocks, S and K. Without a phase, windows begin at the first token,
+            and files are not rings.
+    """
+
+    tokens: Ids
+    corpora: tuple[Corpus, ...]
+    spec: WindowSpec
+
+    @cached_property
+    def corpus_of(self) -> Ids:
+        """The corpus of each file, shape (files,)."""
+        return np.repeat(np.arange(len(self.corpora)), [len(corpus.files) for corpus in self.corpora])
+
+    @cached_property
+    def blocks(self) -> Ids:
+        """The number of blocks of each file, shape (files,)."""
+        return np.maximum(self.tokens - (not self.spec.phase), 0) // self.spec.block_len
+
+    @cached_property
+    def windows(self) -> Ids:
+        """The number of windows of each file, shape (files,)."""
+        return self.blocks * (self.spec.block_len // self.spec.seq_len)
+
+    @cached_property
+    def starts(self) -> Ids:
+        """The first window of each file and, last, the number of windows; shape (files + 1,)."""
+        return edges_of(self.windows)
+
+    def layout(self, sizes: Ids) -> Layout:
+        """Returns the layout of files of these sizes, which is a tree if corpora have names."""
+        ends = np.cumsum([len(corpus.files) for corpus in self.corpora])[:-1]
+        shares = zip(self.corpora, np.split(sizes, ends), strict=True)
+        return _tree([(corpus.path, Layout(share, corpus.names)) for corpus, share in shares])
+
+    def phases(self, files: Ids, epochs: Ids | int) -> Ids:
+        """Returns the token at which the first window of each file begins, in [0, K).
+
+        Args:
+            files: the numbers of files, shape (n,).
+            epochs: the epoch of the source of each, shape (n,), or one for all: the epoch, plus 2^40 for each
+                further pass within it.
+        """
+        if not self.spec.phase:
+            return np.zeros(files.size, dtype=np.int64)
+        epoch_of, phase_of = self._last_read[0]
+        phases, is_other = phase_of[files], epoch_of[files] != epochs
+        if not np.count_nonzero(is_other):
+            return phases
+        corpora, epochs = self.corpus_of[files], np.broadcast_to(epochs, files.shape)
+        epoch_of, phase_of = epoch_of.copy(), phase_of.copy()
+        for epoch, corpus in {*zip(epochs[is_other].tolist(), corpora[is_other].tolist(), strict=True)}:
+            all_files = np.flatnonzero(self.corpus_of == corpus)
+            epoch_of[all_files], phase_of[all_files] = epoch, self._compute(epoch, corpus, all_files.size)
+            selected = (epochs == epoch) & (corpora == corpus)
+            phases[selected] = phase_of[files[selected]]
+        self._last_read[0] = epoch_of, phase_of
+        return phases
+
+    def at(self, ids: Ids, epochs: Ids | int) -> tuple[Ids, Ids]:
+        """Returns the file and the first token of each window; after the last token follows token 0.
+
+        Args:
+            ids: the ids of windows, in range, shape (n,).
+            epochs: the epoch of the source of each, as for `phases`.
+        """
+        if self.tokens.size == 1:  # a single file needs no look-up
+            files, begins, tokens = np.zeros(ids.size, dtype=np.int64), ids * self.spec.seq_len, self.tokens
+        else:
+            files = self.files_of(ids)
+            begins, tokens = (ids - self.starts[files]) * self.spec.seq_len, self.tokens[files]
+        begins += self.phases(files, epochs)
+        return files, begins % tokens
+
+    def files_of(self, ids: Ids) -> Ids:
+        """Returns the file of each window."""
+        return self.starts.searchsorted(ids, side="right") - 1
+
+    def corpora_of(self, ids: Ids) -> Ids:
+        """Returns the corpus of each window."""
+        return self.corpus_of[self.files_of(ids)]
+
+    def windows_over(self, file: int, first: int, end: int) -> Ids:
+        """Returns the windows that hold some of the tokens in [first, end) at any phase.
+
+        The label of a window's last token counts, since it is read with the window.
+        """
+        size, last = self.spec.seq_len, (self.spec.block_len - 1) * self.spec.phase
+        ranges = []
+        # On the ring, a window continues at the first token after the last one.
+        for turn in (0, int(self.tokens[file])) if self.spec.phase else (0,):
+            low = max(0, (first + turn - last - size - 1) // size + 1)
+            high = min(int(self.windows[file]), -(-(end + turn) // size))
+            ranges.append(np.arange(low, max(low, high)))
+        windows: Ids = np.unique(np.concatenate(ranges)) + self.starts[file]
+        return windows
+
+    @cached_property
+    def _last_read(self) -> list[tuple[Ids, Ids]]:
+        """The epoch in which each file was last read, and its phase in it.
+
+        Most batches are read with these. They are one value, so that other threads see a consistent state.
+        """
+        return [(np.full(self.tokens.size, -1), np.zeros(self.tokens.size, dtype=np.int64))]
+
+    def _compute(self, epoch: int, corpus: int, files: int) -> Ids:
+        """Returns the phases of all files of a corpus."""
+        number, epoch = divmod(epoch, PASS)
+        key = Key(self.spec.seed, epoch, 0, "token-phase")
+        words = key.words(3, path_number(self.corpora[corpus].path), number)
+        return scaled(keyed_hash(words, np.arange(files)), self.spec.block_len)
+
+
+def _tree(leaves: Sequence[tuple[tuple[str, ...], Layout]]) -> Layout:
+    if not leaves[0][0]:
+        return leaves[0][1]
+    parts: dict[str, list[tuple[tuple[str, ...], Layout]]] = {}
+    for path, leaf in leaves:
+        parts.setdefault(path[0], []).append((path[1:], leaf))
+    return Layout.tree({name: _tree(inner) for name, inner in parts.items()})
+
 
 Array = np.ndarray[Any, Any]
 
@@ -90,11 +230,6 @@ class TokenSource:
         return self.rings.layout(self.rings.windows)
 
     @cached_property
-    def block_layout(self) -> Layout:
-        """The number of blocks of each file."""
-        return self.rings.layout(self.rings.blocks)
-
-    @cached_property
     def fingerprint(self) -> str:
         """A string that changes with everything that the order of tokens depends on."""
         rings, spec = self.rings, self.rings.spec
@@ -111,8 +246,9 @@ class TokenSource:
 
     def of_first(self, count: int) -> TokenSource:
         """Returns the windows of the first `count` corpora only, without opening files again."""
-        rings = self.rings.of_first(count)
-        return replace(self, files=self.files[: rings.tokens.size], rings=rings)
+        files = np.count_nonzero(self.rings.corpus_of < count)
+        rings = replace(self.rings, tokens=self.rings.tokens[:files], corpora=self.rings.corpora[:count])
+        return replace(self, files=self.files[:files], rings=rings)
 
     def rows(self, ids: Ids, epochs: Ids | int) -> Rows:
         """Reads windows.
@@ -178,42 +314,30 @@ class TokenSource:
                     spans.append((file, document, at - start, min(stop, first + count) - at))
         return spans
 
-    def windows_with(self, file: int, document: int) -> Ids:
-        """Returns the windows that hold a token of a document in any epoch."""
+    def windows_of(self, file: int, documents: Sequence[int]) -> tuple[Ids, Ids]:
+        """Returns the windows that may hold tokens of documents, and the other documents in these windows."""
         if not 0 <= file < len(self.files):
             raise OutOfDatasetError("file", f"must be in [0, {len(self.files)})", file)
-        pointers = self.files[file].index
-        begin, stop = self.files[file].sequences
-        if not begin <= document < stop:
-            problem = f"must be in [{begin}, {stop}), the documents of {self.files[file].name}"
-            raise OutOfDatasetError("document", problem, document)
-        first, end = (token - self.files[file].first for token in pointers.bounds(document))
-        empty = np.zeros(0, dtype=np.int64)
-        return empty if first == end else self.rings.windows_over(file, first, end)
-
-    def windows_shared(self, file: int, documents: Sequence[int]) -> tuple[Ids, Ids]:
-        """Returns the windows that may hold tokens of documents, and the other documents in these windows."""
-        windows = [self.windows_with(file, document) for document in documents]
-        ids = np.unique(np.concatenate([np.zeros(0, np.int64), *windows]))
-        rings, others = self.rings, np.zeros(0, np.int64)
-        if not ids.size:
-            return ids, others
-        pointers = self.files[file].index
-        places, first, tokens = ids - rings.starts[file], self.files[file].first, int(rings.tokens[file])
+        part, rings = self.files[file], self.rings
+        pointers, (begin, stop) = part.index, part.sequences
+        windows = [np.zeros(0, np.int64)]
+        for document in documents:
+            if not begin <= document < stop:
+                problem = f"must be in [{begin}, {stop}), the documents of {part.name}"
+                raise OutOfDatasetError("document", problem, document)
+            first, end = (token - part.first for token in pointers.bounds(document))
+            if first < end:
+                windows.append(rings.windows_over(file, first, end))
+        ids, others = np.unique(np.concatenate(windows)), set[int]()
+        places = ids - rings.starts[file]
         # A window with the label of its last token, at any phase.
         seq_len, last = rings.spec.seq_len, (rings.spec.block_len - 1) * rings.spec.phase
-        for run in np.split(places, np.flatnonzero(np.diff(places) > 1) + 1):
-            begin, end = int(run[0]) * seq_len, (int(run[-1]) + 1) * seq_len + 1 + last
-            for low, high in ((begin, min(end, tokens)), (0, min(end - tokens, tokens))):
-                if low < high:
-                    numbers = pointers.sequences_of(first + low, first + high)
-                    is_nonempty = pointers.lengths(numbers.start, numbers.stop) > 0
-                    others = np.union1d(others, np.array(numbers)[is_nonempty])
-        return ids, np.setdiff1d(others, documents)
-
-    def close(self) -> None:
-        """Closes the open files."""
-        self.opened.close()
+        for run in np.split(places, np.flatnonzero(np.diff(places) > 1) + 1) if ids.size else ():
+            low, high = int(run[0]) * seq_len, (int(run[-1]) + 1) * seq_len + 1 + last
+            for first, end in ((low, min(high, part.tokens)), (0, min(high - part.tokens, part.tokens))):
+                numbers = pointers.sequences_of(part.first + first, part.first + end) if first < end else ()
+                others.update(number for number in numbers if np.ptp(pointers.bounds(number)))
+        return ids, np.array(sorted(others.difference(documents)), dtype=np.int64)
 
     def _starts_in(self, files: Ids, begins: Ids, width: int) -> Ids:
         """Returns the positions in the flattened batch at which sequences of the index begin."""
@@ -233,22 +357,16 @@ class TokenSource:
             return [(0, first + begin, width)]
         return [(0, first + begin, rest), (rest, first, width - rest)]
 
-    @cached_property
-    def _byte_extents(self) -> list[tuple[int, int]]:
-        """The offset and the size in bytes of the part of each file."""
-        size = self.dtype.itemsize
-        return [(file.begin, file.tokens * size) for file in self.files]
-
     def _parts(
         self, rows: Array, in_order: list[int], files: list[int], begins: list[int]
     ) -> Iterator[BytesRequest]:
         """Yields the bytes of each row, file by file; a row across the end of the ring has two parts."""
-        size, extents = rows.itemsize, self._byte_extents
+        size, parts = rows.itemsize, self.files
         # Slices of one memoryview: numpy takes several times as long to make a row and to get its address.
         flat, width = rows.data.cast("B"), rows.shape[1] * size
         for row in in_order:
             number, place, at = files[row], begins[row] * size, row * width
-            start, total = extents[number]
+            start, total = parts[number].begin, parts[number].tokens * size
             if total - place >= width:
                 yield number, start + place, flat[at : at + width]
             else:
@@ -264,9 +382,9 @@ def _require_windows(rings: Rings, number: int) -> None:
     total, lost = int(tokens.sum()), int(tokens[windows == 0].sum())
     place = "/".join(corpus.path) or shown(corpus.files[0].data)
     if not total:
-        content = "no tokens" if spec.split is None else f"nothing of split {spec.split!r}"
-        hint = "a split is rounded to whole sequences, or tokens: give the part more" if spec.split else ""
-        raise DatasetError(place, f"gives {content} for part {spec.part!r}", hint=hint)
+        problem = f"gives nothing of split {spec.split!r} for part {spec.part!r}"
+        hint = "a split is rounded to whole sequences, or tokens: give the part more"
+        raise DatasetError(place, problem, hint=hint)
     longest = spec.block_len + (not spec.phase)
     if lost > MAX_LOST * total:
         files = f"{int((windows == 0).sum())} of its {len(windows)} files"

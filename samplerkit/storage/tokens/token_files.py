@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import struct
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -17,10 +16,9 @@ from samplerkit.order.caching import Latest, cached_property
 from samplerkit.order.typing import Ids
 from samplerkit.storage.arrays import npy_header
 from samplerkit.storage.files.stored import ByteFiles, Stored, stored_files
-from samplerkit.storage.open_files import AbsentError
 from samplerkit.storage.remote.access import RemoteAccess
 from samplerkit.storage.tokens.arguments import KINDS, KINDS_HINT, Dtype, TokenPaths, range_of, share_of
-from samplerkit.storage.urls import is_remote, shown
+from samplerkit.storage.urls import shown
 
 HEADER: Final = struct.Struct("<9sQBQQ")
 """The header of an index: magic bytes, version, type of tokens, number of sequences and of documents."""
@@ -50,8 +48,7 @@ class Pointers:
             index is fetched as a whole, once per machine.
         place: the number of this index in `data`.
         count: the number of sequences.
-        file: the name of the token file.
-        tokens: the number of its tokens.
+        tokens: the number of tokens of the file.
         itemsize: the size of a token in bytes.
         pages: the most recently used pages of all indexes, by index and page number.
     """
@@ -59,7 +56,6 @@ class Pointers:
     data: ByteFiles
     place: int
     count: int
-    file: str
     tokens: int
     itemsize: int
     pages: Latest[Ids]
@@ -102,27 +98,9 @@ class Pointers:
             parts.append(firsts[firsts.searchsorted(begin + 1) : firsts.searchsorted(end)])
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
-    def firsts(self) -> Ids:
-        """Returns the first tokens of all sequences."""
-        return self._read_firsts(range(self.count), self._heads[-1])
-
-    def lengths(self, begin: int, end: int) -> Ids:
-        """Returns the lengths of the sequences in [begin, end) from the index, int32."""
-        (data,) = self.data.read(self.place, [(HEADER.size + 4 * begin, 4 * (end - begin))])
-        return np.frombuffer(data, dtype="<i4")
-
-    def lengths_of(self, sequences: tuple[int, int], tokens: int) -> Ids:
-        """Returns the lengths of sequences, after checking that they add up to `tokens`.
-
-        Raises:
-            DatasetError: they do not.
-        """
-        lengths = self.lengths(*sequences)
-        total = int(lengths.sum(dtype=np.int64))
-        if (lengths < 0).any() or total != tokens:
-            problem = f"counts {total} tokens from byte 34 on, but there are {tokens}"
-            raise DatasetError(self.name, problem, hint=_HINT)
-        return lengths
+    def edges(self) -> Ids:
+        """Reads the whole index: returns the first token of each sequence and, last, the number of tokens."""
+        return np.append(self._read_firsts(range(self.count), self.tokens), self.tokens)
 
     @cached_property
     def _heads(self) -> list[int]:
@@ -148,18 +126,19 @@ class Pointers:
 
     def _read_firsts(self, sequences: range, end: int) -> Ids:
         """Reads the first tokens of sequences, up to a token; pointers are checked against lengths."""
-        (data,) = self.data.read(self.place, [(self._byte_of(sequences.start), 8 * len(sequences))])
-        pointers = np.frombuffer(data, dtype="<i8")
-        lengths = self.lengths(sequences.start, sequences.stop).astype(np.int64)
+        start, count = sequences.start, len(sequences)
+        parts = [(self._byte_of(start), 8 * count), (HEADER.size + 4 * start, 4 * count)]
+        of_pointers, of_lengths = self.data.read(self.place, parts)
+        pointers = np.frombuffer(of_pointers, dtype="<i8")
+        lengths = np.frombuffer(of_lengths, dtype="<i4").astype(np.int64)
         ends = np.append(pointers[1:], end * self.itemsize)
         wrong = (lengths < 0) | (pointers + lengths * self.itemsize != ends)
-        wrong[:1] |= (pointers[:1] != 0) & (sequences.start == 0)
+        wrong[:1] |= (pointers[:1] != 0) & (start == 0)
         if wrong.any():
             number = int(np.argmax(wrong))
             at, sequence = self._byte_of(sequences[number]), sequences[number]
-            problem = f"lists at byte {at} a wrong start of sequence {sequence}: byte {pointers[number]} of"
-            where = f"{problem} {self.file} does not fit its neighbours"
-            raise DatasetError(self.name, where, hint=_HINT)
+            problem = f"lists at byte {at} a wrong start of sequence {sequence}, {pointers[number]}"
+            raise DatasetError(self.name, problem, hint=_HINT)
         return pointers // self.itemsize
 
     def _byte_of(self, sequence: int) -> int:
@@ -235,18 +214,16 @@ class OpenedFiles:
     def __init__(
         self, paths: Sequence[TokenPaths], dtype: Dtype | None, storage: RemoteAccess | None, *, whole: bool
     ) -> None:
-        for path in paths:
-            _require_exists(path)
         indexes = [path.index for path in paths if path.index is not None]
         stored = stored_files([*(path.data for path in paths), *indexes], storage)
         self.data: Final = ByteFiles(stored, None if whole else storage)
         self._place_of: Final = {path: place for place, path in enumerate(indexes, len(paths))}
         self._pages: Final = Latest[Ids](MAX_PAGES)
         self.files: Final = tuple(self._open(number, path, dtype) for number, path in enumerate(paths))
-        first = self.files[0]
+        expected = self.files[0].dtype if dtype is None else dtype
         for file in self.files:
-            if file.dtype != first.dtype:
-                problem = f"holds {file.dtype}, and {first.name} {first.dtype}"
+            if file.dtype != expected:
+                problem = f"holds {file.dtype}, and not {expected} as the first file, or dtype="
                 raise DatasetError(file.name, problem, hint="files of one dataset have one type of tokens")
 
     def close(self) -> None:
@@ -256,42 +233,31 @@ class OpenedFiles:
     def _open(self, number: int, path: TokenPaths, dtype: Dtype | None) -> TokenFile:
         data = self.data.files[number]
         if path.index is not None:
-            return self._open_megatron(data, self._place_of[path.index], dtype)
+            return self._open_megatron(data, self._place_of[path.index])
         if shown(path.data).endswith(".npy"):
-            return _open_npy(data, dtype)
+            return _open_npy(data)
         name, size = data.name, data.size
         if dtype is None:
             hint = f"for example dtype='uint16'; for Megatron's .bin and .idx, give the prefix, {name[:-4]!r}"
             raise ArgumentValueError("dtype", "must be given for raw tokens", name, hint=hint)
         if size % dtype.itemsize:
             problem = f"has {size} bytes: at byte {size - size % dtype.itemsize} a token of {dtype} is cut"
-            raise DatasetError(
-                name, problem, hint="give the dtype that it was written with, or fetch it again"
-            )
+            hint = "give the dtype that it was written with, or fetch it again"
+            raise DatasetError(name, problem, hint=hint)
         return TokenFile(name, dtype, 0, size // dtype.itemsize)
 
-    def _open_megatron(self, data: Stored, place: int, given_dtype: Dtype | None) -> TokenFile:
+    def _open_megatron(self, data: Stored, place: int) -> TokenFile:
         stored = self.data.files[place]
         name, index, size = data.name, stored.name, stored.size
-        if size < HEADER.size:
-            problem = f"ends at byte {size}, within its header of {HEADER.size} bytes"
-            raise DatasetError(index, problem, hint="fetch or make it again")
-        (head,) = stored.read([(0, HEADER.size)])
-        magic, version, code, n, m = HEADER.unpack(head)
-        if magic != MAGIC or version != 1:
-            problem = f"is not an index of Megatron: it begins with {magic!r}, version {version}"
-            raise DatasetError(index, problem, hint="give the prefix of a .bin and an .idx")
-        if code not in MEGATRON:
-            problem = f"has the unknown token type {code} at byte 17"
-            raise DatasetError(index, problem, hint=KINDS_HINT)
+        (head,) = stored.read([(0, min(size, HEADER.size))])
+        magic, version, code, n, m = HEADER.unpack(head.ljust(HEADER.size, b"\0"))
+        if magic != MAGIC or version != 1 or code not in MEGATRON:
+            problem = f"is not an index of Megatron's integers: its {size} bytes begin with {head[:18]!r}"
+            raise DatasetError(index, problem, hint=f"give the prefix of a .bin and an .idx; {KINDS_HINT}")
         dtype = np.dtype("<" + MEGATRON[code])
-        _require_dtype(name, dtype, given_dtype)
         rows = HEADER.size + 12 * n + 8 * m
-        if size not in {rows, rows + n}:
-            problem = f"has {size} bytes, but its header needs {rows}: {n} sequences, {m} documents"
-            raise DatasetError(
-                index, problem, hint=f"it is wrong from byte {min(size, rows)} on: make it again"
-            )
+        if size != rows + n:
+            _require_size(index, size, rows, f"its header of {n} sequences")
         end = 0
         if n:
             at = HEADER.size + 4 * n + 8 * (n - 1)
@@ -300,11 +266,11 @@ class OpenedFiles:
             end = pointer + length * dtype.itemsize
         _require_size(name, data.size, end, f"its index {index}")
         tokens = end // dtype.itemsize
-        pointers = Pointers(self.data, place, n, name, tokens, dtype.itemsize, self._pages)
+        pointers = Pointers(self.data, place, n, tokens, dtype.itemsize, self._pages)
         return TokenFile(name, dtype, 0, tokens, pointers, sequences=(0, n))
 
 
-def _open_npy(data: Stored, given_dtype: Dtype | None) -> TokenFile:
+def _open_npy(data: Stored) -> TokenFile:
     name, size = data.name, data.size
     (head,) = data.read([(0, min(size, _MAX_HEADER))])
     file = io.BytesIO(head)
@@ -315,36 +281,13 @@ def _open_npy(data: Stored, given_dtype: Dtype | None) -> TokenFile:
     if len(shape) != 1 or dtype.str[1:] not in KINDS or dtype.newbyteorder("<") != dtype:
         problem = f"holds {dtype.str} of shape {shape}"
         raise DatasetError(name, problem, hint=f"{KINDS_HINT}, in an array of one dimension")
-    _require_dtype(name, dtype, given_dtype)
     begin, tokens = file.tell(), int(shape[0])
     _require_size(name, size, begin + tokens * dtype.itemsize, "its header")
     return TokenFile(name, dtype, begin, tokens)
 
 
-def _require_exists(path: TokenPaths) -> None:
-    """Checks that a `.bin` or `.idx` of a prefix exists: every unknown name is taken for a prefix.
-
-    Raises:
-        AbsentError: neither file exists.
-    """
-    if path.index is None or is_remote(path.data):
-        return
-    if not os.path.lexists(path.data) and not os.path.lexists(path.index):
-        name = path.data.removesuffix(".bin")
-        problem = "has no known format, and there is neither a .bin nor an .idx of that name"
-        hint = "known: .npy, raw .bin, and Megatron's .bin with its .idx, named by their prefix"
-        raise AbsentError(name, problem, hint=hint)
-
-
 def _require_size(name: str, size: int, expected: int, source: str) -> None:
-    if size < expected:
-        problem = f"ends at byte {size}, but {source} needs {expected} bytes"
-        raise DatasetError(name, problem, hint="it was cut: fetch or make it again")
-    if size > expected:
+    if size != expected:
         problem = f"has {size} bytes, but {source} needs {expected} bytes"
-        raise DatasetError(name, problem, hint="wait until it is written, or make both again")
-
-
-def _require_dtype(name: str, dtype: Dtype, given_dtype: Dtype | None) -> None:
-    if given_dtype is not None and given_dtype != dtype:
-        raise DatasetError(name, f"holds {dtype}, but dtype is", given_dtype.name, hint="leave dtype out")
+        hint = "it was cut, or is still being written: fetch or make both again"
+        raise DatasetError(name, problem, hint=hint)

@@ -14,7 +14,6 @@ from samplerkit.order import arguments
 from samplerkit.order.intervals import edges_of
 from samplerkit.storage.atomic import AtomicFile, Writing, atomic
 from samplerkit.storage.files.paths import one_path
-from samplerkit.storage.threads import Progress, progress_of
 from samplerkit.storage.tokens.arguments import token_dtype
 from samplerkit.storage.tokens.token_files import HEADER, MAGIC, MEGATRON
 
@@ -32,10 +31,7 @@ class TokenWriter(Writing):
     Args:
         prefix: the common path of both files, without `.bin`.
         dtype: the type of the tokens, one that Megatron knows: any but `u4`.
-        total: the number of documents, for `progress`; None if it is not known.
         overwrite: whether existing files are replaced.
-        progress: called with a description, the number done and the total; None for a line on the terminal,
-            False for nothing. Without `total` no progress is reported.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
@@ -53,13 +49,7 @@ class TokenWriter(Writing):
     """
 
     def __init__(
-        self,
-        prefix: str | os.PathLike[str],
-        dtype: Any = "uint16",
-        *,
-        total: int | None = None,
-        overwrite: bool = False,
-        progress: Progress | bool | None = None,
+        self, prefix: str | os.PathLike[str], dtype: Any = "uint16", *, overwrite: bool = False
     ) -> None:
         path = one_path("prefix", prefix, "write to a local folder, and upload its files")
         self._dtype: Final = token_dtype("dtype", dtype)
@@ -67,8 +57,6 @@ class TokenWriter(Writing):
         if self._dtype.str[1:] not in codes:
             raise ArgumentValueError("dtype", "has no code in an .idx", self._dtype.name, hint="take int32")
         self._code: Final = codes[self._dtype.str[1:]]
-        self._total: Final = arguments.limit("total", total)
-        self._progress: Final = progress_of(progress)
         self.paths: Final = tuple(Path(f"{path}{suffix}") for suffix in (".bin", ".idx"))
         self._is_overwritten: Final = arguments.boolean("overwrite", overwrite)
         if (existing := self._existing()) is not None:
@@ -77,12 +65,6 @@ class TokenWriter(Writing):
         self._lengths = array("i")
         self._file: AtomicFile | None = None
         self._is_closed = False
-        self.num_tokens = 0
-
-    @property
-    def num_documents(self) -> int:
-        """The number of documents that were written."""
-        return len(self._lengths)
 
     def write(self, tokens: Any) -> None:
         """Writes a document.
@@ -99,18 +81,15 @@ class TokenWriter(Writing):
         if values.ndim != 1:
             raise ArgumentTypeError("tokens", "must be a flat list of integers", tokens)
         limits = np.iinfo(self._dtype)
-        if values.size and not (limits.min <= int(values.min()) and int(values.max()) <= limits.max):
-            worst = int(values.max()) if int(values.max()) > limits.max else int(values.min())
+        wrong = values[(values < limits.min) | (values > limits.max)]
+        if wrong.size:
             problem = f"holds a token that {self._dtype} cannot hold, document {len(self._lengths)}"
-            raise ArgumentRangeError("tokens", problem, worst, hint="take a larger dtype")
+            raise ArgumentRangeError("tokens", problem, int(wrong[0]), hint="take a larger dtype")
         if values.size > _LONGEST:
             raise ArgumentRangeError("tokens", "must be fewer than 2^31", values.size)
         with self._writing(self.paths[0]):
             self._open_file().file.write(values.astype(self._dtype, copy=False).tobytes())
         self._lengths.append(values.size)
-        self.num_tokens += values.size
-        if self._total is not None:
-            self._progress("documents written:", len(self._lengths), self._total)
 
     def close(self) -> None:
         """Completes both files and gives them their final names.
@@ -120,7 +99,6 @@ class TokenWriter(Writing):
         """
         if self._is_closed:
             return
-        index = self.paths[1]
         if (existing := self._existing()) is not None:
             self.abort()
             hint = "give each writer a prefix of its own"
@@ -128,9 +106,9 @@ class TokenWriter(Writing):
         with self._writing(self.paths[0]):
             data = self._open_file()
             # An index of other tokens must never be next to these.
-            index.unlink(missing_ok=True)
+            self.paths[1].unlink(missing_ok=True)
             data.finish()
-            with atomic(index) as file:
+            with atomic(self.paths[1]) as file:
                 file.write(self._index())
         self._is_closed = True
 

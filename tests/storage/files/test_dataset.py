@@ -1,10 +1,8 @@
 """Files with a reader as a dataset: its samples, and its lengths, which are counted once."""
 
-import json
 import pickle
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -192,9 +190,6 @@ class Counting(Watching):
 GIVEN = {
     "a list": lambda paths: COUNTED,
     "an array": lambda paths: np.array(COUNTED),
-    "a dict of path objects": lambda paths: {
-        Path(path): size for path, size in zip(paths, COUNTED, strict=True)
-    },
     "a dict of names": lambda paths: dict(zip(NAMES, COUNTED, strict=True)),
     "a dict in another order": lambda paths: dict(reversed(list(zip(paths, COUNTED, strict=True)))),
     "a dict of both": lambda paths: {paths[0]: 4, NAMES[1]: 0, NAMES[2]: 7, paths[3]: 1},
@@ -270,9 +265,7 @@ def test_saved_lengths_are_loaded_by_another_dataset_also_when_the_folder_was_mo
     (tmp_path / "data").rename(tmp_path / "moved")
     moved = [path.replace("data", "moved") for path in paths]
     reader = Counting()
-    plain_dict = tmp_path / "plain.json"
-    plain_dict.write_text(json.dumps(dict(zip(moved, COUNTED, strict=True))), encoding="utf-8")
-    for where in (str(tmp_path / "lengths.json"), plain_dict):
+    for where in (str(tmp_path / "lengths.json"), tmp_path / "lengths.json"):
         assert FileDataset(moved, reader, where).layout == sk.Layout(COUNTED, NAMES)
     assert reader.counted == []
 

@@ -171,7 +171,7 @@ def test_lengths_may_be_stored_next_to_the_files_and_are_matched_by_name(folder,
         (folder / "data" / "lengths.json").unlink()
     assert web.counts == {("VERSION", "lengths.json"): 1, ("GET", "lengths.json"): 1}
     by_url = dict(zip(urls_of(web), SIZES, strict=True))
-    assert FileDataset(urls_of(web, SECRET), "npz", by_url, remote=remote).layout == expected
+    assert FileDataset(urls_of(web), "npz", by_url, remote=remote).layout == expected
     with pytest.raises(sk.DatasetError, match=r"lengths: .*lengths\.json") as caught:
         FileDataset(urls_of(web), "npz", lengths, remote=remote)
     assert "5ec4e7" not in "".join(traceback.format_exception(caught.value))

@@ -1,13 +1,10 @@
 """The fluent pipeline: lazy, picklable, with errors that name the sample at which a function failed."""
 
 import pickle
-import warnings
 
 import pytest
-from torch.utils.data import DataLoader
 
 import samplerkit as sk
-from samplerkit.storage.ids import MIN_SEQUENTIAL
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.read import reader
 from tests.storage.tar.shards import jpeg_tiles, write
@@ -171,28 +168,3 @@ def test_a_shuffled_dataset_has_its_window_and_iterates_in_the_default_order(til
     assert sorted(first) == sorted(second) == sorted(tiles.keys())
     assert first != tiles.keys()
     assert [sample["__key__"] for sample in tiles] == tiles.keys()
-
-
-def test_a_plain_dataloader_over_a_shuffled_dataset_warns_once_and_one_with_an_order_does_not(tiles):
-    dataset = tiles.shuffle(1000)
-    loader = DataLoader(dataset, batch_size=8, collate_fn=list)
-    advice = r"use samplerkit\.Loader, or sampler=samplerkit\.TorchSampler"
-    with pytest.warns(UserWarning, match=advice) as caught:
-        batches = [len(epoch) for epoch in ([*loader], [*loader])]
-    assert batches == [len(loader)] * 2
-    assert len(caught) == 1
-    assert len(tiles) > MIN_SEQUENTIAL
-    by_hand = tiles.shuffle(1000)
-    with pytest.warns(UserWarning, match=advice):
-        assert all(by_hand[id] for id in range(MIN_SEQUENTIAL))
-    ours = sk.Loader(tiles.shuffle(1000), sk.SequentialSampler(), batch_size=4, collate_fn=list)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert len([*ours]) == 15
-        chosen = tiles.shuffle(1000)
-        for read, options in (
-            (chosen, {"sampler": sk.TorchSampler(sk.SequentialSampler(), chosen)}),
-            (tiles.shuffle(1000), {"sampler": sk.TorchSampler(sk.RandomSampler(seed=7), dataset)}),
-            (tiles.shuffle(1000), {"shuffle": True}),
-        ):
-            assert len([*DataLoader(read, collate_fn=list, **options)]) == 60

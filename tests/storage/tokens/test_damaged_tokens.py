@@ -83,17 +83,17 @@ def patch_file(path, at, layout, *values):
 POINTERS = 34 + 4 * 10
 
 LIES = {
-    "another magic": ((0, "<9s", b"MMIDIDX\0x"), "is not an index of Megatron: it begins with b'MMIDIDX"),
+    "another magic": ((0, "<9s", b"MMIDIDX\0x"), "is not an index of Megatron"),
     "another version": ((9, "<Q", 2), "is not an index of Megatron"),
-    "floats": ((17, "<B", 7), "has the unknown token type 7 at byte 17"),
-    "an unknown type": ((17, "<B", 9), "has the unknown token type 9 at byte 17"),
-    "another type": ((17, "<B", 4), "ends at byte 800, but its index .*a.idx needs 880 bytes"),
-    "more sequences": ((18, "<Q", 11), "has 242 bytes, but its header needs 254: 11 sequences"),
-    "2^60 sequences": ((18, "<Q", 2**60), "has 242 bytes, but its header needs"),
+    "floats": ((17, "<B", 7), r"integers: its 242 bytes begin with b'MMIDIDX.*x07'"),
+    "an unknown type": ((17, "<B", 9), "is not an index of Megatron"),
+    "another type": ((17, "<B", 4), "has 800 bytes, but its index .*a.idx needs 880 bytes"),
+    "more sequences": ((18, "<Q", 11), "has 242 bytes, but its header of 11 sequences needs 254"),
+    "2^60 sequences": ((18, "<Q", 2**60), "has 242 bytes, but its header of"),
     "a last length": ((34 + 36, "<i", 39), "has 800 bytes, but its index .* needs 798"),
     "a negative length": ((34 + 36, "<i", -1), "has 800 bytes, but its index"),
-    "a last pointer": ((POINTERS + 72, "<q", 722), "ends at byte 800, but its index .* needs 802 bytes"),
-    "an odd pointer": ((POINTERS + 72, "<q", 721), "ends at byte 800, but its index .* needs 801 bytes"),
+    "a last pointer": ((POINTERS + 72, "<q", 722), "has 800 bytes, but its index .* needs 802 bytes"),
+    "an odd pointer": ((POINTERS + 72, "<q", 721), "has 800 bytes, but its index .* needs 801 bytes"),
 }
 
 
@@ -130,17 +130,9 @@ def test_an_index_that_contradicts_itself_is_an_error_where_it_is_used(tmp_path,
         if use == "spans":
             data.spans(2)
         elif use == "documents":
-            data.as_documents()[3]
+            _ = data.as_documents().lengths
         else:
             data.__getitems__(range(len(data)))
-
-
-@pytest.mark.parametrize("name", ["a length", "a negative length", "a large length"])
-def test_lengths_of_documents_add_up_to_the_tokens_of_their_file(tmp_path, name):
-    patch_file(pair(tmp_path).with_suffix(".idx"), *INNER_LIES[name])
-    documents = sk.TokenDataset(tmp_path / "a", 30).as_documents()
-    with pytest.raises(DatasetError, match=r"a\.idx: counts -?\d+ tokens from byte 34 on, but there are 400"):
-        _ = documents.lengths
 
 
 @pytest.mark.parametrize(
@@ -148,17 +140,16 @@ def test_lengths_of_documents_add_up_to_the_tokens_of_their_file(tmp_path, name)
     [
         ("a.bin", None, r"dtype: must be given for raw tokens, got '.*a.bin'; for example dtype='uint16'"),
         ("odd.bin", "u2", "odd.bin: has 101 bytes: at byte 100 a token of uint16 is cut"),
-        ("a", "int32", "a.bin: holds uint16, but dtype is, got 'int32'"),
+        ("a", "int32", "a.bin: holds uint16, and not int32"),
         ("float.npy", None, r"float.npy: holds <f4 of shape \(5,\)"),
         ("big.npy", None, r"big.npy: holds >u2 of shape \(5,\)"),
         ("two.npy", None, r"two.npy: holds <u2 of shape \(5, 1\)"),
         ("text.npy", None, "text.npy: is not an npy file"),
-        ("cut.npy", None, r"cut.npy: ends at byte \d+, but its header needs \d+ bytes"),
+        ("cut.npy", None, r"cut.npy: has \d+ bytes, but its header needs \d+ bytes"),
         ("more.npy", None, r"more.npy: has \d+ bytes, but its header needs"),
-        ("gone", None, "gone: has no known format, and there is neither a .bin nor an .idx of that name"),
-        ("n.jsonl", None, "n.jsonl: has no known format, .*; known: .npy, raw .bin, and"),
+        ("gone", None, "gone.bin: cannot be read .No such file"),
         ("half", None, "half.bin: cannot be read"),
-        (["a", "wide.npy"], None, "wide.npy: holds int32, and .*a.bin uint16; files of one dataset"),
+        (["a", "wide.npy"], None, "wide.npy: holds int32, and not uint16 .*; files of one dataset"),
     ],
 )
 def test_a_file_that_holds_no_tokens_is_an_error_that_says_why(tmp_path, name, dtype, message):
@@ -170,7 +161,6 @@ def test_a_file_that_holds_no_tokens_is_an_error_that_says_why(tmp_path, name, d
     whole = (tmp_path / "wide.npy").read_bytes()
     for file_name, content in {
         "odd.bin": bytes(101),
-        "n.jsonl": b"{}",
         "half.idx": b"",
         "text.npy": b"no tokens at all",
         "cut.npy": whole[:-1],
@@ -266,12 +256,10 @@ def test_a_writer_leaves_both_files_or_none(tmp_path):
         raise RuntimeError("on purpose")
     writer.close()  # what it wrote stays away
     assert list(tmp_path.iterdir()) == []
-    reports, prefix = [], tmp_path / "new" / "folder" / "a"
-    with sk.TokenWriter(prefix, total=2, progress=lambda *done: reports.append(done)) as writer:
+    prefix = tmp_path / "new" / "folder" / "a"
+    with sk.TokenWriter(prefix) as writer:
         writer.write([1, 2, 3])
         writer.write(np.array([], dtype=np.int64))
-    assert reports == [("documents written:", 1, 2), ("documents written:", 2, 2)]
-    assert (writer.num_documents, writer.num_tokens) == (2, 3)
     with pytest.raises(ArgumentValueError, match="prefix: exists already"):
         sk.TokenWriter(prefix)
     with pytest.raises(DatasetError, match="was closed, or could not be written"):
@@ -309,7 +297,7 @@ def test_a_writer_whose_folder_cannot_be_created_is_an_error(tmp_path):
 
 def test_a_writer_is_refused_when_another_one_has_written_its_prefix(tmp_path):
     prefix = str(tmp_path / "corpus")
-    first, second = (sk.TokenWriter(prefix, "uint16", progress=False) for _ in range(2))
+    first, second = (sk.TokenWriter(prefix, "uint16") for _ in range(2))
     first.write([1, 2, 3])
     second.write([4, 5, 6])
     second.close()

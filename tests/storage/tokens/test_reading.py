@@ -57,6 +57,15 @@ def test_every_type_and_format_gives_the_same_rows(tmp_path, kind):
             assert np.array_equal(data[-1], batch[-1])
 
 
+def test_a_prefix_that_looks_like_a_pattern_is_that_of_its_files(tmp_path):
+    write_pair(tmp_path / "b", [range(9)])
+    write_pair(tmp_path / "[ab]", [range(90, 99)])
+    for files in (tmp_path / "[ab]", [str(tmp_path / "[ab]")]):
+        assert sk.TokenDataset(files, 8, phase=False)[0].tolist() == [*range(90, 99)]
+    (tmp_path / "[ab].idx").unlink()
+    assert sk.TokenDataset(f"{tmp_path}/[ab].idx", 8, phase=False)[0].tolist() == [*range(9)]
+
+
 @given(
     st.lists(st.integers(0, 9), min_size=1, max_size=40),
     st.integers(1, 6),

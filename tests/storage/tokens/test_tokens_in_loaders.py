@@ -48,13 +48,17 @@ def files(tmp_path):
     return {name: str(tmp_path / name) for name in CORPORA}
 
 
+BY_ROW = tuple(name for name in OUTPUTS if name != "cu_seqlens")
+"""The outputs with a row for each window."""
+
+
 @pytest.mark.parametrize(
     ("documents", "outputs", "options"),
     [
-        ("idx", OUTPUTS, {}),
-        (7, OUTPUTS, {"phase": False}),
-        (7, ("cu_seqlens",), {}),
-        ("idx", ("cu_seqlens", "tokens"), {"block_len": 64}),
+        ("idx", BY_ROW, {}),
+        (7, BY_ROW, {"phase": False}),
+        (7, ("documents",), {}),
+        ("idx", ("position_ids", "tokens"), {"block_len": 64}),
         ("idx", ("labels", "loss_mask"), {"phase": False}),
     ],
 )
@@ -73,30 +77,13 @@ def test_a_tree_returns_the_same_as_one_dataset_of_all_corpora(files, documents,
             assert identical(one[int(ids[0])], tree[int(ids[0])])
 
 
-def test_a_subset_of_windows_in_a_tree_keeps_the_borders_of_documents(files):
-    one = sk.TokenDataset(files["web"], 16, documents="idx", outputs=("cu_seqlens", "tokens"))
-    tree = sk.TreeDataset({"web": torch.utils.data.Subset(one, range(5, 20))})
-    assert identical(one.__getitems__([9, 6, 5]), tree.__getitems__([4, 1, 0]))
-
-
-def test_windows_of_different_lengths_cannot_be_flattened_into_one_batch(files):
-    options = {"documents": "idx", "outputs": ("cu_seqlens",)}
-    tree = sk.TreeDataset(
-        {"a": sk.TokenDataset(files["web"], 16, **options), "b": sk.TokenDataset(files["code"], 8, **options)}
-    )
-    with pytest.raises(sk.DatasetError, match=r"part 'b': gives windows of another length than 16.*got 8"):
-        tree.__getitems__([0, len(tree) - 1])
-
-
-def test_parts_with_and_without_borders_of_documents_are_refused(files):
-    tree = sk.TreeDataset(
-        {
-            "a": sk.TokenDataset(files["web"], 16, documents="idx", outputs=("tokens", "cu_seqlens")),
-            "b": sk.TokenDataset(files["code"], 16, outputs=("tokens", "labels")),
-        }
-    )
-    with pytest.raises(sk.DatasetError, match="part 'a': gives cu_seqlens, but part 'b' does not"):
-        tree.__getitems__([0, len(tree) - 1])
+@pytest.mark.parametrize("outputs", [("cu_seqlens",), ("cu_seqlens", "tokens")])
+def test_borders_of_documents_in_the_flattened_batch_do_not_pass_through_a_tree(files, outputs):
+    make = partial(sk.TokenDataset, seq_len=16, documents="idx", outputs=outputs)
+    tree = sk.TreeDataset({name: make(path) for name, path in files.items()})
+    for ids in ([0], [0, 1, len(tree) - 1]):
+        with pytest.raises(sk.DatasetError, match=r"^part '(web|code|books)'"):
+            tree.__getitems__(ids)
 
 
 def test_a_corpus_without_a_name_has_other_phases_in_a_tree(files):
