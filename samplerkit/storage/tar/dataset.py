@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
@@ -32,6 +33,11 @@ from samplerkit.storage.tar.read.shards import Fetch, OnError, Shards, TarOption
 from samplerkit.storage.tar.steps import MapDict, Rename, Step, ToTuple, checked_function
 from samplerkit.storage.threads import Progress, progress_of
 from samplerkit.storage.urls import is_remote, shown
+
+_IN_STORAGE_ORDER = (
+    "a dataset with .shuffle(...) is read in storage order: a plain DataLoader ignores the window; use "
+    "samplerkit.Loader, or sampler=samplerkit.TorchSampler(...)"
+)
 
 
 @final
@@ -233,6 +239,9 @@ class TarDataset(View):
 
     def _present(self, ids: Any, *, logs: bool = False) -> Samples:
         numbers = checked_ids(ids, len(self))
+        # samplerkit's loaders pass an array; a plain DataLoader passes a list.
+        if self._window is not None and isinstance(ids, list) and len(ids) > 1 and ids == [*range(len(ids))]:
+            warnings.warn(_IN_STORAGE_ORDER, stacklevel=3)
         samples = Samples(self._samples(numbers))
         if samples.missing:
             samples.fill(numbers, self.layout, self._sample)

@@ -1,8 +1,10 @@
 """The fluent pipeline: lazy, picklable, with errors that name the sample at which a function failed."""
 
 import pickle
+import warnings
 
 import pytest
+from torch.utils.data import DataLoader
 
 import samplerkit as sk
 from samplerkit.storage.tar.dataset import TarDataset
@@ -168,3 +170,18 @@ def test_a_shuffled_dataset_has_its_window_and_iterates_in_the_default_order(til
     assert sorted(first) == sorted(second) == sorted(tiles.keys())
     assert first != tiles.keys()
     assert [sample["__key__"] for sample in tiles] == tiles.keys()
+
+
+def test_a_plain_dataloader_that_reads_a_shuffled_dataset_in_storage_order_is_warned_of(tiles):
+    dataset = tiles.shuffle(1000)
+    options = {"batch_size": 8, "collate_fn": list}
+    with pytest.warns(
+        UserWarning, match=r"use samplerkit\.Loader, or sampler=samplerkit\.TorchSampler"
+    ) as caught:
+        assert len([*DataLoader(dataset, **options)]) == 8
+    assert len(caught) == 1
+    ours = sk.Loader(dataset, sk.SequentialSampler(), **options)
+    ordered = DataLoader(dataset, sampler=sk.TorchSampler(sk.RandomSampler(seed=7), dataset), **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert [len([*loader]) for loader in (ours, ordered, DataLoader(tiles, **options))] == [8, 8, 8]
