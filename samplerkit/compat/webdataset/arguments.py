@@ -25,30 +25,12 @@ DEFAULT: Final = "ours"
 NODE_SPLITTERS = frozenset({"split_by_node", "single_node_only"})
 WORKER_SPLITTERS = frozenset({"split_by_worker"})
 
-METHODS: Mapping[str, str] = {
-    "associate": "use map",
-    "rename_keys": "use rename",
-    "extract_keys": "use to_tuple",
-    "xdecode": "use decode",
-    "log_keys": "use map",
-    "mcached": "the files stay in the page cache",
-    "lmdb_cached": "the files stay in the page cache",
-    "append": "use compose, which returns a new dataset",
-    "stage": "the stages are values of their own",
-}
-"""webdataset's methods that are not supported, and what to use instead."""
-
-
 REFUSED: Mapping[str, str] = {
     "mode": "leave it out, or use 'resampled'",
     "select_files": "use select, or to_tuple, which reads the fields that it names: samples are indexed once",
     "rename_files": "use rename for fields, or map for keys: samples are indexed once",
 }
 """webdataset's arguments that are not supported, and what to use instead."""
-
-
-class MissingMethodError(NotSupportedError, AttributeError):
-    """A method of webdataset that is not supported; `hasattr` returns False for it."""
 
 
 def shards(

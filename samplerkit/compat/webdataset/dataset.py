@@ -296,10 +296,5 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         self.__dict__.update(state)
         self._iterations = weakref.WeakSet()
 
-    def __getattr__(self, name: str) -> Any:
-        if name in checks.METHODS:
-            raise checks.MissingMethodError(name, "is not supported", hint=checks.METHODS[name])
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
     def __repr__(self) -> str:
         return f"WebDataset({self._pipeline.shards!r}){self._shown_stages}"

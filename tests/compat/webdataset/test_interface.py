@@ -123,13 +123,8 @@ def test_arguments_that_would_change_samples_are_refused_with_a_hint(tmp_path, o
         wds.WebDataset(urls, **options)
 
 
-def test_unsupported_methods_and_specifications_are_errors_with_an_alternative(tmp_path):
+def test_unsupported_arguments_and_specifications_are_errors_with_an_alternative(tmp_path):
     dataset = wds.WebDataset(write(tmp_path, 1, 4))
-    assert not hasattr(dataset, "associate")
-    with pytest.raises(NotImplementedError, match="use map"):
-        dataset.associate({})
-    with pytest.raises(AttributeError, match="no attribute 'shufle'"):
-        dataset.shufle(5)
     for urls in ({"datasets": []}, "mixed.yaml"):
         with pytest.raises(sk.NotSupportedError, match="MixtureSampler"):
             wds.WebDataset(urls)
