@@ -29,6 +29,11 @@ REFUSED: Mapping[str, str] = {
     "mode": "leave it out, or use 'resampled'",
     "select_files": "use select, or to_tuple, which reads the fields that it names: samples are indexed once",
     "rename_files": "use rename for fields, or map for keys: samples are indexed once",
+    "rng": "use seed=: an order depends only on seed and epoch",
+    "post": "give the functions as arguments: the first result other than None is used",
+    "compress": "random access needs an uncompressed tar; compress a field instead, as in txt.gz",
+    "keep_meta": "give fields names without an underscore at the beginning",
+    "opener": "give a path, and take the shard from there in post=",
 }
 """webdataset's arguments that are not supported, and what to use instead."""
 
@@ -128,10 +133,10 @@ def refuse(**given: Any) -> None:
     """Refuses arguments that are not supported.
 
     Raises:
-        NotSupportedError: one of them is given.
+        NotSupportedError: one of them is given, and is neither None nor False.
     """
     for name, value in given.items():
-        if value is not None:
+        if value is not None and value is not False:
             raise NotSupportedError(name, "is not supported", value, hint=REFUSED[name])
 
 

@@ -43,10 +43,7 @@ class Fluent:
             rng: refused: an order depends only on seed and epoch.
             handler: not needed.
         """
-        if rng is not None:
-            raise ArgumentTypeError(
-                "rng", "must be None: an order depends only on seed and epoch", rng, hint="use seed="
-            )
+        checks.refuse(rng=rng)
         number = arguments.integer("shuffle", size)
         if number < 1:
             return self
@@ -77,9 +74,7 @@ class Fluent:
             partial: not needed: fields that are not bytes are not changed.
             handler: called if a sample cannot be decoded.
         """
-        if post is not None:
-            hint = "give the functions as arguments: the first result other than None is used"
-            raise ArgumentTypeError("post", "is not supported", post, hint=hint)
+        checks.refuse(post=post)
         return self._with_step("decode", Decode.of((*(pre or ()), *handlers, tensors), only), handler)
 
     def rename(self, handler: Handler | None = None, keep: bool = True, **fields: Any) -> Self:
@@ -190,10 +185,7 @@ class Fluent:
 
     def slice(self, *bounds: int | None) -> Self:
         """Keeps a part of the items of each worker, as `itertools.islice` does."""
-        try:
-            islice((), *bounds)
-        except (TypeError, ValueError) as error:
-            raise ArgumentValueError("slice", f"is invalid for itertools.islice ({error})", bounds) from None
+        islice((), *bounds)  # raises now what it would raise when it is read
         return self._with(stages.Uncounted("slice", bound(stages.in_slice, bounds)))
 
     def compose(self, *functions: Callable[[Iterator[Any]], Any]) -> Self:

@@ -128,13 +128,13 @@ def test_unsupported_arguments_and_specifications_are_errors_with_an_alternative
     for urls in ({"datasets": []}, "mixed.yaml"):
         with pytest.raises(sk.NotSupportedError, match="MixtureSampler"):
             wds.WebDataset(urls)
-    with pytest.raises(sk.ArgumentTypeError, match="seed="):
+    with pytest.raises(sk.NotSupportedError, match="seed="):
         dataset.shuffle(5, rng=np.random)
-    with pytest.raises(sk.ArgumentTypeError, match="first result other than None"):
+    with pytest.raises(sk.NotSupportedError, match="first result other than None"):
         dataset.decode(post=[])
     with pytest.raises(sk.ArgumentTypeError, match="map_tuple: must be a function"):
         dataset.map_tuple(None, 5)
-    with pytest.raises(sk.ArgumentValueError, match=r"slice: is invalid for itertools\.islice"):
+    with pytest.raises(ValueError, match="islice"):
         dataset.slice("a")
     with pytest.raises(sk.ArgumentRangeError, match="with_length: must not be negative"):
         dataset.with_length(-1)
