@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from samplerkit.compat.webdataset.commands import PIPE, Piped, parse_command
 from samplerkit.compat.webdataset.handlers import Handler
@@ -19,11 +19,7 @@ from samplerkit.storage.tar.steps import checked_function
 EqualSteps = Literal["pad", "drop"]
 """How all ranks read the same number of samples: repeat the first ones, or drop the last ones."""
 
-DEFAULT: Final = "ours"
-"""The default of arguments, to detect that they were left out."""
-
-NODE_SPLITTERS = frozenset({"split_by_node", "single_node_only"})
-WORKER_SPLITTERS = frozenset({"split_by_worker"})
+SPLITTERS = frozenset({"split_by_node", "single_node_only", "split_by_worker"})
 
 REFUSED: Mapping[str, str] = {
     "mode": "leave it out, or use 'resampled'",
@@ -56,7 +52,6 @@ def shards(
         ArgumentTypeError: an argument has the wrong type.
         TypeError: an argument is not one of `TarDataset`.
         ArgumentValueError: a command is not allowed, or a value is not valid.
-        NotSupportedError: `urls` is a specification in webdataset's own format.
     """
     if isinstance(urls, TarDataset):
         if options or cache_dir is not None:
@@ -108,14 +103,11 @@ def reads_everything(nodesplitter: Any, workersplitter: Any, *, resampled: bool)
     Raises:
         NotSupportedError: a splitter is the user's own, or `workersplitter` is None.
     """
-    for name, value, allowed in (
-        ("nodesplitter", nodesplitter, NODE_SPLITTERS),
-        ("workersplitter", workersplitter, WORKER_SPLITTERS),
-    ):
-        if value is not DEFAULT and value is not None and value is not False and _name(value) not in allowed:
+    for name, value in (("nodesplitter", nodesplitter), ("workersplitter", workersplitter)):
+        if value and _name(value) not in SPLITTERS:
             hint = "leave it out: samples are split by rank and worker; or use world=World(num_shards, rank)"
             raise NotSupportedError(name, "must be one of webdataset's own functions", value, hint=hint)
-    if workersplitter in {None, False} and not resampled:
+    if not workersplitter and not resampled:
         problem = "None would read each sample once in every worker"
         raise NotSupportedError("workersplitter", problem, hint="leave it out")
     # If shards are resampled, ranks of webdataset differ by their random draws, and ranks here by their part.
@@ -141,13 +133,9 @@ def refuse(**given: Any) -> None:
 
 
 def _names(urls: Any) -> list[Any]:
-    if isinstance(urls, Mapping) or (isinstance(urls, str) and urls.endswith((".yaml", ".yml", ".json"))):
-        problem = "is a specification of webdataset's, which is not supported"
-        hint = "give the shards; samplerkit.MixtureSampler mixes datasets by weights"
-        raise NotSupportedError("urls", problem, urls, hint=hint)
     if isinstance(urls, str):
         return urls.split("::")
-    if isinstance(urls, os.PathLike) or not isinstance(urls, Iterable) or isinstance(urls, bytes):
+    if isinstance(urls, os.PathLike | bytes | Mapping) or not isinstance(urls, Iterable):
         return [urls]
     return list(urls)
 
@@ -159,10 +147,6 @@ def _add_cache(options: dict[str, Any], cache_dir: Any, cache_size: Any) -> None
         return
     remote = RemoteOptions.of(options.get("remote"))
     cache_options: dict[str, Any] = {"cache": cache_dir} | ({"max_cache_bytes": size} if size > 0 else {})
-    for place, name in zip(("cache_dir", "cache_size"), cache_options, strict=False):
-        if getattr(remote, name) is not None:
-            problem, hint = f"is given twice: also by {name} of remote", "give it once"
-            raise ArgumentTypeError(place, problem, hint=hint)
     options["remote"] = replace(remote, **cache_options)
     # The cache has whole shards, as in webdataset.
     options.setdefault("fetch", "shards")

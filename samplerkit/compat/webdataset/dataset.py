@@ -17,7 +17,7 @@ from samplerkit.compat.webdataset.arguments import EqualSteps
 from samplerkit.compat.webdataset.commands import Piped
 from samplerkit.compat.webdataset.epochs import EpochLedger
 from samplerkit.compat.webdataset.fluent import Fluent
-from samplerkit.compat.webdataset.handlers import Handler
+from samplerkit.compat.webdataset.handlers import Handler, split_by_node, split_by_worker
 from samplerkit.compat.webdataset.reading import FOREVER, SamplePipeline, WorkerPlace, WorkerSlot
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, StateError
 from samplerkit.loading.state.state import digest, int_in, mismatch, require_fields
@@ -92,12 +92,12 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         repeat: whether to read without end.
         shardshuffle: whether the shards are in random order. A number means all shards.
         cache_size: how many bytes of remote shards are kept in `cache_dir`; -1 for a default.
-        cache_dir: the folder in which remote shards are kept.
+        cache_dir: the folder in which remote shards are kept; before the one in `remote`.
         url_to_name: not needed: the cache has its own names.
         detshuffle: not needed: every shuffle depends only on seed and epoch.
-        nodesplitter: left out, or webdataset's `split_by_node`: each rank reads its part. None: every rank
-            reads all samples.
-        workersplitter: left out, or webdataset's `split_by_worker`.
+        nodesplitter: webdataset's `split_by_node`: each rank reads its part. None: every rank reads all
+            samples.
+        workersplitter: webdataset's `split_by_worker`.
         select_files: refused: samples are indexed once.
         rename_files: refused: samples are indexed once.
         empty_check: whether a dataset without samples is an error.
@@ -154,8 +154,8 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         cache_dir: Any = None,
         url_to_name: Any = None,
         detshuffle: bool = False,
-        nodesplitter: Any = checks.DEFAULT,
-        workersplitter: Any = checks.DEFAULT,
+        nodesplitter: Any = split_by_node,
+        workersplitter: Any = split_by_worker,
         select_files: Any = None,
         rename_files: Any = None,
         empty_check: bool = True,

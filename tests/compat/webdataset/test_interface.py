@@ -125,9 +125,8 @@ def test_arguments_that_would_change_samples_are_refused_with_a_hint(tmp_path, o
 
 def test_unsupported_arguments_and_specifications_are_errors_with_an_alternative(tmp_path):
     dataset = wds.WebDataset(write(tmp_path, 1, 4))
-    for urls in ({"datasets": []}, "mixed.yaml"):
-        with pytest.raises(sk.NotSupportedError, match="MixtureSampler"):
-            wds.WebDataset(urls)
+    with pytest.raises(sk.ArgumentTypeError, match="must be a path"):
+        wds.WebDataset({"datasets": []})
     with pytest.raises(sk.NotSupportedError, match="seed="):
         dataset.shuffle(5, rng=np.random)
     with pytest.raises(sk.NotSupportedError, match="first result other than None"):

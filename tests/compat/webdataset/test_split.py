@@ -165,9 +165,3 @@ def test_every_rank_reads_everything_without_a_nodesplitter(tmp_path, monkeypatc
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert sorted(dataset) == list(range(10))
-
-
-@pytest.mark.parametrize("remote", [{"cache": "/scratch"}, sk.RemoteOptions(max_cache_bytes=10**9)])
-def test_a_cache_for_remote_shards_that_is_given_twice_is_refused(tmp_path, remote):
-    with pytest.raises(sk.ArgumentTypeError, match=r"cache_(dir|size): is given twice.*; give it once"):
-        WebDataset("https://host/a.tar", cache_dir=tmp_path, cache_size=10**9, remote=remote)
