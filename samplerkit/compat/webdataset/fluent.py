@@ -7,7 +7,7 @@ from copy import copy
 from dataclasses import replace
 from functools import partial as bound
 from itertools import chain, islice
-from typing import Any, Literal, Self, final
+from typing import Any, Self, final
 
 from torch.utils.data import DataLoader
 
@@ -123,28 +123,18 @@ class Fluent:
         dataset = self._with_step("to_tuple", step, handler)
         return dataset._with_step("to_tuple", stages.without_none, handler) if is_refused else dataset
 
-    def select(
-        self,
-        predicate: Callable[[Any], Any],
-        *,
-        by: Literal["sample", "key"] = "sample",
-        handler: Handler | None = None,
-    ) -> Self:
+    def select(self, predicate: Callable[[Any], Any], handler: Handler | None = None) -> Self:
         """Keeps the samples for which a function returns a true value.
 
+        If the number of samples must be known, as for `equal_steps`, select by key before: give
+        `TarDataset(urls).select(predicate, by="key")` as the shards.
+
         Args:
-            predicate: a function of the item at this position of the pipeline, or of the key of the sample.
-            by: `sample` calls it when a sample is read; `key` calls it once for all keys in the index, so
-                that the number of samples is known.
+            predicate: a function of the item at this position of the pipeline.
             handler: called if `predicate` raises an error.
         """
-        chosen = arguments.choice("by", by, ("sample", "key"))
-        if chosen == "sample":
-            step = bound(stages.select, checked_function("select", predicate))
-            return self._with(stages.ItemStep("select", step, checks.handler_of(handler), may_drop=True))
-        if self._pipeline.tar is None:
-            raise ArgumentValueError("by", "cannot be 'key' where samples have no index", by)
-        return self._replace(shards=self._pipeline.tar.select(predicate, by="key"))
+        step = bound(stages.select, checked_function("select", predicate))
+        return self._with(stages.ItemStep("select", step, checks.handler_of(handler), may_drop=True))
 
     def batched(
         self,

@@ -200,8 +200,6 @@ def test_a_loader_repeats_and_ends_as_webdatasets_does(tmp_path):
         len(loader.unlisted())
     assert len(loader.unlisted().with_length(3)) == 3
     assert repr(loader.unlisted()) == "WebLoader().unlisted()"
-    with pytest.raises(sk.ArgumentValueError, match="no index"):
-        loader.select(bool, by="key")
 
 
 def test_rsample_differs_by_epoch_and_is_the_same_for_a_seed(tmp_path):

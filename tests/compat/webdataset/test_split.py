@@ -102,8 +102,8 @@ def test_equal_steps_refuse_what_changes_the_number_of_samples(tmp_path):
         dataset.compose(iter)
     with pytest.raises(sk.DatasetError, match="which equal_steps does not allow"):
         list(dataset.map(lambda number: None if number == 7 else number))
-    by_key = wds.WebDataset(f"{tmp_path}/many-*.tar", equal_steps="drop", world=sk.World(2, 1))
-    assert len(list(by_key.select(lambda key: int(key) < 5, by="key"))) == 2
+    by_key = sk.TarDataset(f"{tmp_path}/many-*.tar").select(lambda key: int(key) < 5, by="key")
+    assert len(list(wds.WebDataset(by_key, equal_steps="drop", world=sk.World(2, 1)))) == 2
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -149,10 +149,8 @@ def test_a_worker_without_samples_in_a_pass_reads_the_next_pass(tmp_path):
 
 def test_an_empty_dataset_is_an_error_unless_it_is_allowed(tmp_path):
     urls = write(tmp_path, 1, 4)
-    strict, lenient = (
-        wds.WebDataset(urls, empty_check=check, cache=tmp_path / "c").select(lambda key: False, by="key")
-        for check in (True, False)
-    )
+    tar = sk.TarDataset(urls).select(lambda key: False, by="key")
+    strict, lenient = (wds.WebDataset(tar, empty_check=check) for check in (True, False))
     with pytest.raises(sk.DatasetError, match="has no samples"):
         list(strict)
     assert list(lenient) == []
