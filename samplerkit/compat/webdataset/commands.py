@@ -11,15 +11,13 @@ import os
 import re
 import select
 import shlex
-import shutil
+import signal
 import subprocess
-import sys
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any, final
 
-from samplerkit.compat.webdataset import supervisor
 from samplerkit.compat.webdataset.handlers import Handler, continues, of_shard
 from samplerkit.compat.webdataset.reading import SamplePipeline, WorkerSlot
 from samplerkit.compat.webdataset.stages import in_buffer
@@ -100,8 +98,6 @@ def _shown(arguments: list[str]) -> list[str]:
 
 
 _BUFFER = 1 << 20
-_GRACE_SECONDS = 5.0
-"""How long the supervisor may take to end its command."""
 
 _LONGEST_POLL = 2**31 - 1
 """The longest timeout of `poll`, in milliseconds: 24 days."""
@@ -125,15 +121,17 @@ def output(command: Command, timeout: float) -> Generator[bytes, None, None]:
             place, problem, hint="use a longer command_timeout, or let the program give up by itself"
         )
 
-    if shutil.which(command.arguments[0]) is None:
-        problem = f"there is no program {command.arguments[0]!r}"
-        raise DatasetError(place, problem, hint="install it, or check the PATH")
-    process = subprocess.Popen(  # noqa: S603  # an argument list that the user allowed
-        [sys.executable, "-I", "-S", supervisor.__file__, *command.arguments],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        bufsize=0,
-    )
+    try:
+        process = subprocess.Popen(  # noqa: S603  # an argument list that the user allowed
+            command.arguments,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+            start_new_session=True,  # it is ended together with the processes that it started
+        )
+    except OSError as error:
+        problem = f"the command cannot be started ({error.strerror})"
+        raise DatasetError(place, problem, hint="install it, or check the PATH") from None
     pipe: Any = process.stdout
     try:
         with contextlib.suppress(OSError, AttributeError):
@@ -153,27 +151,14 @@ def output(command: Command, timeout: float) -> Generator[bytes, None, None]:
         except subprocess.TimeoutExpired:
             raise stalled("has closed its output and does not end") from None
         if code:
-            how = f"exit status {code}" if code <= 128 else f"ended by signal {code - 128}"
+            how = f"exit status {code}" if code > 0 else f"ended by signal {-code}"
             problem = f"the command failed after {received} bytes ({how})"
             raise DatasetError(place, problem, hint="run it by hand to see why")
     finally:
-        _end(process)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ends the command and the processes that it started, and waits for it."""
-    lifeline: Any = process.stdin
-    with contextlib.suppress(OSError):
-        # Closing alone is not noticed while a forked process holds a copy of the descriptor.
-        os.write(lifeline.fileno(), b".")
-    lifeline.close()
-    pipe: Any = process.stdout
-    pipe.close()
-    try:
-        process.wait(_GRACE_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+        pipe.close()
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 _HINT = "look at what the command writes, or fetch or make the archive again"

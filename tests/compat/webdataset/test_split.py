@@ -7,7 +7,6 @@ from torch.utils.data import DataLoader
 
 import samplerkit as sk
 from samplerkit.compat import webdataset as wds
-from samplerkit.compat.webdataset import WebDataset
 from samplerkit.compat.webdataset.reading import SamplePipeline, WorkerSlot
 from samplerkit.order.sequences import Range
 from tests.compat.webdataset.shards import is_even, loader, numbers, once_each, received, write
