@@ -193,28 +193,17 @@ def test_commands_and_files_do_not_mix_and_have_no_index_options(tmp_path):
         piped(cat(path), command_timeout=0)
 
 
-SHELL = {
-    "a pipe": ("zcat a.tgz | head", r"needs a shell, got '\|'"),
-    "two commands": ("cat a.tar; rm a.tar", "got ';'"),
-    "the background": ("curl -s http://h/a.tar?x=1&y=2", "got '&'"),
-    "a variable": ("cat $HOME/a.tar", r"got '\$'"),
-    "a variable in quotes": ('cat "$HOME/a.tar"', r"got '\$'"),
-    "backticks": ("cat `ls`", "got '`'"),
-    "backticks in quotes": ('cat "`ls`"', "got '`'"),
-    "a variable in front": ("A=b cat a.tar", "env"),
-    "no command": ("", "no command"),
-    "an open quote": ("cat 'a.tar", "quotes"),
-}
-
-
-@pytest.mark.parametrize(("command", "text"), SHELL.values(), ids=SHELL.keys())
-def test_commands_that_need_a_shell_are_refused(command, text):
-    with pytest.raises(sk.ArgumentValueError, match=text):
+@pytest.mark.parametrize(
+    ("command", "text"), [("A=5f3a cat a.tar", "env"), ("", "no command"), ("cat 'a.tar", "quotes")]
+)
+def test_commands_without_a_program_are_refused(command, text):
+    with pytest.raises(sk.ArgumentValueError, match=text) as caught:
         parse_command(f"pipe:{command}")
+    assert "5f3a" not in str(caught.value)
 
 
-def test_quoted_operators_are_part_of_an_argument():
-    command = parse_command(r"pipe:curl -s 'http://me:5f3a@h/a.tar?x=1&y=$2' a\|b ';'")
+def test_operators_of_a_shell_are_text():
+    command = parse_command(r"pipe:curl -s http://me:5f3a@h/a.tar?x=1&y=$2 'a|b' ;")
     assert command.arguments == ("curl", "-s", "http://me:5f3a@h/a.tar?x=1&y=$2", "a|b", ";")
     assert command.shown == "curl ... http://h/a.tar ..."
     assert "5f3a" not in repr(command)
