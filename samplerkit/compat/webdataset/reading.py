@@ -73,8 +73,9 @@ PASS_STRIDE: Final = 1 << 32
 iteration begins the same epoch on all ranks, even if ranks need different numbers of passes."""
 
 EMPTY_PASSES: Final = 8
-"""A worker raises an error after this number of passes without an item, times the number of workers. If the
-pipeline keeps a single sample of the dataset, one of 3000 workers raises the error by mistake."""
+"""A worker raises an error after this number of passes without an item, times the number of workers, since it
+reads another part of a shuffled dataset in each pass. If the pipeline keeps a single sample of the dataset, one
+of 3000 workers raises the error by mistake."""
 
 
 @dataclass
@@ -208,9 +209,7 @@ class SamplePipeline:
     def items(self, slot: WorkerSlot, cursor: WorkerPlace) -> Generator[Any, None, None]:
         """Yields the items of one worker from the position of the cursor, and advances the cursor."""
         most_items = self.most_items or FOREVER
-        # A worker that reads only a part reads another part of a shuffled dataset in the next pass.
-        changes_part = slot.count > 1 and self.mode is not Shuffle.FALSE
-        empty_passes, most_empty_passes = 0, EMPTY_PASSES * slot.count if changes_part else 1
+        empty_passes = 0
         while cursor.passes < self.passes and cursor.items < most_items:
             items, start = cursor.items, cursor.rows
             epoch = cursor.epoch + cursor.passes * PASS_STRIDE
@@ -225,7 +224,7 @@ class SamplePipeline:
             if cursor.passes + 1 == self.passes:
                 return
             empty_passes = empty_passes + 1 if cursor.items == items and not start else 0
-            if self.passes == FOREVER and empty_passes >= most_empty_passes:
+            if self.passes == FOREVER and empty_passes >= EMPTY_PASSES * slot.count:
                 reason = "the pipeline leaves all samples out" if cursor.rows else "there is no sample"
                 raise DatasetError("dataset", f"cannot be read again and again: {reason}")
             cursor.passes, cursor.rows = cursor.passes + 1, 0
