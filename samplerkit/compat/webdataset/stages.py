@@ -228,7 +228,7 @@ def _run_steps(items: Iterator[Any], group: tuple[ItemStep, ...], *, may_drop: b
                 try:
                     value = stage.step(value)
                 except Exception as error:
-                    if not continues(stage.handler, *step_error(item, stage.name, error)):
+                    if not continues(stage.handler, step_error(item, stage.name, error)):
                         return
                     left_out += 1
                     value = Dropped
@@ -236,7 +236,7 @@ def _run_steps(items: Iterator[Any], group: tuple[ItemStep, ...], *, may_drop: b
                     if not may_drop:
                         problem = "the sample is dropped, which equal_steps does not allow"
                         hint = "use with_epoch(n) instead of equal_steps"
-                        raise step_error(item, stage.name, DatasetError("sample", problem, hint=hint))[0]
+                        raise step_error(item, stage.name, DatasetError("sample", problem, hint=hint))
                     break
             else:
                 yield value
@@ -256,7 +256,9 @@ def default_collation_fn(samples: list[Any]) -> Any:
         and numbers become an array of shape (samples,). Other values become a list.
 
     Raises:
-        DatasetError: the samples have different fields or shapes.
+        DatasetError: the samples are dicts of different fields.
+        ValueError: tuples have different lengths, or arrays different shapes.
+        RuntimeError: tensors have different shapes.
 
     Source: webdataset's `batched`.
 
@@ -271,8 +273,6 @@ def default_collation_fn(samples: list[Any]) -> Any:
         return {name: _combined([sample[name] for sample in samples]) for name in first}
     if not isinstance(first, list | tuple):
         return _combined(samples)
-    if any(len(sample) != len(first) for sample in samples):
-        raise DatasetError("batched", "the samples of a batch have different numbers of fields")
     return tuple(_combined(list(column)) for column in zip(*samples, strict=True))
 
 
@@ -282,9 +282,4 @@ def _combined(values: list[Any]) -> Any:
         return np.array(values)
     if not isinstance(first, torch.Tensor | np.ndarray):
         return values
-    shapes = {tuple(value.shape) for value in values}
-    if len(shapes) > 1:
-        shown = ", ".join(map(str, sorted(shapes)))
-        problem = f"arrays of a batch have different shapes ({shown})"
-        raise DatasetError("batched", problem, hint="resize or crop them in a map")
     return torch.stack(values) if isinstance(first, torch.Tensor) else np.stack(values)
