@@ -39,14 +39,13 @@ def shards(
     handler: Handler | None,
     cache_dir: Any,
     cache_size: Any,
-    *,
-    allow_commands: bool,
-    command_timeout: float,
     options: dict[str, Any],
+    command_timeout: float | None,
 ) -> TarDataset | Piped | DatasetError:
     """Returns the shards that the arguments name: with random access, or written by commands.
 
-    If a shard is missing, the error is returned instead, to be raised when shards are read.
+    If a shard is missing, the error is returned instead, to be raised when shards are read. Commands are not
+    allowed if `command_timeout` is None.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
@@ -67,7 +66,7 @@ def shards(
             return TarDataset(names, **options)
         except DatasetError as error:
             return error
-    if not arguments.boolean("allow_commands", allow_commands):
+    if command_timeout is None:
         raise ArgumentValueError(
             "urls",
             "names a command, and commands are not run unless you allow it",
@@ -112,13 +111,6 @@ def reads_everything(nodesplitter: Any, workersplitter: Any, *, resampled: bool)
         raise NotSupportedError("workersplitter", problem, hint="leave it out")
     # If shards are resampled, ranks of webdataset differ by their random draws, and ranks here by their part.
     return nodesplitter is None and not resampled
-
-
-def shard_shuffle(value: Any) -> bool:
-    """Checks `shardshuffle`: any number of shards means all of them."""
-    if value is None or isinstance(value, bool):
-        return bool(value)
-    return arguments.integer("shardshuffle", value) > 0
 
 
 def refuse(**given: Any) -> None:

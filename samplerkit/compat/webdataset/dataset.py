@@ -179,23 +179,14 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         if world is not None and not isinstance(world, World):
             raise ArgumentTypeError("world", "must be a World or None", world)
         self._world = World(1, 0) if world is None and reads_all else world
-        shards = checks.shards(
-            urls,
-            checked,
-            cache_dir,
-            cache_size,
-            allow_commands=allow_commands,
-            command_timeout=command_timeout,
-            options=tar_options,
-        )
+        timeout = command_timeout if arguments.boolean("allow_commands", allow_commands) else None
+        shards = checks.shards(urls, checked, cache_dir, cache_size, tar_options, timeout)
         self._pipeline = SamplePipeline(
             shards,
             seed=0 if seed is None else arguments.seed("seed", seed),
-            shuffles_shards=is_resampled or checks.shard_shuffle(shardshuffle),
+            shuffles_shards=is_resampled or bool(shardshuffle),
             lanes=arguments.lanes("lanes", lanes),
-            equal_steps=None
-            if equal_steps is None
-            else arguments.choice("equal_steps", equal_steps, get_args(EqualSteps)),
+            equal_steps=equal_steps and arguments.choice("equal_steps", equal_steps, get_args(EqualSteps)),
             batch_size=arguments.limit("batch_size", batch_size),
             passes=FOREVER if is_resampled or arguments.boolean("repeat", repeat) else 1,
             handler=checked,

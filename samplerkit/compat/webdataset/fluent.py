@@ -269,11 +269,9 @@ class WebLoader(Fluent):
         pipeline = self._pipeline
         if pipeline.length is not None:
             return pipeline.length
-        most = pipeline.most_items or FOREVER
-        is_endless = pipeline.passes == most == FOREVER
-        if pipeline.stages or is_endless:
+        if pipeline.stages or pipeline.passes != 1:
             raise ArgumentTypeError("len", "is not known for this loader", self, hint="use .with_length(n)")
-        return min(pipeline.passes * len(self._loader), most)
+        return len(self._loader)
 
     def _batches(self, *_: object) -> Generator[Any, None, None]:
         yield from self._loader

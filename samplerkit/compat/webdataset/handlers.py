@@ -117,9 +117,9 @@ def of_shard(error: DatasetError) -> DatasetError:
 def step_error(item: Any, step: str, error: Exception) -> Exception:
     """Returns the error to raise if a step failed; it names the sample.
 
-    An error of a user's function is kept, with a note. A samplerkit error is made again with the place in it; so is an
-    error that would not reach the loop: Python takes a StopIteration for the end of the stream, and a class
-    that only one process knows cannot be sent from a worker.
+    An error of a user's function is kept, with a note. A samplerkit error is made again with the place in it;
+    so is an error that would not reach the loop: Python takes a StopIteration for the end of the stream, and
+    a class that only one process knows cannot be sent from a worker.
 
     Args:
         item: the sample before the steps.

@@ -73,9 +73,9 @@ PASS_STRIDE: Final = 1 << 32
 iteration begins the same epoch on all ranks, even if ranks need different numbers of passes."""
 
 EMPTY_PASSES: Final = 8
-"""A worker raises an error after this number of passes without an item, times the number of workers, since it
-reads another part of a shuffled dataset in each pass. If the pipeline keeps a single sample of the dataset, one
-of 3000 workers raises the error by mistake."""
+"""A worker raises an error after this number of passes without an item, times the number of workers, since
+each pass of a shuffled dataset gives it another part. If the pipeline keeps a single sample of the dataset,
+one of 3000 workers raises the error by mistake."""
 
 
 @dataclass
