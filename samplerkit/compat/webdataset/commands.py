@@ -12,16 +12,14 @@ import select
 import shlex
 import signal
 import subprocess
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any, final
 
 from samplerkit.compat.webdataset.handlers import Handler, continues, of_shard
 from samplerkit.compat.webdataset.reading import SamplePipeline, WorkerSlot
-from samplerkit.compat.webdataset.stages import in_buffer
 from samplerkit.errors import ArgumentValueError, DatasetError
-from samplerkit.order.modes import Shuffle
 from samplerkit.samplers.shuffled import DistributedSampler
 from samplerkit.storage.inflate import GzipError, TooLargeError, inflated
 from samplerkit.storage.tar.format.flaws import Flaw, Reason
@@ -64,16 +62,13 @@ def parse_command(url: str) -> Command:
         arguments = tuple(shlex.split(url.removeprefix(PIPE)))
     except ValueError as error:
         raise ArgumentValueError("urls", f"has a command with wrong quotes ({error})") from None
-    if not arguments:
-        raise ArgumentValueError("urls", "has no command after pipe:", url)
-    program, *rest = arguments
-    if "=" in program.split("/", maxsplit=1)[0]:
-        hint = "write env NAME=VALUE PROGRAM"
-        raise ArgumentValueError("urls", "has a variable, which needs a shell", hint=hint)
-    return Command(arguments, " ".join([program, *_shown(rest)]))
+    if not arguments or "=" in arguments[0].split("/", maxsplit=1)[0]:
+        hint = "for variables write env NAME=VALUE PROGRAM"
+        raise ArgumentValueError("urls", "has no program after pipe:", hint=hint)
+    return Command(arguments, " ".join([arguments[0], *_shown(arguments[1:])]))
 
 
-def _shown(arguments: list[str]) -> list[str]:
+def _shown(arguments: Iterable[str]) -> list[str]:
     """Returns the arguments that may be logged, and dots for the others, which may be secrets."""
     result: list[str] = []
     for argument in arguments:
@@ -106,9 +101,7 @@ def output(command: Command, timeout: float) -> Generator[bytes, None, None]:
 
     def stalled(state: str) -> DatasetError:
         problem = f"the command {state} for {timeout:g} s, after {received} bytes"
-        return DatasetError(
-            place, problem, hint="use a longer command_timeout, or let the program give up by itself"
-        )
+        return DatasetError(place, problem, hint="use a longer command_timeout")
 
     try:
         process = subprocess.Popen(  # noqa: S603  # an argument list that the user allowed
@@ -275,10 +268,6 @@ def _decoded(name: bytes) -> str:
     return name.decode("utf-8", "replace")
 
 
-ROLE = "stream"
-"""The role of the shuffle window in random keys."""
-
-
 @final
 @dataclass(frozen=True)
 class Piped:
@@ -298,15 +287,8 @@ class Piped:
     handler: Handler | None = field(repr=False)
 
     def __call__(self, pipeline: SamplePipeline, slot: WorkerSlot, epoch: int) -> Generator[Any, None, None]:
-        """Returns the samples that one worker reads in an epoch."""
-        samples = self._in_order(pipeline, slot, epoch)
-        if not pipeline.window:
-            return samples
-        return in_buffer(pipeline.window, samples, pipeline.draws(slot.number, epoch, ROLE)(0))
-
-    def _in_order(self, pipeline: SamplePipeline, slot: WorkerSlot, epoch: int) -> Generator[Any, None, None]:
-        is_shuffled = pipeline.mode is not Shuffle.FALSE
-        sampler = DistributedSampler(1, 0, shuffle=is_shuffled, seed=pipeline.seed)
+        """Yields the samples that one worker reads in an epoch."""
+        sampler = DistributedSampler(1, 0, shuffle=pipeline.shuffles_shards, seed=pipeline.seed)
         shards = list(sampler.order(len(self.commands), epoch))
         # Slots own, own + shards, ... share a shard; if there are at least as many shards, a slot is alone.
         turn, own = divmod(slot.number, len(shards))

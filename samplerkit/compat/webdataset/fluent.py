@@ -17,9 +17,10 @@ from samplerkit.compat.webdataset.handlers import Handler
 from samplerkit.compat.webdataset.reading import FOREVER, SamplePipeline, WorkerPlace, WorkerSlot
 from samplerkit.compat.webdataset.stages import default_collation_fn
 from samplerkit.compat.webdataset.tensors import tensors
-from samplerkit.errors import ArgumentTypeError, ArgumentValueError, CompositionError
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError, CompositionError, DatasetError
 from samplerkit.order import arguments
 from samplerkit.storage.tar.codecs import Decode
+from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.steps import MapDict, Rename, Step, ToTuple, checked_function
 
 
@@ -34,7 +35,8 @@ class Fluent:
         """Shuffles the shards, then the samples within windows of at least `size`; each epoch differs.
 
         The order is a computed permutation of the whole epoch, without a buffer: mode PARTIAL. The position
-        in the pipeline does not matter. Samples from commands are shuffled by a buffer of `size` samples.
+        in the pipeline does not matter. What commands or a `WebLoader` yield has no order that could be
+        computed: there `size` is that of a buffer, at this position.
 
         Args:
             size: the samples in a window, or batches after `.batched`; 0 for no shuffle.
@@ -47,13 +49,12 @@ class Fluent:
         number = arguments.integer("shuffle", size)
         if number < 1:
             return self
+        pipeline = self._pipeline
         seeded = self if seed is None else self._replace(seed=arguments.seed("seed", seed))
-        return seeded._shuffled(number)
-
-    def _shuffled(self, size: int) -> Self:
-        return self._replace(
-            window=max(self._pipeline.window, size * stages.batch_size(self._pipeline.stages))
-        )
+        if isinstance(pipeline.shards, TarDataset | DatasetError):
+            return seeded._replace(window=max(pipeline.window, number * stages.batch_size(pipeline.stages)))
+        buffer = stages.Uncounted("shuffle", bound(stages.in_buffer, number), draws=True)
+        return seeded._replace(shuffles_shards=True)._with(buffer)
 
     def decode(
         self,
@@ -150,8 +151,6 @@ class Fluent:
             partial: whether the last, smaller batch is kept: at most one per rank.
         """
         size = arguments.positive("batchsize", batchsize)
-        if collation_fn is not None:
-            checked_function("collation_fn", collation_fn)
         return self._with(stages.Batched(size, collation_fn, arguments.boolean("partial", partial)))
 
     def unbatched(self) -> Self:
@@ -275,10 +274,6 @@ class WebLoader(Fluent):
 
     def _batches(self, *_: object) -> Generator[Any, None, None]:
         yield from self._loader
-
-    def _shuffled(self, size: int) -> Self:
-        # The order of a stream cannot be computed, so here the position in the pipeline matters.
-        return self._with(stages.Uncounted("shuffle", bound(stages.in_buffer, size), draws=True))
 
     def __repr__(self) -> str:
         return f"WebLoader(){self._shown_stages}"

@@ -195,15 +195,14 @@ class SamplePipeline:
         first = world.shard_id + rows.start * world.num_shards
         return Shard(order, world.num_shards, first, length=len(rows))
 
-    def draws(self, slot: int, epoch: int, role: str) -> Callable[[int], np.random.Generator]:
+    def draws(self, slot: int, epoch: int) -> Callable[[int], np.random.Generator]:
         """Returns the random generators of stages that draw: one for each position in the pipeline.
 
         Args:
             slot: the number of the worker among the workers of all ranks.
             epoch: the epoch.
-            role: the role in random keys.
         """
-        key = Key(self.seed, epoch, 0, role)
+        key = Key(self.seed, epoch, 0, "stage")
         return lambda place: np.random.Generator(np.random.Philox(key=key.words(2, slot, place)))
 
     def items(self, slot: WorkerSlot, cursor: WorkerPlace) -> Generator[Any, None, None]:
@@ -214,7 +213,7 @@ class SamplePipeline:
             items, start = cursor.items, cursor.rows
             epoch = cursor.epoch + cursor.passes * PASS_STRIDE
             with closing(self._samples(slot, epoch, cursor)) as samples:
-                draws = self.draws(slot.number, epoch, stages.ROLE)
+                draws = self.draws(slot.number, epoch)
                 may_drop = self.equal_steps is None
                 for item in stages.run(self.stages, samples, draws, may_drop=may_drop):
                     cursor.items += 1

@@ -17,9 +17,6 @@ from samplerkit.storage.tar.steps import first_of
 
 _log = logging.getLogger("samplerkit")
 
-ROLE = "stage"
-"""The role of stages that draw in random keys."""
-
 
 class Dropped:
     """The result of a step for a sample that is dropped on purpose."""

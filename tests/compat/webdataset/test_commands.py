@@ -194,7 +194,7 @@ def test_commands_and_files_do_not_mix_and_have_no_index_options(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("command", "text"), [("A=5f3a cat a.tar", "env"), ("", "no command"), ("cat 'a.tar", "quotes")]
+    ("command", "text"), [("A=5f3a cat a.tar", "env"), ("", "no program"), ("cat 'a.tar", "quotes")]
 )
 def test_commands_without_a_program_are_refused(command, text):
     with pytest.raises(sk.ArgumentValueError, match=text) as caught:
