@@ -71,14 +71,13 @@ def shards(
         hint = "use allow_commands=True if nobody else can write these urls, or give the URL itself"
         raise ArgumentValueError("urls", "names a command, and commands are not allowed", PIPE, hint=hint)
     if len(commands) < len(names):
-        hint = "make two datasets"
-        raise ArgumentValueError("urls", "mixes commands with shards that have random access", hint=hint)
+        raise ArgumentValueError("urls", "mixes commands with shards that have random access")
     if options:
         problem = "are not supported with commands, whose shards have no index"
         raise ArgumentTypeError("options", problem, sorted(options))
     timeout = arguments.seconds("command_timeout", command_timeout, may_be_zero=False)
     expanded = [url for command in commands for url in expand_braces(command)]
-    return Piped(tuple(map(parse_command, expanded)), timeout, handler)
+    return Piped(tuple(map(parse_command, expanded)), timeout)
 
 
 def handler_of(value: Any) -> Handler | None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any, final
 
-from samplerkit.compat.webdataset.handlers import Handler, continues, of_shard
+from samplerkit.compat.webdataset.handlers import continues, of_shard
 from samplerkit.compat.webdataset.reading import SamplePipeline, WorkerSlot
 from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.samplers.shuffled import DistributedSampler
@@ -279,12 +279,10 @@ class Piped:
     Args:
         commands: one command per shard.
         timeout: how long to wait for the next byte of a command, in seconds.
-        handler: called when a command or its archive fails; the rest of the shard is then skipped.
     """
 
     commands: tuple[Command, ...]
     timeout: float = field(repr=False)
-    handler: Handler | None = field(repr=False)
 
     def __call__(self, pipeline: SamplePipeline, slot: WorkerSlot, epoch: int) -> Generator[Any, None, None]:
         """Yields the samples that one worker reads in an epoch."""
@@ -299,5 +297,5 @@ class Piped:
                     samples = samples_of(pieces, f"pipe:{self.commands[shard].shown}")
                     yield from islice(samples, turn, None, sharing)
             except DatasetError as error:
-                if not continues(self.handler, of_shard(error)):
+                if not continues(pipeline.handler, of_shard(error)):
                     return

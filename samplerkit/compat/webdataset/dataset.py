@@ -139,9 +139,6 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         >>> folder.cleanup()
     """
 
-    _cursor: WorkerPlace | None
-    _loaded: Mapping[str, Any] | None
-
     def __init__(
         self,
         urls: Any,
@@ -274,7 +271,8 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
 
     def _start_counting(self, epoch: int) -> None:
         self._epochs = EpochLedger(epoch)
-        self._cursor, self._loaded = None, None
+        self._cursor: WorkerPlace | None = None
+        self._loaded: Mapping[str, Any] | None = None
         self._iterations: weakref.WeakSet[Generator[Any, None, None]] = weakref.WeakSet()
 
     def __getstate__(self) -> dict[str, Any]:

@@ -15,8 +15,7 @@ from samplerkit.compat.webdataset import arguments as checks
 from samplerkit.compat.webdataset import stages
 from samplerkit.compat.webdataset.handlers import Handler
 from samplerkit.compat.webdataset.reading import FOREVER, SamplePipeline, WorkerPlace, WorkerSlot
-from samplerkit.compat.webdataset.stages import default_collation_fn
-from samplerkit.compat.webdataset.tensors import tensors
+from samplerkit.compat.webdataset.stages import default_collation_fn, tensors
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, CompositionError, DatasetError
 from samplerkit.order import arguments
 from samplerkit.storage.tar.codecs import Decode

@@ -224,8 +224,7 @@ class SamplePipeline:
                 return
             empty_passes = empty_passes + 1 if cursor.items == items and not start else 0
             if self.passes == FOREVER and empty_passes >= EMPTY_PASSES * slot.count:
-                reason = "the pipeline leaves all samples out" if cursor.rows else "there is no sample"
-                raise DatasetError("dataset", f"cannot be read again and again: {reason}")
+                raise DatasetError("dataset", "cannot be read again and again: no sample is left")
             cursor.passes, cursor.rows = cursor.passes + 1, 0
 
     def _samples(self, slot: WorkerSlot, epoch: int, cursor: WorkerPlace) -> Generator[Any, None, None]:

@@ -14,7 +14,7 @@ from webdataset import autodecode, filters, tenbin
 
 import samplerkit as sk
 from samplerkit.compat import webdataset as wds
-from samplerkit.compat.webdataset.tensors import tensors
+from samplerkit.compat.webdataset.stages import tensors
 from tests.compat.webdataset.shards import as_list, is_even, number_of, numbers, once_each, write
 from tests.storage.remote.server import served
 
