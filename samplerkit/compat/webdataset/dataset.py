@@ -139,6 +139,9 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         >>> folder.cleanup()
     """
 
+    _cursor: WorkerPlace | None
+    _loaded: Mapping[str, Any] | None
+
     def __init__(
         self,
         urls: Any,
@@ -171,8 +174,9 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         checked = checks.handler_of(handler)
         is_resampled = arguments.boolean("resampled", resampled) or mode == "resampled"
         reads_all = checks.reads_everything(nodesplitter, workersplitter, resampled=is_resampled)
-        mode = None if mode == "resampled" else mode
-        checks.refuse(mode=mode, select_files=select_files, rename_files=rename_files)
+        checks.refuse(
+            mode=None if is_resampled else mode, select_files=select_files, rename_files=rename_files
+        )
         if world is not None and not isinstance(world, World):
             raise ArgumentTypeError("world", "must be a World or None", world)
         self._world = World(1, 0) if world is None and reads_all else world
@@ -271,8 +275,7 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
 
     def _start_counting(self, epoch: int) -> None:
         self._epochs = EpochLedger(epoch)
-        self._cursor: WorkerPlace | None = None
-        self._loaded: Mapping[str, Any] | None = None
+        self._cursor, self._loaded = None, None
         self._iterations: weakref.WeakSet[Generator[Any, None, None]] = weakref.WeakSet()
 
     def __getstate__(self) -> dict[str, Any]:
