@@ -102,8 +102,7 @@ def reads_everything(nodesplitter: Any, workersplitter: Any, *, resampled: bool)
             hint = "leave it out: samples are split by rank and worker; or use world=World(num_shards, rank)"
             raise NotSupportedError(name, "must be one of webdataset's own functions", value, hint=hint)
     if not workersplitter and not resampled:
-        problem = "None would read each sample once in every worker"
-        raise NotSupportedError("workersplitter", problem, hint="leave it out")
+        raise NotSupportedError("workersplitter", "None repeats samples in each worker", hint="leave it out")
     # If shards are resampled, ranks of webdataset differ by their random draws, and ranks here by their part.
     return nodesplitter is None and not resampled
 

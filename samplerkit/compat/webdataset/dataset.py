@@ -194,8 +194,7 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
             may_be_empty=not arguments.boolean("empty_check", empty_check),
         )
         if isinstance(shards, Piped) and equal_steps is not None:
-            problem = "cannot be kept: how many samples a command writes is not known"
-            raise ArgumentValueError("equal_steps", problem, equal_steps, hint="use with_epoch(n)")
+            raise ArgumentValueError("equal_steps", "cannot be kept by commands", hint="use with_epoch(n)")
         self._start_counting(0)
 
     @property
