@@ -152,7 +152,7 @@ def test_a_torch_built_without_distributed_is_an_error(monkeypatch):
     monkeypatch.setattr(torch.distributed, "is_available", lambda: False)
     with pytest.raises(RuntimeError):
         Torchs(range(10))
-    with pytest.raises(sk.WorldError, match="num_replicas"):
+    with pytest.raises(sk.ArgumentValueError, match="num_replicas"):
         DistributedSampler(range(10))
     assert len(DistributedSampler(range(10), 2, 0)) == 5
 

@@ -42,20 +42,11 @@ def require_undealt(sampler: Any) -> None:
     if isinstance(sampler, str | bytes | torch.utils.data.DataLoader) or not is_iterable:
         raise ArgumentTypeError("sampler", "must be a sampler", sampler)
     if isinstance(sampler, Iterator):
-        raise ArgumentTypeError(
-            "sampler",
-            "must be iterable more than once",
-            sampler,
-            hint="give an object whose __iter__ starts again",
-        )
+        raise ArgumentTypeError("sampler", "must be iterable more than once", sampler)
     for inner in nested(sampler):
         if isinstance(inner, torch.utils.data.DistributedSampler) and inner.num_replicas != 1:
-            raise CompositionError(
-                "sampler",
-                "is distributed already, so that each rank would read a shard of a shard",
-                inner,
-                hint="give the sampler that is not distributed",
-            )
+            hint = "give the sampler that is not distributed"
+            raise CompositionError("sampler", "is distributed already", inner, hint=hint)
 
 
 def nested(sampler: Any) -> Iterator[Any]:
@@ -92,9 +83,7 @@ def read_draws(sampler: Iterable[Any]) -> Ids | list[Any]:
     while chunk := list(islice(items, CHUNK)):
         count += len(chunk)
         if count > LONGEST_ITERATION:
-            raise DatasetError(
-                "sampler", f"yields more than {LONGEST_ITERATION} items", sampler, hint="give it an end"
-            )
+            raise DatasetError("sampler", f"does not end after {LONGEST_ITERATION} items", sampler)
         if _is_id(chunk[0]) and not drawn:
             chunks.append(arguments.indices("sampler", chunk))
         else:

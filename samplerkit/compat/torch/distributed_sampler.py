@@ -15,13 +15,7 @@ from samplerkit.compat.torch.epoch_sampler import (
     part_of_order,
     permuted_by_torch,
 )
-from samplerkit.errors import (
-    ArgumentRangeError,
-    ArgumentTypeError,
-    ArgumentValueError,
-    DatasetError,
-    WorldError,
-)
+from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.loading.state.identity import describe_chain, describe_dataset
 from samplerkit.order import arguments
 from samplerkit.order.caching import Latest
@@ -61,7 +55,6 @@ class DistributedSampler(EpochSampler[int]):
         ArgumentTypeError: an argument has the wrong type.
         ArgumentValueError: `rank`, `seed` or `algorithm` is out of range, or a number is left to the
             process group and none is initialized.
-        WorldError: a number is left to the process group, and torch was built without support for it.
         DatasetError: when it is read: the length of the dataset has changed so that torch would also fail.
 
     Source: `torch.utils.data.distributed.DistributedSampler`.
@@ -171,15 +164,10 @@ def _checked_seed(place: str, number: int) -> int:
 def _world(num_replicas: Any, rank: Any) -> World:
     """Checks the two numbers; those that are None come from the process group, as in torch."""
     group = torch.distributed
-    if num_replicas is None or rank is None:
+    if (num_replicas is None or rank is None) and not (group.is_available() and group.is_initialized()):
         place = "num_replicas" if num_replicas is None else "rank"
         hint = "initialise it first, or give num_replicas and rank"
-        if not group.is_available():
-            raise WorldError(place, "must be given, since this torch was built without distributed support")
-        if not group.is_initialized():
-            raise ArgumentValueError(
-                place, "comes from the process group, but none is initialised", None, hint=hint
-            )
+        raise ArgumentValueError(place, "comes from the process group, but none is initialised", hint=hint)
     ranks = arguments.integer(
         "num_replicas", group.get_world_size() if num_replicas is None else num_replicas
     )

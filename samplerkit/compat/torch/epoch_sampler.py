@@ -167,10 +167,9 @@ class ResumableSampler(EpochByCursor, torch.utils.data.DistributedSampler[Item_c
         saved = State.from_dict(state)
         saved.require_equal(self._state(Place(saved.epoch, 0)))
         self._load_fields(saved)
-        if not 0 <= saved.position <= self._size(saved.epoch):
-            raise StateError(
-                "position", f"is outside of an order of {self._size(saved.epoch)}", saved.position
-            )
+        size = self._size(saved.epoch)
+        if not 0 <= saved.position <= size:
+            raise StateError("position", f"is outside of an order of {size}", saved.position)
         self._cursor.load(saved.place)
 
     def _load_fields(self, saved: State) -> None:

@@ -18,8 +18,7 @@ from samplerkit.compat.webdataset.handlers import (
     warn_and_continue,
     warn_and_stop,
 )
-from samplerkit.compat.webdataset.stages import default_collation_fn
-from samplerkit.compat.webdataset.tensors import handle_extension
+from samplerkit.compat.webdataset.stages import default_collation_fn, handle_extension
 from samplerkit.compat.webdataset.writing import ShardWriter, TarWriter
 
 Dataset = WebDataset

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from samplerkit.compat.webdataset.commands import PIPE, Piped, parse_command
 from samplerkit.compat.webdataset.handlers import Handler
@@ -19,36 +19,19 @@ from samplerkit.storage.tar.steps import checked_function
 EqualSteps = Literal["pad", "drop"]
 """How all ranks read the same number of samples: repeat the first ones, or drop the last ones."""
 
-DEFAULT: Final = "ours"
-"""The default of arguments, to detect that they were left out."""
-
-NODE_SPLITTERS = frozenset({"split_by_node", "single_node_only"})
-WORKER_SPLITTERS = frozenset({"split_by_worker"})
-
-METHODS: Mapping[str, str] = {
-    "associate": "use map",
-    "rename_keys": "use rename",
-    "extract_keys": "use to_tuple",
-    "xdecode": "use decode",
-    "log_keys": "use map",
-    "mcached": "the files stay in the page cache",
-    "lmdb_cached": "the files stay in the page cache",
-    "append": "use compose, which returns a new dataset",
-    "stage": "the stages are values of their own",
-}
-"""webdataset's methods that are not supported, and what to use instead."""
-
+SPLITTERS = frozenset({"split_by_node", "single_node_only", "split_by_worker"})
 
 REFUSED: Mapping[str, str] = {
     "mode": "leave it out, or use 'resampled'",
     "select_files": "use select, or to_tuple, which reads the fields that it names: samples are indexed once",
     "rename_files": "use rename for fields, or map for keys: samples are indexed once",
+    "rng": "use seed=: an order depends only on seed and epoch",
+    "post": "give the functions as arguments: the first result other than None is used",
+    "compress": "random access needs an uncompressed tar; compress a field instead, as in txt.gz",
+    "keep_meta": "give fields names without an underscore at the beginning",
+    "opener": "give a path, and take the shard from there in post=",
 }
 """webdataset's arguments that are not supported, and what to use instead."""
-
-
-class MissingMethodError(NotSupportedError, AttributeError):
-    """A method of webdataset that is not supported; `hasattr` returns False for it."""
 
 
 def shards(
@@ -56,20 +39,18 @@ def shards(
     handler: Handler | None,
     cache_dir: Any,
     cache_size: Any,
-    *,
-    allow_commands: bool,
-    command_timeout: float,
     options: dict[str, Any],
+    command_timeout: float | None,
 ) -> TarDataset | Piped | DatasetError:
     """Returns the shards that the arguments name: with random access, or written by commands.
 
-    If a shard is missing, the error is returned instead, to be raised when shards are read.
+    If a shard is missing, the error is returned instead, to be raised when shards are read. Commands are not
+    allowed if `command_timeout` is None.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
         TypeError: an argument is not one of `TarDataset`.
         ArgumentValueError: a command is not allowed, or a value is not valid.
-        NotSupportedError: `urls` is a specification in webdataset's own format.
     """
     if isinstance(urls, TarDataset):
         if options or cache_dir is not None:
@@ -85,23 +66,18 @@ def shards(
             return TarDataset(names, **options)
         except DatasetError as error:
             return error
-    if not arguments.boolean("allow_commands", allow_commands):
-        raise ArgumentValueError(
-            "urls",
-            "names a command, and commands are not run unless you allow it",
-            # Only the first word: the others may be secrets.
-            " ".join([*commands[0].split(maxsplit=1)[:1], "..."]),
-            hint="use allow_commands=True if nobody else can write these urls, or give the URL itself",
-        )
+    if command_timeout is None:
+        # The command is not shown: it may hold secrets.
+        hint = "use allow_commands=True if nobody else can write these urls, or give the URL itself"
+        raise ArgumentValueError("urls", "names a command, and commands are not allowed", PIPE, hint=hint)
     if len(commands) < len(names):
-        hint = "make two datasets"
-        raise ArgumentValueError("urls", "mixes commands with shards that have random access", hint=hint)
+        raise ArgumentValueError("urls", "mixes commands with shards that have random access")
     if options:
         problem = "are not supported with commands, whose shards have no index"
         raise ArgumentTypeError("options", problem, sorted(options))
     timeout = arguments.seconds("command_timeout", command_timeout, may_be_zero=False)
     expanded = [url for command in commands for url in expand_braces(command)]
-    return Piped(tuple(map(parse_command, expanded)), timeout, handler)
+    return Piped(tuple(map(parse_command, expanded)), timeout)
 
 
 def handler_of(value: Any) -> Handler | None:
@@ -121,46 +97,31 @@ def reads_everything(nodesplitter: Any, workersplitter: Any, *, resampled: bool)
     Raises:
         NotSupportedError: a splitter is the user's own, or `workersplitter` is None.
     """
-    for name, value, allowed in (
-        ("nodesplitter", nodesplitter, NODE_SPLITTERS),
-        ("workersplitter", workersplitter, WORKER_SPLITTERS),
-    ):
-        if value is not DEFAULT and value is not None and value is not False and _name(value) not in allowed:
+    for name, value in (("nodesplitter", nodesplitter), ("workersplitter", workersplitter)):
+        if value and _name(value) not in SPLITTERS:
             hint = "leave it out: samples are split by rank and worker; or use world=World(num_shards, rank)"
             raise NotSupportedError(name, "must be one of webdataset's own functions", value, hint=hint)
-    if workersplitter in {None, False} and not resampled:
-        problem = "None would read each sample once in every worker"
-        raise NotSupportedError("workersplitter", problem, hint="leave it out")
+    if not workersplitter and not resampled:
+        raise NotSupportedError("workersplitter", "None repeats samples in each worker", hint="leave it out")
     # If shards are resampled, ranks of webdataset differ by their random draws, and ranks here by their part.
     return nodesplitter is None and not resampled
-
-
-def shard_shuffle(value: Any) -> bool:
-    """Checks `shardshuffle`: any number of shards means all of them."""
-    if value is None or isinstance(value, bool):
-        return bool(value)
-    return arguments.integer("shardshuffle", value) > 0
 
 
 def refuse(**given: Any) -> None:
     """Refuses arguments that are not supported.
 
     Raises:
-        NotSupportedError: one of them is given.
+        NotSupportedError: one of them is given, and is neither None nor False.
     """
     for name, value in given.items():
-        if value is not None:
+        if value is not None and value is not False:
             raise NotSupportedError(name, "is not supported", value, hint=REFUSED[name])
 
 
 def _names(urls: Any) -> list[Any]:
-    if isinstance(urls, Mapping) or (isinstance(urls, str) and urls.endswith((".yaml", ".yml", ".json"))):
-        problem = "is a specification of webdataset's, which is not supported"
-        hint = "give the shards; samplerkit.MixtureSampler mixes datasets by weights"
-        raise NotSupportedError("urls", problem, urls, hint=hint)
     if isinstance(urls, str):
         return urls.split("::")
-    if isinstance(urls, os.PathLike) or not isinstance(urls, Iterable) or isinstance(urls, bytes):
+    if isinstance(urls, os.PathLike | bytes | Mapping) or not isinstance(urls, Iterable):
         return [urls]
     return list(urls)
 
@@ -172,10 +133,6 @@ def _add_cache(options: dict[str, Any], cache_dir: Any, cache_size: Any) -> None
         return
     remote = RemoteOptions.of(options.get("remote"))
     cache_options: dict[str, Any] = {"cache": cache_dir} | ({"max_cache_bytes": size} if size > 0 else {})
-    for place, name in zip(("cache_dir", "cache_size"), cache_options, strict=False):
-        if getattr(remote, name) is not None:
-            problem, hint = f"is given twice: also by {name} of remote", "give it once"
-            raise ArgumentTypeError(place, problem, hint=hint)
     options["remote"] = replace(remote, **cache_options)
     # The cache has whole shards, as in webdataset.
     options.setdefault("fetch", "shards")

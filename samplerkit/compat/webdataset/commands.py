@@ -8,23 +8,18 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import re
 import select
 import shlex
-import shutil
+import signal
 import subprocess
-import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any, final
 
-from samplerkit.compat.webdataset import supervisor
-from samplerkit.compat.webdataset.handlers import Handler, continues, of_shard
+from samplerkit.compat.webdataset.handlers import continues, of_shard
 from samplerkit.compat.webdataset.reading import SamplePipeline, WorkerSlot
-from samplerkit.compat.webdataset.stages import in_buffer
 from samplerkit.errors import ArgumentValueError, DatasetError
-from samplerkit.order.modes import Shuffle
 from samplerkit.samplers.shuffled import DistributedSampler
 from samplerkit.storage.inflate import GzipError, TooLargeError, inflated
 from samplerkit.storage.tar.format.flaws import Flaw, Reason
@@ -34,10 +29,6 @@ from samplerkit.storage.tar.format.scan import Walk
 from samplerkit.storage.urls import shown
 
 PIPE = "pipe:"
-
-_SHELL = re.compile(r"""\\.|'[^']*'?|"(?:\\.|[^"\\$`])*"?|([|&;<>()\n$`])""", re.DOTALL)
-"""Matches quoted and escaped text, or a character that is special in a shell (also `$` and backticks within
-double quotes)."""
 
 
 @dataclass(frozen=True)
@@ -57,36 +48,27 @@ def parse_command(url: str) -> Command:
     """Parses a command.
 
     Args:
-        url: `pipe:` and a command, with quotes and backslashes as in a shell.
+        url: `pipe:` and a command, with quotes and backslashes as in a shell. Operators and variables of a
+            shell are text that the program receives.
 
     Raises:
-        ArgumentValueError: there is no command, or it needs a shell.
+        ArgumentValueError: there is no command, or it sets a variable.
 
     Example:
         >>> parse_command("pipe:curl -s 'http://host/x.tar?token=5f3a'").shown
         'curl ... http://host/x.tar'
-        >>> parse_command("pipe:zcat x.tar.gz | head")
-        Traceback (most recent call last):
-        samplerkit.errors.ArgumentValueError: urls: has an operator that needs a shell, got '|'; ...
     """
-    text = url.removeprefix(PIPE).strip()
-    for operator in filter(None, _SHELL.findall(text)):
-        hint = "put it into a script, or in single quotes if it is part of an argument"
-        raise ArgumentValueError("urls", "has an operator that needs a shell", operator, hint=hint)
     try:
-        arguments = tuple(shlex.split(text))
+        arguments = tuple(shlex.split(url.removeprefix(PIPE)))
     except ValueError as error:
         raise ArgumentValueError("urls", f"has a command with wrong quotes ({error})") from None
-    if not arguments:
-        raise ArgumentValueError("urls", "has no command after pipe:", url)
-    program, *rest = arguments
-    if "=" in program.split("/", maxsplit=1)[0]:
-        hint = "write env NAME=VALUE PROGRAM"
-        raise ArgumentValueError("urls", "has a variable, which needs a shell", hint=hint)
-    return Command(arguments, " ".join([program, *_shown(rest)]))
+    if not arguments or "=" in arguments[0].split("/", maxsplit=1)[0]:
+        hint = "for variables write env NAME=VALUE PROGRAM"
+        raise ArgumentValueError("urls", "has no program after pipe:", hint=hint)
+    return Command(arguments, " ".join([arguments[0], *_shown(arguments[1:])]))
 
 
-def _shown(arguments: list[str]) -> list[str]:
+def _shown(arguments: Iterable[str]) -> list[str]:
     """Returns the arguments that may be logged, and dots for the others, which may be secrets."""
     result: list[str] = []
     for argument in arguments:
@@ -100,8 +82,6 @@ def _shown(arguments: list[str]) -> list[str]:
 
 
 _BUFFER = 1 << 20
-_GRACE_SECONDS = 5.0
-"""How long the supervisor may take to end its command."""
 
 _LONGEST_POLL = 2**31 - 1
 """The longest timeout of `poll`, in milliseconds: 24 days."""
@@ -121,19 +101,19 @@ def output(command: Command, timeout: float) -> Generator[bytes, None, None]:
 
     def stalled(state: str) -> DatasetError:
         problem = f"the command {state} for {timeout:g} s, after {received} bytes"
-        return DatasetError(
-            place, problem, hint="use a longer command_timeout, or let the program give up by itself"
-        )
+        return DatasetError(place, problem, hint="use a longer command_timeout")
 
-    if shutil.which(command.arguments[0]) is None:
-        problem = f"there is no program {command.arguments[0]!r}"
-        raise DatasetError(place, problem, hint="install it, or check the PATH")
-    process = subprocess.Popen(  # noqa: S603  # an argument list that the user allowed
-        [sys.executable, "-I", "-S", supervisor.__file__, *command.arguments],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        bufsize=0,
-    )
+    try:
+        process = subprocess.Popen(  # noqa: S603  # an argument list that the user allowed
+            command.arguments,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+            start_new_session=True,  # it is ended together with the processes that it started
+        )
+    except OSError as error:
+        problem = f"the command cannot be started ({error.strerror})"
+        raise DatasetError(place, problem, hint="install it, or check the PATH") from None
     pipe: Any = process.stdout
     try:
         with contextlib.suppress(OSError, AttributeError):
@@ -153,27 +133,14 @@ def output(command: Command, timeout: float) -> Generator[bytes, None, None]:
         except subprocess.TimeoutExpired:
             raise stalled("has closed its output and does not end") from None
         if code:
-            how = f"exit status {code}" if code <= 128 else f"ended by signal {code - 128}"
+            how = f"exit status {code}" if code > 0 else f"ended by signal {-code}"
             problem = f"the command failed after {received} bytes ({how})"
             raise DatasetError(place, problem, hint="run it by hand to see why")
     finally:
-        _end(process)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ends the command and the processes that it started, and waits for it."""
-    lifeline: Any = process.stdin
-    with contextlib.suppress(OSError):
-        # Closing alone is not noticed while a forked process holds a copy of the descriptor.
-        os.write(lifeline.fileno(), b".")
-    lifeline.close()
-    pipe: Any = process.stdout
-    pipe.close()
-    try:
-        process.wait(_GRACE_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+        pipe.close()
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 _HINT = "look at what the command writes, or fetch or make the archive again"
@@ -301,10 +268,6 @@ def _decoded(name: bytes) -> str:
     return name.decode("utf-8", "replace")
 
 
-ROLE = "stream"
-"""The role of the shuffle window in random keys."""
-
-
 @final
 @dataclass(frozen=True)
 class Piped:
@@ -316,23 +279,14 @@ class Piped:
     Args:
         commands: one command per shard.
         timeout: how long to wait for the next byte of a command, in seconds.
-        handler: called when a command or its archive fails; the rest of the shard is then skipped.
     """
 
     commands: tuple[Command, ...]
     timeout: float = field(repr=False)
-    handler: Handler | None = field(repr=False)
 
     def __call__(self, pipeline: SamplePipeline, slot: WorkerSlot, epoch: int) -> Generator[Any, None, None]:
-        """Returns the samples that one worker reads in an epoch."""
-        samples = self._in_order(pipeline, slot, epoch)
-        if not pipeline.window:
-            return samples
-        return in_buffer(pipeline.window, samples, pipeline.draws(slot.number, epoch, ROLE)(0))
-
-    def _in_order(self, pipeline: SamplePipeline, slot: WorkerSlot, epoch: int) -> Generator[Any, None, None]:
-        is_shuffled = pipeline.mode is not Shuffle.FALSE
-        sampler = DistributedSampler(1, 0, shuffle=is_shuffled, seed=pipeline.seed)
+        """Yields the samples that one worker reads in an epoch."""
+        sampler = DistributedSampler(1, 0, shuffle=pipeline.shuffles_shards, seed=pipeline.seed)
         shards = list(sampler.order(len(self.commands), epoch))
         # Slots own, own + shards, ... share a shard; if there are at least as many shards, a slot is alone.
         turn, own = divmod(slot.number, len(shards))
@@ -343,5 +297,5 @@ class Piped:
                     samples = samples_of(pieces, f"pipe:{self.commands[shard].shown}")
                     yield from islice(samples, turn, None, sharing)
             except DatasetError as error:
-                if not continues(self.handler, of_shard(error)):
+                if not continues(pipeline.handler, of_shard(error)):
                     return

@@ -17,7 +17,7 @@ from samplerkit.compat.webdataset.arguments import EqualSteps
 from samplerkit.compat.webdataset.commands import Piped
 from samplerkit.compat.webdataset.epochs import EpochLedger
 from samplerkit.compat.webdataset.fluent import Fluent
-from samplerkit.compat.webdataset.handlers import Handler
+from samplerkit.compat.webdataset.handlers import Handler, split_by_node, split_by_worker
 from samplerkit.compat.webdataset.reading import FOREVER, SamplePipeline, WorkerPlace, WorkerSlot
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, StateError
 from samplerkit.loading.state.state import digest, int_in, mismatch, require_fields
@@ -92,12 +92,12 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         repeat: whether to read without end.
         shardshuffle: whether the shards are in random order. A number means all shards.
         cache_size: how many bytes of remote shards are kept in `cache_dir`; -1 for a default.
-        cache_dir: the folder in which remote shards are kept.
+        cache_dir: the folder in which remote shards are kept; before the one in `remote`.
         url_to_name: not needed: the cache has its own names.
         detshuffle: not needed: every shuffle depends only on seed and epoch.
-        nodesplitter: left out, or webdataset's `split_by_node`: each rank reads its part. None: every rank
-            reads all samples.
-        workersplitter: left out, or webdataset's `split_by_worker`.
+        nodesplitter: webdataset's `split_by_node`: each rank reads its part. None: every rank reads all
+            samples.
+        workersplitter: webdataset's `split_by_worker`.
         select_files: refused: samples are indexed once.
         rename_files: refused: samples are indexed once.
         empty_check: whether a dataset without samples is an error.
@@ -154,8 +154,8 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         cache_dir: Any = None,
         url_to_name: Any = None,
         detshuffle: bool = False,
-        nodesplitter: Any = checks.DEFAULT,
-        workersplitter: Any = checks.DEFAULT,
+        nodesplitter: Any = split_by_node,
+        workersplitter: Any = split_by_worker,
         select_files: Any = None,
         rename_files: Any = None,
         empty_check: bool = True,
@@ -174,36 +174,27 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         checked = checks.handler_of(handler)
         is_resampled = arguments.boolean("resampled", resampled) or mode == "resampled"
         reads_all = checks.reads_everything(nodesplitter, workersplitter, resampled=is_resampled)
-        mode = None if mode == "resampled" else mode
-        checks.refuse(mode=mode, select_files=select_files, rename_files=rename_files)
+        checks.refuse(
+            mode=None if is_resampled else mode, select_files=select_files, rename_files=rename_files
+        )
         if world is not None and not isinstance(world, World):
             raise ArgumentTypeError("world", "must be a World or None", world)
         self._world = World(1, 0) if world is None and reads_all else world
-        shards = checks.shards(
-            urls,
-            checked,
-            cache_dir,
-            cache_size,
-            allow_commands=allow_commands,
-            command_timeout=command_timeout,
-            options=tar_options,
-        )
+        timeout = command_timeout if arguments.boolean("allow_commands", allow_commands) else None
+        shards = checks.shards(urls, checked, cache_dir, cache_size, tar_options, timeout)
         self._pipeline = SamplePipeline(
             shards,
             seed=0 if seed is None else arguments.seed("seed", seed),
-            shuffles_shards=is_resampled or checks.shard_shuffle(shardshuffle),
+            shuffles_shards=is_resampled or bool(shardshuffle),
             lanes=arguments.lanes("lanes", lanes),
-            equal_steps=None
-            if equal_steps is None
-            else arguments.choice("equal_steps", equal_steps, get_args(EqualSteps)),
+            equal_steps=equal_steps and arguments.choice("equal_steps", equal_steps, get_args(EqualSteps)),
             batch_size=arguments.limit("batch_size", batch_size),
             passes=FOREVER if is_resampled or arguments.boolean("repeat", repeat) else 1,
             handler=checked,
             may_be_empty=not arguments.boolean("empty_check", empty_check),
         )
         if isinstance(shards, Piped) and equal_steps is not None:
-            problem = "cannot be kept: how many samples a command writes is not known"
-            raise ArgumentValueError("equal_steps", problem, equal_steps, hint="use with_epoch(n)")
+            raise ArgumentValueError("equal_steps", "cannot be kept by commands", hint="use with_epoch(n)")
         self._start_counting(0)
 
     @property
@@ -295,11 +286,6 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._iterations = weakref.WeakSet()
-
-    def __getattr__(self, name: str) -> Any:
-        if name in checks.METHODS:
-            raise checks.MissingMethodError(name, "is not supported", hint=checks.METHODS[name])
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __repr__(self) -> str:
         return f"WebDataset({self._pipeline.shards!r}){self._shown_stages}"

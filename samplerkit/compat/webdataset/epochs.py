@@ -214,11 +214,10 @@ _ledgers: weakref.WeakSet[EpochLedger] = weakref.WeakSet()
 
 
 def _share_all() -> None:
-    if get_worker_info() is None:
-        for ledger in list(_ledgers):
-            # An error here would be lost: the worker, which finds no file, raises it.
-            with suppress(WorkerError):
-                ledger._open()
+    for ledger in list(_ledgers):
+        # An error here would be lost: the worker, which finds no file, raises it.
+        with suppress(WorkerError):
+            ledger._open()
 
 
 os.register_at_fork(before=_share_all)

@@ -7,7 +7,7 @@ from copy import copy
 from dataclasses import replace
 from functools import partial as bound
 from itertools import chain, islice
-from typing import Any, Literal, Self, final
+from typing import Any, Self, final
 
 from torch.utils.data import DataLoader
 
@@ -15,11 +15,11 @@ from samplerkit.compat.webdataset import arguments as checks
 from samplerkit.compat.webdataset import stages
 from samplerkit.compat.webdataset.handlers import Handler
 from samplerkit.compat.webdataset.reading import FOREVER, SamplePipeline, WorkerPlace, WorkerSlot
-from samplerkit.compat.webdataset.stages import default_collation_fn
-from samplerkit.compat.webdataset.tensors import tensors
-from samplerkit.errors import ArgumentTypeError, ArgumentValueError, CompositionError
+from samplerkit.compat.webdataset.stages import default_collation_fn, tensors
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError, CompositionError, DatasetError
 from samplerkit.order import arguments
 from samplerkit.storage.tar.codecs import Decode
+from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.steps import MapDict, Rename, Step, ToTuple, checked_function
 
 
@@ -34,7 +34,8 @@ class Fluent:
         """Shuffles the shards, then the samples within windows of at least `size`; each epoch differs.
 
         The order is a computed permutation of the whole epoch, without a buffer: mode PARTIAL. The position
-        in the pipeline does not matter. Samples from commands are shuffled by a buffer of `size` samples.
+        in the pipeline does not matter. What commands or a `WebLoader` yield has no order that could be
+        computed: there `size` is that of a buffer, at this position.
 
         Args:
             size: the samples in a window, or batches after `.batched`; 0 for no shuffle.
@@ -43,20 +44,16 @@ class Fluent:
             rng: refused: an order depends only on seed and epoch.
             handler: not needed.
         """
-        if rng is not None:
-            raise ArgumentTypeError(
-                "rng", "must be None: an order depends only on seed and epoch", rng, hint="use seed="
-            )
+        checks.refuse(rng=rng)
         number = arguments.integer("shuffle", size)
         if number < 1:
             return self
+        pipeline = self._pipeline
         seeded = self if seed is None else self._replace(seed=arguments.seed("seed", seed))
-        return seeded._shuffled(number)
-
-    def _shuffled(self, size: int) -> Self:
-        return self._replace(
-            window=max(self._pipeline.window, size * stages.batch_size(self._pipeline.stages))
-        )
+        if isinstance(pipeline.shards, TarDataset | DatasetError):
+            return seeded._replace(window=max(pipeline.window, number * stages.batch_size(pipeline.stages)))
+        buffer = stages.Uncounted("shuffle", bound(stages.in_buffer, number), draws=True)
+        return seeded._replace(shuffles_shards=True)._with(buffer)
 
     def decode(
         self,
@@ -77,9 +74,7 @@ class Fluent:
             partial: not needed: fields that are not bytes are not changed.
             handler: called if a sample cannot be decoded.
         """
-        if post is not None:
-            hint = "give the functions as arguments: the first result other than None is used"
-            raise ArgumentTypeError("post", "is not supported", post, hint=hint)
+        checks.refuse(post=post)
         return self._with_step("decode", Decode.of((*(pre or ()), *handlers, tensors), only), handler)
 
     def rename(self, handler: Handler | None = None, keep: bool = True, **fields: Any) -> Self:
@@ -128,28 +123,18 @@ class Fluent:
         dataset = self._with_step("to_tuple", step, handler)
         return dataset._with_step("to_tuple", stages.without_none, handler) if is_refused else dataset
 
-    def select(
-        self,
-        predicate: Callable[[Any], Any],
-        *,
-        by: Literal["sample", "key"] = "sample",
-        handler: Handler | None = None,
-    ) -> Self:
+    def select(self, predicate: Callable[[Any], Any], handler: Handler | None = None) -> Self:
         """Keeps the samples for which a function returns a true value.
 
+        If the number of samples must be known, as for `equal_steps`, select by key before: give
+        `TarDataset(urls).select(predicate, by="key")` as the shards.
+
         Args:
-            predicate: a function of the item at this position of the pipeline, or of the key of the sample.
-            by: `sample` calls it when a sample is read; `key` calls it once for all keys in the index, so
-                that the number of samples is known.
+            predicate: a function of the item at this position of the pipeline.
             handler: called if `predicate` raises an error.
         """
-        chosen = arguments.choice("by", by, ("sample", "key"))
-        if chosen == "sample":
-            step = bound(stages.select, checked_function("select", predicate))
-            return self._with(stages.ItemStep("select", step, checks.handler_of(handler), may_drop=True))
-        if self._pipeline.tar is None:
-            raise ArgumentValueError("by", "cannot be 'key' where samples have no index", by)
-        return self._replace(shards=self._pipeline.tar.select(predicate, by="key"))
+        step = bound(stages.select, checked_function("select", predicate))
+        return self._with(stages.ItemStep("select", step, checks.handler_of(handler), may_drop=True))
 
     def batched(
         self,
@@ -165,8 +150,6 @@ class Fluent:
             partial: whether the last, smaller batch is kept: at most one per rank.
         """
         size = arguments.positive("batchsize", batchsize)
-        if collation_fn is not None:
-            checked_function("collation_fn", collation_fn)
         return self._with(stages.Batched(size, collation_fn, arguments.boolean("partial", partial)))
 
     def unbatched(self) -> Self:
@@ -190,10 +173,7 @@ class Fluent:
 
     def slice(self, *bounds: int | None) -> Self:
         """Keeps a part of the items of each worker, as `itertools.islice` does."""
-        try:
-            islice((), *bounds)
-        except (TypeError, ValueError) as error:
-            raise ArgumentValueError("slice", f"is invalid for itertools.islice ({error})", bounds) from None
+        islice((), *bounds)  # raises now what it would raise when it is read
         return self._with(stages.Uncounted("slice", bound(stages.in_slice, bounds)))
 
     def compose(self, *functions: Callable[[Iterator[Any]], Any]) -> Self:
@@ -287,18 +267,12 @@ class WebLoader(Fluent):
         pipeline = self._pipeline
         if pipeline.length is not None:
             return pipeline.length
-        most = pipeline.most_items or FOREVER
-        is_endless = pipeline.passes == most == FOREVER
-        if pipeline.stages or is_endless:
+        if pipeline.stages or pipeline.passes != 1:
             raise ArgumentTypeError("len", "is not known for this loader", self, hint="use .with_length(n)")
-        return min(pipeline.passes * len(self._loader), most)
+        return len(self._loader)
 
     def _batches(self, *_: object) -> Generator[Any, None, None]:
         yield from self._loader
-
-    def _shuffled(self, size: int) -> Self:
-        # The order of a stream cannot be computed, so here the position in the pipeline matters.
-        return self._with(stages.Uncounted("shuffle", bound(stages.in_buffer, size), draws=True))
 
     def __repr__(self) -> str:
         return f"WebLoader(){self._shown_stages}"

@@ -114,12 +114,12 @@ def of_shard(error: DatasetError) -> DatasetError:
     return error
 
 
-def step_error(item: Any, step: str, error: Exception) -> tuple[Exception, str]:
-    """Returns the error to raise if a step failed, and a note for it that names the sample.
+def step_error(item: Any, step: str, error: Exception) -> Exception:
+    """Returns the error to raise if a step failed; it names the sample.
 
-    An error of a user's function is kept. A samplerkit error is made again with the place in it; so is an
-    error that would not reach the loop: Python takes a StopIteration for the end of the stream, and a class
-    that only one process knows cannot be sent from a worker.
+    An error of a user's function is kept, with a note. A samplerkit error is made again with the place in it;
+    so is an error that would not reach the loop: Python takes a StopIteration for the end of the stream, and
+    a class that only one process knows cannot be sent from a worker.
 
     Args:
         item: the sample before the steps.
@@ -135,32 +135,28 @@ def step_error(item: Any, step: str, error: Exception) -> tuple[Exception, str]:
     elif isinstance(error, StopIteration) or not _is_picklable(error):
         problem, kind = f"{type(error).__name__} {error}", DatasetError
     else:
-        return error, f"{place}: {step} failed"
+        note_once(error, f"{place}: {step} failed")
+        return error
     hint = error.hint if isinstance(error, SamplerkitError) else ""
     described = kind(place, f"{step} failed: {problem}", hint=hint)
     described.__cause__ = error
-    return described, ""
+    return described
 
 
-def continues(handler: Handler | None, error: Exception, note: str = "") -> bool:
+def continues(handler: Handler | None, error: Exception) -> bool:
     """Asks a handler whether to continue without a sample or shard that failed.
 
     Args:
         handler: the handler; None to raise the error.
         error: the error.
-        note: a note that is added to the raised error.
 
     Raises:
         Exception: the handler raises, or there is no handler.
     """
-    try:
-        verdict = (handler or reraise_exception)(error)
-    except Exception as raised:
-        if note:
-            note_once(raised, note)
-        raise
+    verdict = (handler or reraise_exception)(error)
     if not verdict:
-        _log.warning("the handler ends the epoch early: %s", f"{note}: {error!r}" if note else error)
+        notes = ", ".join([repr(error), *getattr(error, "__notes__", ())])
+        _log.warning("the handler ends the epoch early: %s", notes)
     return bool(verdict)
 
 

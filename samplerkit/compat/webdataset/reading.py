@@ -73,8 +73,9 @@ PASS_STRIDE: Final = 1 << 32
 iteration begins the same epoch on all ranks, even if ranks need different numbers of passes."""
 
 EMPTY_PASSES: Final = 8
-"""A worker raises an error after this number of passes without an item, times the number of workers. If the
-pipeline keeps a single sample of the dataset, one of 3000 workers raises the error by mistake."""
+"""A worker raises an error after this number of passes without an item, times the number of workers, since
+each pass of a shuffled dataset gives it another part. If the pipeline keeps a single sample of the dataset,
+one of 3000 workers raises the error by mistake."""
 
 
 @dataclass
@@ -194,28 +195,25 @@ class SamplePipeline:
         first = world.shard_id + rows.start * world.num_shards
         return Shard(order, world.num_shards, first, length=len(rows))
 
-    def draws(self, slot: int, epoch: int, role: str) -> Callable[[int], np.random.Generator]:
+    def draws(self, slot: int, epoch: int) -> Callable[[int], np.random.Generator]:
         """Returns the random generators of stages that draw: one for each position in the pipeline.
 
         Args:
             slot: the number of the worker among the workers of all ranks.
             epoch: the epoch.
-            role: the role in random keys.
         """
-        key = Key(self.seed, epoch, 0, role)
+        key = Key(self.seed, epoch, 0, "stage")
         return lambda place: np.random.Generator(np.random.Philox(key=key.words(2, slot, place)))
 
     def items(self, slot: WorkerSlot, cursor: WorkerPlace) -> Generator[Any, None, None]:
         """Yields the items of one worker from the position of the cursor, and advances the cursor."""
         most_items = self.most_items or FOREVER
-        # A worker that reads only a part reads another part of a shuffled dataset in the next pass.
-        changes_part = slot.count > 1 and self.mode is not Shuffle.FALSE
-        empty_passes, most_empty_passes = 0, EMPTY_PASSES * slot.count if changes_part else 1
+        empty_passes = 0
         while cursor.passes < self.passes and cursor.items < most_items:
             items, start = cursor.items, cursor.rows
             epoch = cursor.epoch + cursor.passes * PASS_STRIDE
             with closing(self._samples(slot, epoch, cursor)) as samples:
-                draws = self.draws(slot.number, epoch, stages.ROLE)
+                draws = self.draws(slot.number, epoch)
                 may_drop = self.equal_steps is None
                 for item in stages.run(self.stages, samples, draws, may_drop=may_drop):
                     cursor.items += 1
@@ -225,9 +223,8 @@ class SamplePipeline:
             if cursor.passes + 1 == self.passes:
                 return
             empty_passes = empty_passes + 1 if cursor.items == items and not start else 0
-            if self.passes == FOREVER and empty_passes >= most_empty_passes:
-                reason = "the pipeline leaves all samples out" if cursor.rows else "there is no sample"
-                raise DatasetError("dataset", f"cannot be read again and again: {reason}")
+            if self.passes == FOREVER and empty_passes >= EMPTY_PASSES * slot.count:
+                raise DatasetError("dataset", "cannot be read again and again: no sample is left")
             cursor.passes, cursor.rows = cursor.passes + 1, 0
 
     def _samples(self, slot: WorkerSlot, epoch: int, cursor: WorkerPlace) -> Generator[Any, None, None]:

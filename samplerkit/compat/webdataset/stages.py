@@ -1,10 +1,12 @@
-"""The stages and steps that a stream of samples passes through, as small picklable values; and batches."""
+"""The stages and steps that a stream of samples passes through, as small picklable values; decoders."""
 
 from __future__ import annotations
 
 import logging
+import struct
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -12,13 +14,11 @@ import numpy as np
 import torch
 
 from samplerkit.compat.webdataset.handlers import Handler, continues, step_error
-from samplerkit.errors import DatasetError
-from samplerkit.storage.tar.steps import first_of
+from samplerkit.errors import ArgumentValueError, DatasetError
+from samplerkit.order import arguments
+from samplerkit.storage.tar.steps import checked_function, first_of
 
 _log = logging.getLogger("samplerkit")
-
-ROLE = "stage"
-"""The role of stages that draw in random keys."""
 
 
 class Dropped:
@@ -228,7 +228,7 @@ def _run_steps(items: Iterator[Any], group: tuple[ItemStep, ...], *, may_drop: b
                 try:
                     value = stage.step(value)
                 except Exception as error:
-                    if not continues(stage.handler, *step_error(item, stage.name, error)):
+                    if not continues(stage.handler, step_error(item, stage.name, error)):
                         return
                     left_out += 1
                     value = Dropped
@@ -236,7 +236,7 @@ def _run_steps(items: Iterator[Any], group: tuple[ItemStep, ...], *, may_drop: b
                     if not may_drop:
                         problem = "the sample is dropped, which equal_steps does not allow"
                         hint = "use with_epoch(n) instead of equal_steps"
-                        raise step_error(item, stage.name, DatasetError("sample", problem, hint=hint))[0]
+                        raise step_error(item, stage.name, DatasetError("sample", problem, hint=hint))
                     break
             else:
                 yield value
@@ -256,7 +256,9 @@ def default_collation_fn(samples: list[Any]) -> Any:
         and numbers become an array of shape (samples,). Other values become a list.
 
     Raises:
-        DatasetError: the samples have different fields or shapes.
+        DatasetError: the samples are dicts of different fields.
+        ValueError: tuples have different lengths, or arrays different shapes.
+        RuntimeError: tensors have different shapes.
 
     Source: webdataset's `batched`.
 
@@ -271,8 +273,6 @@ def default_collation_fn(samples: list[Any]) -> Any:
         return {name: _combined([sample[name] for sample in samples]) for name in first}
     if not isinstance(first, list | tuple):
         return _combined(samples)
-    if any(len(sample) != len(first) for sample in samples):
-        raise DatasetError("batched", "the samples of a batch have different numbers of fields")
     return tuple(_combined(list(column)) for column in zip(*samples, strict=True))
 
 
@@ -282,9 +282,78 @@ def _combined(values: list[Any]) -> Any:
         return np.array(values)
     if not isinstance(first, torch.Tensor | np.ndarray):
         return values
-    shapes = {tuple(value.shape) for value in values}
-    if len(shapes) > 1:
-        shown = ", ".join(map(str, sorted(shapes)))
-        problem = f"arrays of a batch have different shapes ({shown})"
-        raise DatasetError("batched", problem, hint="resize or crop them in a map")
     return torch.stack(values) if isinstance(first, torch.Tensor) else np.stack(values)
+
+
+_MAGIC = b"~TenBin~"
+_KINDS = frozenset({"f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"})
+_ALIGNMENT = 64
+_CHUNK = struct.Struct("<8sq")
+_HEADER = struct.Struct("<8s8sq")
+
+
+def handle_extension(extensions: str, f: Callable[[bytes], Any]) -> Callable[[str, bytes], Any]:
+    """Makes a function for `decode`.
+
+    Args:
+        extensions: extensions separated by spaces; an extension may have several parts, as in `seg.png`.
+        f: a function of the bytes of such a field.
+
+    Raises:
+        ArgumentTypeError: `extensions` is not a string, or `f` is not a function.
+        ArgumentValueError: there is no extension.
+
+    Example:
+        >>> decoder = handle_extension("jpg seg.png", len)
+        >>> decoder(".left.jpg", b"123"), decoder(".seg.png", b"12"), decoder(".png", b"1")
+        (3, 2, None)
+    """
+    endings = tuple(f".{word}" for word in arguments.text("extensions", extensions).lower().split())
+    if not endings:
+        raise ArgumentValueError("extensions", "must not be empty", extensions)
+    return partial(_by_extension, endings, checked_function("f", f))
+
+
+def _by_extension(
+    endings: tuple[str, ...], function: Callable[[bytes], Any], extension: str, data: bytes
+) -> Any:
+    """Decodes a field whose extension has one of the endings, such as `.seg.jpg`; None for others."""
+    return function(data) if f".{extension.lower()}".endswith(endings) else None
+
+
+def tensors(extension: str, data: bytes) -> list[np.ndarray[Any, Any]] | None:
+    """Decodes `.ten` and `.tb`: a list of arrays; None for other extensions.
+
+    Source: webdataset's `tenbin`: chunks padded to 64 bytes, alternately a header and its array.
+
+    Raises:
+        DatasetError: the bytes do not have this format.
+    """
+    if extension[extension.rfind(".") + 1 :] not in {"ten", "tb"}:
+        return None
+    try:
+        chunks = list(_chunks(data))
+        return [_array(header, values) for header, values in zip(chunks[::2], chunks[1::2], strict=True)]
+    except (ValueError, struct.error) as error:
+        raise DatasetError("tensors", f"are damaged ({error})") from error
+
+
+def _chunks(data: bytes) -> Iterator[bytes]:
+    position = 0
+    while position < len(data):
+        magic, size = _CHUNK.unpack_from(data, position)
+        position += _CHUNK.size
+        if magic != _MAGIC or not 0 <= size <= len(data) - position:
+            raise DatasetError("tensors", f"have a wrong mark or length at byte {position - _CHUNK.size}")
+        yield data[position : position + size]
+        position += -(-size // _ALIGNMENT) * _ALIGNMENT
+
+
+def _array(header: bytes, values: bytes) -> np.ndarray[Any, Any]:
+    kind, _, rank = _HEADER.unpack_from(header)
+    name = kind.rstrip(b"\0").decode("ascii", "replace")
+    shape = np.frombuffer(header, "<i8")[3:].tolist()
+    if name not in _KINDS or len(shape) != rank or min(shape, default=0) < 0:
+        raise DatasetError("tensors", f"have a header of type {name!r} and shape {tuple(shape)}")
+    # A copy: torch needs writable arrays.
+    return np.frombuffer(bytearray(values), np.dtype(name).newbyteorder("<")).reshape(shape)

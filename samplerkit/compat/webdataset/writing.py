@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from samplerkit.compat.webdataset.arguments import refuse
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, NotSupportedError
 from samplerkit.order import arguments
 from samplerkit.storage.tar import writer
@@ -15,12 +16,6 @@ Encoder = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 IGNORED = frozenset({"user", "group", "mode", "mtime", "format"})
 """Arguments that do not change samples: owners and times are the same in all shards."""
-
-REFUSED = {
-    "compress": "random access needs an uncompressed tar; compress a field instead, as in txt.gz",
-    "keep_meta": "give fields names without an underscore at the beginning",
-    "opener": "give a path, and take the shard from there in post=",
-}
 
 
 class EncodedWriter(writer.TarWriter):
@@ -98,13 +93,13 @@ def ShardWriter(  # noqa: N802  # a class in webdataset
         ...     writer.num_samples
         3
     """
-    supported = _supported({**options, "opener": opener})
+    refuse(opener=opener)
     size = arguments.number("maxsize", maxsize, "bytes")
     if math.isnan(size):
         raise ArgumentRangeError("maxsize", "must not be NaN", maxsize)
     most = int(min(size, arguments.LARGEST))  # infinity is no limit
     limits = {"samples_per_shard": maxcount, "bytes_per_shard": most, "start_shard": start_shard}
-    return EncodedWriter(pattern, encoder, post, **limits, **supported)
+    return EncodedWriter(pattern, encoder, post, **limits, **_supported(**options))
 
 
 def TarWriter(  # noqa: N802  # likewise
@@ -129,13 +124,11 @@ def TarWriter(  # noqa: N802  # likewise
     """
     if isinstance(fileobj, str) and fileobj.startswith("pipe:"):
         raise NotSupportedError("fileobj", "is a command", hint="write to a path, and send it from there")
-    return EncodedWriter(fileobj, encoder, **_supported(options))
+    return EncodedWriter(fileobj, encoder, **_supported(**options))
 
 
-def _supported(options: dict[str, Any]) -> dict[str, Any]:
-    for name, hint in REFUSED.items():
-        if options.pop(name, None):
-            raise NotSupportedError(name, "is not supported", hint=hint)
+def _supported(compress: Any = None, keep_meta: Any = None, **options: Any) -> dict[str, Any]:
+    refuse(compress=compress, keep_meta=keep_meta)
     return {name: value for name, value in options.items() if name not in IGNORED}
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import torch
 
 from samplerkit.closing import Closing
-from samplerkit.errors import ArgumentTypeError, NotSupportedError
+from samplerkit.errors import ArgumentTypeError
 from samplerkit.loading.device.stage import DeviceStage, EpochEnd, Load
 from samplerkit.loading.device.streams import (
     PinMemory,
@@ -23,7 +23,6 @@ from samplerkit.loading.device.wrapped_loader import LoadedItem, WrappedLoader
 from samplerkit.loading.stats import DeviceStats, StageCounts
 from samplerkit.loading.steps import with_bar
 from samplerkit.order import arguments
-from samplerkit.samplers.mixing.edit import Edit
 
 MAX_AHEAD = 2**16
 
@@ -39,7 +38,7 @@ class DeviceLoader(Closing):
     batches, which are read and skipped after a restore.
 
     A second iteration ends the first. After an early break, the next iteration begins the epoch again. The
-    attributes of the loader can be read here too.
+    attributes of the loader can be read here too, and its methods called, such as `edit` of a `Loader`.
 
     Args:
         loader: a samplerkit `Loader`, a `StatefulDataLoader`, a `DataLoader`, or any iterable of batches.
@@ -140,24 +139,6 @@ class DeviceLoader(Closing):
             ArgumentValueError: negative.
         """
         self._staged.set_epoch(epoch)
-
-    def edit(self, edit: Edit | None = None, /, **fields: Any) -> int:
-        """Edits the run from a position on, and gives that position: what `Loader.edit` of its loader does.
-
-        Args:
-            edit: the edit; or:
-            **fields: its arguments, by name.
-
-        Raises:
-            NotSupportedError: the loader is of another package, whose requests are not known.
-            SamplerkitError: as `Loader.edit`.
-        """
-        if not hasattr(self.loader, "edit"):
-            problem = "cannot be edited while it reads, since its requests are not known"
-            hint = "read by sk.Loader; or save a state, and start with a ledger that has the edit"
-            raise NotSupportedError("loader", problem, self.loader, hint=hint)
-        position: int = self.loader.edit(edit, **fields)
-        return position
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the state after the batches handed out, without prefetched ones."""

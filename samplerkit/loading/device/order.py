@@ -114,8 +114,7 @@ def order_on(order: Order, device: torch.device | str) -> DeviceOrder:
     Raises:
         ArgumentTypeError: no order, or no device.
         ArgumentValueError: the device is not available.
-        NotSupportedError: a part of the order cannot be evaluated there, or the device gave other ids or
-            holds none.
+        NotSupportedError: a part of the order cannot be evaluated there, or the device gave other ids.
 
     Example:
         >>> import samplerkit as sk
@@ -130,10 +129,6 @@ def order_on(order: Order, device: torch.device | str) -> DeviceOrder:
         raise ArgumentTypeError("order", "must be an Order", order, hint="Sampler.order gives one")
     checked = checked_device(device)
     require_available(checked)
-    if checked.type == "meta":
-        raise NotSupportedError(
-            "device", "holds no numbers", str(checked), hint="evaluate it on another device"
-        )
     device_order = DeviceOrder(order, checked)
     step = max(1, len(order) // _COMPARED)
     if not np.array_equal(device_order[::step].cpu().numpy(), order[::step]):

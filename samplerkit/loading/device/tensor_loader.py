@@ -95,7 +95,6 @@ class TensorLoader(CountsSteps):
         run = Run.of(sampler, rows, world, batch_size=self.batch_size, tail=self.tail)
         self._received = Received(None)
         self._cursor = RunCursor(run, agreement_seconds, waits=True)
-        self._last: tuple[Order, DeviceOrder | None] | None = None
 
     @property
     def evaluates_on(self) -> Literal["device", "host"]:
@@ -160,17 +159,15 @@ class TensorLoader(CountsSteps):
         return torch.from_numpy(np.concatenate([as_array(part) for part in dealt])).to(self.device)
 
     def _on_device(self, order: Order) -> DeviceOrder | None:
-        """Returns an order on the device; None where it is evaluated on the host. The last one is kept."""
+        """Returns an order on the device; None where it is evaluated on the host."""
         if self._evaluate_on == "host":
             return None
-        if self._last is None or self._last[0] is not order:
-            try:
-                self._last = (order, order_on(order, self.device))
-            except NotSupportedError:
-                if self._evaluate_on == "device":
-                    raise
-                self._last = (order, None)
-        return self._last[1]
+        try:
+            return order_on(order, self.device)
+        except NotSupportedError:
+            if self._evaluate_on == "device":
+                raise
+            return None
 
 
 def _device_and_rows(data: Any) -> tuple[torch.device, int]:

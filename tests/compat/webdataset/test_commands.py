@@ -3,8 +3,6 @@
 import contextlib
 import os
 import shutil
-import signal
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -17,7 +15,6 @@ from samplerkit.compat.webdataset import WebDataset
 from samplerkit.compat.webdataset.commands import parse_command
 from tests.cli.processes import pids_of
 from tests.compat.webdataset.shards import loader, number_of, once_each, received, write
-from tests.programs import Program
 from tests.storage.remote.server import served
 from tests.waiting import wait_until
 
@@ -99,7 +96,7 @@ WRITES = "import os, sys; os.write(1, open(sys.argv[1], 'rb').read()"
 """The beginning of a program that writes its first argument."""
 
 PROGRAMS = {
-    "it does not start": ("pipe:no-such-program-at-all x", "there is no program 'no-such-program-at-all'"),
+    "it does not start": ("pipe:no-such-program-at-all x", r"cannot be started \(No such file"),
     "it is killed": (
         "pipe:{python} -c 'import os; os.kill(os.getpid(), 9)'",
         r"failed after 0 bytes \(ended by signal 9\)",
@@ -168,12 +165,7 @@ def close(dataset):
         next(iterator)
 
 
-def leave_with_workers(dataset):
-    for _batch in DataLoader(dataset, batch_size=1, num_workers=1):
-        break
-
-
-@pytest.mark.parametrize("leaving", [fail, close, leave_with_workers])
+@pytest.mark.parametrize("leaving", [fail, close])
 def test_a_command_ends_when_its_loop_is_left(tmp_path, leaving):
     before = children()
     url, marker = endless(tmp_path)
@@ -182,19 +174,12 @@ def test_a_command_ends_when_its_loop_is_left(tmp_path, leaving):
     assert children() <= before
 
 
-def test_a_command_ends_when_its_reader_is_killed(tmp_path):
-    url, marker = endless(tmp_path)
-    code = (
-        "import sys; from samplerkit.compat.webdataset import WebDataset\n"
-        "for sample in WebDataset(sys.stdin.read(), allow_commands=True): print('read', flush=True)"
-    )
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    with Program(["-c", code], **pipes) as reader:
-        reader.stdin.write(url)
-        reader.stdin.close()
-        assert reader.stdout.readline() == "read\n"
-        assert len(pids_of(marker)) >= 2
-        reader.send_signal(signal.SIGKILL)
+def test_a_command_ends_with_the_worker_that_reads_it(tmp_path):
+    write(tmp_path, 1, 9)
+    marker = f"marker-{os.getpid()}-{tmp_path.name}"
+    forever = f"pipe:sh -c 'while cat \"$0\"; do :; done' {tmp_path}/many-000.tar {marker}"
+    for _batch in DataLoader(piped(forever), batch_size=1, num_workers=1):
+        break
     wait_until(lambda: not pids_of(marker))
 
 
@@ -208,28 +193,17 @@ def test_commands_and_files_do_not_mix_and_have_no_index_options(tmp_path):
         piped(cat(path), command_timeout=0)
 
 
-SHELL = {
-    "a pipe": ("zcat a.tgz | head", r"needs a shell, got '\|'"),
-    "two commands": ("cat a.tar; rm a.tar", "got ';'"),
-    "the background": ("curl -s http://h/a.tar?x=1&y=2", "got '&'"),
-    "a variable": ("cat $HOME/a.tar", r"got '\$'"),
-    "a variable in quotes": ('cat "$HOME/a.tar"', r"got '\$'"),
-    "backticks": ("cat `ls`", "got '`'"),
-    "backticks in quotes": ('cat "`ls`"', "got '`'"),
-    "a variable in front": ("A=b cat a.tar", "env"),
-    "no command": ("", "no command"),
-    "an open quote": ("cat 'a.tar", "quotes"),
-}
-
-
-@pytest.mark.parametrize(("command", "text"), SHELL.values(), ids=SHELL.keys())
-def test_commands_that_need_a_shell_are_refused(command, text):
-    with pytest.raises(sk.ArgumentValueError, match=text):
+@pytest.mark.parametrize(
+    ("command", "text"), [("A=5f3a cat a.tar", "env"), ("", "no program"), ("cat 'a.tar", "quotes")]
+)
+def test_commands_without_a_program_are_refused(command, text):
+    with pytest.raises(sk.ArgumentValueError, match=text) as caught:
         parse_command(f"pipe:{command}")
+    assert "5f3a" not in str(caught.value)
 
 
-def test_quoted_operators_are_part_of_an_argument():
-    command = parse_command(r"pipe:curl -s 'http://me:5f3a@h/a.tar?x=1&y=$2' a\|b ';'")
+def test_operators_of_a_shell_are_text():
+    command = parse_command(r"pipe:curl -s http://me:5f3a@h/a.tar?x=1&y=$2 'a|b' ;")
     assert command.arguments == ("curl", "-s", "http://me:5f3a@h/a.tar?x=1&y=$2", "a|b", ";")
     assert command.shown == "curl ... http://h/a.tar ..."
     assert "5f3a" not in repr(command)

@@ -35,12 +35,13 @@ def test_the_users_error_is_raised_unless_a_handler_raises_another(tmp_path):
         raise error
 
     dataset = wds.WebDataset(write(tmp_path, 1, 2))
-    for handler, raised in ((None, own), (fail, own), (lambda _: fail(OSError("other")), None)):
+    other = OSError("other")
+    for handler, raised in ((None, own), (fail, own), (lambda _: fail(other), other)):
         with pytest.raises((CodedError, OSError)) as caught:
             list(dataset.map(lambda _: fail(own), handler=handler))
-        assert raised is None or caught.value is raised
-        assert len(caught.value.__notes__) == 1, "an error that is raised again has one note"
-        assert "sample '00000': map failed" in caught.value.__notes__[0]
+        assert caught.value is raised
+        assert len(own.__notes__) == 1, "an error that is raised again has one note"
+        assert "sample '00000': map failed" in own.__notes__[0]
 
 
 @pytest.mark.parametrize(("function", "kind"), [(code, RuntimeError), (abs, TypeError)])

@@ -140,10 +140,3 @@ def test_a_device_whose_integers_behave_otherwise_is_an_error(monkeypatch):
     for size in (10**6, 2**40):
         with pytest.raises(sk.NotSupportedError, match=r"^device: gives other ids than the host"):
             sk.order_on(sk.RandomSampler().order(size), "cpu")
-
-
-def test_a_device_without_numbers_is_named_and_holds_rows_all_the_same():
-    with pytest.raises(sk.NotSupportedError, match="device: holds no numbers"):
-        sk.order_on(sk.RandomSampler().order(10), "meta")
-    rows = sk.TensorLoader(torch.empty(10, 3, device="meta"), sk.RandomSampler(), batch_size=5)
-    assert [batch.shape for batch in rows] == [(5, 3), (5, 3)]
