@@ -48,11 +48,11 @@ def parse_command(url: str) -> Command:
     """Parses a command.
 
     Args:
-        url: `pipe:` and a command, with quotes and backslashes as in a shell. Operators and variables of a
-            shell are text that the program receives.
+        url: `pipe:` and a command, with quotes and backslashes as in a shell. Variables of a shell are text
+            that the program receives.
 
     Raises:
-        ArgumentValueError: there is no command, or it sets a variable.
+        ArgumentValueError: there is no command, it sets a variable, or an argument is an operator of a shell.
 
     Example:
         >>> parse_command("pipe:curl -s 'http://host/x.tar?token=5f3a'").shown
@@ -65,6 +65,10 @@ def parse_command(url: str) -> Command:
     if not arguments or "=" in arguments[0].split("/", maxsplit=1)[0]:
         hint = "for variables write env NAME=VALUE PROGRAM"
         raise ArgumentValueError("urls", "has no program after pipe:", hint=hint)
+    for operator in (each for each in arguments if each and not each.strip("|&;<>")):
+        # A program would take it, and the next command, for names of files, after those that exist.
+        problem, hint = "has an operator that needs a shell", "put the command into a script"
+        raise ArgumentValueError("urls", problem, operator, hint=hint)
     return Command(arguments, " ".join([arguments[0], *_shown(arguments[1:])]))
 
 

@@ -194,16 +194,24 @@ def test_commands_and_files_do_not_mix_and_have_no_index_options(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("command", "text"), [("A=5f3a cat a.tar", "env"), ("", "no program"), ("cat 'a.tar", "quotes")]
+    ("command", "text"),
+    [
+        ("A=5f3a cat a.tar", "env"),
+        ("", "no program"),
+        ("cat 'a.tar", "quotes"),
+        ("zcat a.tgz | head", r"needs a shell, got '\|'"),
+        ("cat a.tar && rm a.tar", "got '&&'"),
+        ("cat a.tar > b.tar", "got '>'"),
+    ],
 )
-def test_commands_without_a_program_are_refused(command, text):
+def test_commands_without_a_program_or_with_operators_are_refused(command, text):
     with pytest.raises(sk.ArgumentValueError, match=text) as caught:
         parse_command(f"pipe:{command}")
     assert "5f3a" not in str(caught.value)
 
 
-def test_operators_of_a_shell_are_text():
-    command = parse_command(r"pipe:curl -s http://me:5f3a@h/a.tar?x=1&y=$2 'a|b' ;")
-    assert command.arguments == ("curl", "-s", "http://me:5f3a@h/a.tar?x=1&y=$2", "a|b", ";")
+def test_operators_within_an_argument_are_text():
+    command = parse_command(r"pipe:curl -s http://me:5f3a@h/a.tar?x=1&y=$2 'a|b' ''")
+    assert command.arguments == ("curl", "-s", "http://me:5f3a@h/a.tar?x=1&y=$2", "a|b", "")
     assert command.shown == "curl ... http://h/a.tar ..."
     assert "5f3a" not in repr(command)
