@@ -162,7 +162,7 @@ class View(Closing):
 
         numbered, ahead = tee(chunks())
         reading = self._source.reading
-        reading.expect(map(self._source_ids, ahead), len(self))
+        reading.expect(map(self._source_ids, ahead))
         del ahead  # else `tee` would keep all chunks for it
         for numbers in numbered:
             if reading.is_large(self._source_ids(numbers)):
@@ -234,7 +234,7 @@ class Selection:
             return (np.arange(start, min(start + AT_ONCE, total)) for start in range(0, total, AT_ONCE))
 
         if self.by == "sample":
-            source.reading.expect(map(view._source_ids, chunks()), total)
+            source.reading.expect(map(view._source_ids, chunks()))
         for ids in chunks():
             source.progress("selecting sample", int(ids[0]), total)
             keys = source.reading.keys(view._source_ids(ids))
