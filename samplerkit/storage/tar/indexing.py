@@ -42,8 +42,7 @@ class IndexResult:
         num_samples: the number of samples in them.
         num_files: the number of files in them.
         num_made: the number of indexes that did not exist before.
-        flaws: flaws of the shards, at most `MAX_PLACES` for each shard and reason.
-        num_flaws: the total number of flaws.
+        flaws: flaws of the shards.
         lengths: the path or URL of the lengths.
     """
 
@@ -52,7 +51,6 @@ class IndexResult:
     num_files: int
     num_made: int
     flaws: tuple[Flaw, ...]
-    num_flaws: int
     lengths: str
 
 
@@ -118,7 +116,6 @@ def index_shards(
         sum(index.num_members for index in indexes),
         sum(is_new for _, is_new in results),
         tuple(flaw for index in indexes for flaw in index.skipped.places),
-        sum(len(index.skipped) for index in indexes),
         shown(json_path),
     )
 

@@ -312,7 +312,7 @@ def _index_of(
     fields, arrays, flaws = group(members, archive.name)
     if descriptor is not None:
         arrays["crc"] = _checksums(archive, descriptor, arrays)
-    return Index((archive,), (unpacked,), fields, Skipped.of(flaws), arrays)
+    return Index((archive,), (unpacked,), fields, Skipped(tuple(flaws)), arrays)
 
 
 def _checksums(archive: Stored, descriptor: int, arrays: Mapping[str, Array]) -> Array:

@@ -18,7 +18,7 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.arrays import Array, UnreadableFileError, read_arrays, write_arrays
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.names import short_names
-from samplerkit.storage.tar.format.flaws import Flaw, Skipped
+from samplerkit.storage.tar.format.flaws import REASONS, Flaw, Skipped
 from samplerkit.storage.tar.format.headers import BLOCK
 
 
@@ -133,7 +133,6 @@ class Index:
             "unpacked": self.unpacked,
             "fields": self.fields,
             "flaws": [(numbers[flaw.archive], flaw.offset, flaw.reason, flaw.detail) for flaw in flaws],
-            "counts": dict(self.skipped.counts),
             "fingerprint": self.fingerprint,
             "is_certain": self.is_certain,
         }
@@ -174,7 +173,7 @@ def read_index(
             archives,
             tuple(meta["unpacked"]),
             tuple(map(tuple, meta["fields"])),
-            Skipped(meta["counts"], tuple(flaws)),
+            Skipped(tuple(flaws)),
             arrays,
             meta["fingerprint"],
             # Without a tag, two versions of the same size cannot be distinguished.
@@ -229,9 +228,7 @@ def laws(index: Index) -> Iterator[bool]:
     """
     yield all(names and all(isinstance(name, str) for name in names) for names in index.fields)
     yield isinstance(index.fingerprint, str)
-    counts = index.skipped.counts
-    yield all(type(count) is int and 0 < count < 1 << 32 for count in counts.values())
-    yield set(counts) == {flaw.reason for flaw in index.skipped.places}
+    yield all(flaw.reason in REASONS for flaw in index.skipped.places)
     arrays = index.arrays
     samples, signature, first = arrays["samples"], arrays["signature"], arrays["first"]
     ends = signature.size + 1

@@ -33,13 +33,13 @@ def summarized(loads: Sequence[Load], names: tuple[str, ...], *, checksums: bool
     A sample whose files are split over two archives is cut off from both. The fingerprint depends only on the
     samples: it is the same if an archive is packed again or gzipped.
     """
-    counts, cuts, skipped, digests = [], list[list[int]](), [], []
+    counts, cuts, skipped, digests = [], list[list[int]](), list[Flaw](), []
     split, previous = list[Flaw](), None
     for load in loads:
         index = load()
         counts.append(index.num_samples)
         cuts.append([0, index.num_samples])
-        skipped.append(index.skipped)
+        skipped += index.skipped.places
         digests.append(_digest(index, checksums=checksums))
         if previous is not None and (flaw := split_between(previous, index)) is not None:
             split.append(flaw)
@@ -52,9 +52,10 @@ def summarized(loads: Sequence[Load], names: tuple[str, ...], *, checksums: bool
     for digest, cut in zip(digests, ranges, strict=True):
         identity.update(digest + repr(cut).encode())
     firsts, stops = np.array(ranges, dtype=np.int64).T
-    all_skipped = Skipped.joined([*skipped, Skipped.of(split)])
     layout = Layout(stops - firsts, names)
-    return Contents(layout, np.array(counts), firsts, identity.hexdigest(), all_skipped, is_given=False)
+    return Contents(
+        layout, np.array(counts), firsts, identity.hexdigest(), Skipped((*skipped, *split)), is_given=False
+    )
 
 
 def _digest(index: Index, *, checksums: bool) -> bytes:
