@@ -20,8 +20,8 @@ from samplerkit.storage.remote.filesystem import read_small, write_small
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tar.format.flaws import Flaw
-from samplerkit.storage.tar.index.finding import Cache, cache_index, find_or_make, make_index
-from samplerkit.storage.tar.index.index import Index, read_index
+from samplerkit.storage.tar.index.finding import Cache, find_or_make, make_index
+from samplerkit.storage.tar.index.index import Index, cached, read_index
 from samplerkit.storage.tar.read.shards import archive_names
 from samplerkit.storage.threads import Progress, Stop, all_in_threads, silence
 from samplerkit.storage.urls import add_suffix, is_remote, shown
@@ -212,7 +212,7 @@ def _ensure_index(
     make = partial(make_index, archive, cache, checksums=checksums)
     index = find_or_make(archive, cache, make, checksums=checksums, reads_sidecar=False)
     if not index.is_certain:
-        index = cache_index(make(), cache)
+        index = cached(make(), cache.index_path(archive))
     stop.check()
     write_small(target, array_bytes(index.meta, index.arrays), storage.options)
     return index, True

@@ -134,9 +134,9 @@ class _Grouping:
         size = np.frombuffer(self._members.sizes, dtype=np.int64)[entries]
         arrays: dict[str, Array] = {
             "samples": np.array([len(keys)], dtype=np.int64),
-            "first": _ends(widths[is_kept]),
+            "first": ends_of(widths[is_kept]),
             "signature": np.array([*map(numbers.__getitem__, names)], dtype=narrow(len(numbers))),
-            "key_end": _ends([*map(len, keys)]),
+            "key_end": ends_of([*map(len, keys)]),
             "keys": np.frombuffer(b"".join(keys), dtype=np.uint8),
             "offset": np.frombuffer(self._members.offsets, dtype=np.int64)[entries],
             "size": size.astype(narrow(int(size.max(initial=0)))),
@@ -225,7 +225,7 @@ class _Grouping:
         return repr(self._keys[sample].decode("utf-8", "replace"))
 
 
-def _ends(sizes: Any) -> Array:
+def ends_of(sizes: Any) -> Array:
     """Returns the starts of concatenated items, and the end of the last one."""
     ends = edges_of(np.array(sizes, dtype=np.int64))
     return ends.astype(narrow(int(ends[-1])))

@@ -30,7 +30,7 @@ from samplerkit.storage.tar.format.flaws import Flaw, Skipped
 from samplerkit.storage.tar.format.headers import is_gzip
 from samplerkit.storage.tar.format.samples import group
 from samplerkit.storage.tar.format.scan import Members, scan
-from samplerkit.storage.tar.index.index import Index, read_index
+from samplerkit.storage.tar.index.index import Index, cached, read_index
 from samplerkit.storage.threads import Stop
 from samplerkit.storage.urls import add_suffix
 
@@ -208,7 +208,7 @@ def find_or_make(
             return index
         sidecar = _read_sidecar(archive, checksums=checksums) if reads_sidecar else None
         new_index = sidecar or make()
-        return new_index if new_index is None else cache_index(new_index, cache)
+        return new_index if new_index is None else cached(new_index, cache.index_path(archive))
 
 
 def certain_index(archive: Stored, cache: Cache, *, checksums: bool, refuses_stale: bool = False) -> Index:
@@ -237,7 +237,7 @@ def certain_index(archive: Stored, cache: Cache, *, checksums: bool, refuses_sta
     else:
         warnings.warn(f"{index.stale()}; it is not used", stacklevel=2)
         index = make(checksums=checksums)
-    return cache_index(index, cache)
+    return cached(index, cache.index_path(archive))
 
 
 def _read_sidecar(archive: Stored, *, checksums: bool) -> Index | None:
@@ -261,21 +261,6 @@ def _read_sidecar(archive: Stored, *, checksums: bool) -> Index | None:
             stacklevel=2,
         )
     return index if index is not None and index.serves(checksums) else None
-
-
-def cache_index(index: Index, cache: Cache) -> Index:
-    """Writes the index of an archive to the cache, if that is writable.
-
-    Returns:
-        The index, mapped from the cache, so that indexes of many archives do not take memory.
-    """
-    path = cache.index_path(index.archive)
-    try:
-        index.write(path)
-    except OSError:
-        return index
-    mapped = read_index(path, index.archives, verify=False)
-    return index if mapped is None else replace(mapped, is_certain=index.is_certain)
 
 
 def make_index(archive: Stored, cache: Cache, *, checksums: bool) -> Index:

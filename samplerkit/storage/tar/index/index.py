@@ -101,12 +101,12 @@ class Index:
         return offset[first[samples]], offset[last] + size[last].astype(np.int64)
 
     def part(self, start: int, stop: int) -> dict[str, Array]:
-        """Returns the arrays of the samples from `start` to `stop`, renumbered from 0."""
+        """Returns the arrays of the samples from `start` to `stop`; `first` and `key_end` as differences."""
         arrays, part = self.arrays, {"signature": self.arrays["signature"][start:stop]}
         for name, others in (("first", ("offset", "size", "crc")), ("key_end", ("keys",))):
             begins = arrays[name][start : stop + 1].astype(np.int64)
             part |= {other: arrays[other][begins[0] : begins[-1]] for other in others if other in arrays}
-            part[name] = begins - begins[0]
+            part[name] = np.diff(begins)
         return part
 
     def is_like(self, other: Index) -> bool:
@@ -191,6 +191,20 @@ def read_index(
         ValueError,
     ):
         return None
+
+
+def cached(index: Index, path: Path) -> Index:
+    """Writes an index to the cache, if that is writable.
+
+    Returns:
+        The index, mapped from the cache, so that indexes of many archives do not take memory.
+    """
+    try:
+        index.write(path)
+    except OSError:
+        return index
+    mapped = read_index(path, index.archives, verify=False)
+    return index if mapped is None else replace(mapped, is_certain=index.is_certain)
 
 
 def reopened(path: Path, archives: tuple[Stored, ...]) -> Index:

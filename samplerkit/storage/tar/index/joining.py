@@ -5,17 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from samplerkit.order.layout import Layout
-from samplerkit.storage.arrays import Array, Column, narrow, write_arrays
+from samplerkit.storage.arrays import Array, narrow
 from samplerkit.storage.files.stored import Stored, stored_files
 from samplerkit.storage.tar.format.flaws import Flaw, Skipped
-from samplerkit.storage.tar.index.index import Index, read_index, reopened, split_between
+from samplerkit.storage.tar.format.samples import ends_of
+from samplerkit.storage.tar.index.index import Index, cached, read_index, split_between
 from samplerkit.storage.tar.read.contents import Contents
 from samplerkit.storage.tar.read.shards import PARALLEL_FETCHES, PARALLEL_REQUESTS, Shards
 from samplerkit.storage.threads import Progress, in_threads
@@ -67,64 +66,30 @@ def _digest(index: Index, *, checksums: bool) -> bytes:
     return digest.digest()
 
 
-def joined(
-    loads: Sequence[Load], names: tuple[str, ...], *, checksums: bool
-) -> tuple[Index, dict[str, Column]]:
-    """Joins the indexes of several archives.
-
-    Each index is mapped again for each column, so only one column of one archive is in memory at a time.
-
-    Returns:
-        The index without its arrays; and the arrays as columns, which are joined when they are written.
-    """
+def joined(loads: Sequence[Load], names: tuple[str, ...], *, checksums: bool) -> Index:
+    """Joins the indexes of several archives, of which one is open at a time."""
     contents = summarized(loads, names, checksums=checksums)
-    sizes = contents.layout.sizes
     # Tuples of fields are renumbered over all archives, in order of appearance.
     fields: dict[tuple[str, ...], int] = {}
     archives: list[Stored] = []
     unpacked: list[int | None] = []
-    numbers: list[Array] = []
-    samples, members, keys, largest = contents.layout.num_samples, 0, 0, 0
-
-    def parts() -> Iterator[tuple[Index, dict[str, Array]]]:
-        for load, first, size in zip(loads, contents.firsts.tolist(), sizes.tolist(), strict=True):
-            index = load()
-            yield index, index.part(first, first + size)
-
-    def column(name: str) -> Iterator[Array]:
-        offset = 0
-        for (_, part), renumbered in zip(parts(), numbers, strict=True):
-            array = part[name]
-            if name == "signature":
-                yield renumbered[array]
-            elif name in {"first", "key_end"}:
-                yield array[:-1] + offset
-                offset += int(array[-1])
-            else:
-                yield array
-        if name in {"first", "key_end"}:
-            # The end of a sample is the start of the next one; only the end of the last one is added.
-            yield np.array([offset])
-
-    for index, part in parts():
+    parts: list[dict[str, Array]] = []
+    sizes = contents.layout.sizes
+    for load, first, size in zip(loads, contents.firsts.tolist(), sizes.tolist(), strict=True):
+        index = load()
         archives += index.archives
         unpacked += index.unpacked
-        numbers.append(np.array([fields.setdefault(names, len(fields)) for names in index.fields], np.int64))
-        members, keys = members + part["offset"].size, keys + part["keys"].size
-        largest = max(largest, int(part["size"].max(initial=0)))
-    kinds = {
-        "first": (narrow(members), samples + 1),
-        "signature": (narrow(len(fields)), samples),
-        "key_end": (narrow(keys), samples + 1),
-        "keys": (np.dtype(np.uint8), keys),
-        "offset": (np.dtype("<i8"), members),
-        "size": (narrow(largest), members),
-        **({"crc": (np.dtype("<u4"), members)} if checksums else {}),
-    }
-    arrays = {name: Column(*kind, partial(column, name)) for name, kind in kinds.items()}
-    arrays["samples"] = Column.of(sizes)
-    index = Index(tuple(archives), tuple(unpacked), tuple(fields), contents.skipped, {}, contents.fingerprint)
-    return index, arrays
+        numbers = np.array([fields.setdefault(each, len(fields)) for each in index.fields], np.int64)
+        part = index.part(first, first + size)
+        part["signature"] = numbers[part["signature"]]
+        parts.append({name: part[name].copy() for name in part if checksums or name != "crc"})
+    arrays = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    arrays |= {name: ends_of(arrays[name]) for name in ("first", "key_end")}
+    arrays["signature"] = arrays["signature"].astype(narrow(len(fields)))
+    arrays["samples"] = sizes
+    return Index(
+        tuple(archives), tuple(unpacked), tuple(fields), contents.skipped, arrays, contents.fingerprint
+    )
 
 
 def joint_contents(shards: Shards, progress: Progress) -> Index:
@@ -140,15 +105,10 @@ def joint_contents(shards: Shards, progress: Progress) -> Index:
     index = read_index(path, archives)
     if index is None:
         loads = _indexes(shards, progress)
-        index, columns = joined(loads, shards.short_names, checksums=options.checksums)
-        try:
-            write_arrays(path, index.meta, columns)
-            index = reopened(path, index.archives)
-        except OSError as error:
+        index = cached(joined(loads, shards.short_names, checksums=options.checksums), path)
+        if index.path is None:
             folder = options.cache.folder
-            _LOGGER.warning("the index stays in memory: %s cannot be written to (%s)", folder, error)
-            arrays = {name: np.concatenate([*column.parts()]) for name, column in columns.items()}
-            index = replace(index, arrays=arrays)
+            _LOGGER.warning("the index stays in memory: %s cannot be written to", folder)
     _check_skipped(index.skipped, shards)
     return index
 
