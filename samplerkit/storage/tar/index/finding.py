@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-import time
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -18,11 +17,11 @@ import numpy as np
 
 from samplerkit.errors import ArgumentTypeError, DatasetError
 from samplerkit.storage.arrays import Array, on_disk
-from samplerkit.storage.atomic import try_lock, unlock, user_cache_folder
+from samplerkit.storage.atomic import user_cache_folder
 from samplerkit.storage.files.stored import INDEX_SUFFIX, Stored
 from samplerkit.storage.inflate import GzipError, TooLargeError, inflated
 from samplerkit.storage.open_files import Handle, open_for_reading, read_part
-from samplerkit.storage.remote.cache_entries import entry_of
+from samplerkit.storage.remote.cache_entries import entry_of, exclusive_lock
 from samplerkit.storage.remote.disk_cache import DiskCache, LocalFile, PartFile
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.version import UNKNOWN_SIZE, Version
@@ -38,9 +37,6 @@ T = TypeVar("T", bound=Index | None)
 
 REMOTE_FOLDER = "remote"
 """The subfolder for fetched and decompressed shards in a cache folder given by the user."""
-
-_PAUSE = 0.01
-"""Seconds between two attempts to lock a file."""
 
 
 @dataclass(frozen=True)
@@ -96,20 +92,13 @@ class Cache:
         the same file.
         """
         lock = path.with_suffix(".lock")
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            while (descriptor := try_lock(lock, is_exclusive=True)) is None:
-                time.sleep(_PAUSE)
-        except OSError:
-            yield
-            return
-        try:
-            yield
-        finally:
-            # Deleted before it is unlocked: `try_lock` refuses a deleted file that was opened before.
+        with ExitStack() as stack:
             with suppress(OSError):
-                lock.unlink()
-            unlock(descriptor)
+                self.folder.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(exclusive_lock(lock, Stop()))
+                # Deleted before it is unlocked: `try_lock` refuses a deleted file that was opened before.
+                stack.callback(lock.unlink, missing_ok=True)
+            yield
 
 
 def _digest(text: str) -> str:
