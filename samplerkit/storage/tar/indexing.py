@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -84,7 +84,7 @@ def index_shards(
     Raises:
         ArgumentTypeError: `urls` are not paths.
         ArgumentValueError: shards are remote and neither `out` nor `upload` is given, two indexes would have
-            the same name, or the lengths file exists and is of other shards.
+            the same name, or the lengths file exists and has other shards.
         DatasetError: a shard cannot be read, or an index or the lengths cannot be written.
     """
     options = remote or RemoteOptions()
@@ -95,8 +95,10 @@ def index_shards(
         json_path = lengths or _default_lengths(names[0], short[0], out)
         if is_remote(json_path) and not upload:
             raise ArgumentValueError("--lengths", "is remote", shown(json_path), hint="add --upload")
-        existing = _existing_lengths(json_path, set(short), storage)
-
+        data = read_small(json_path, storage.read_small)
+        if data is not None and not lengths_in(data, shown(json_path)).keys() <= set(short):
+            hint = "use --lengths FILE with a file of its own for these shards"
+            raise ArgumentValueError("--lengths", "has other shards", shown(json_path), hint=hint)
         stop = Stop()
 
         def work(number: int) -> tuple[Index, bool]:
@@ -109,7 +111,7 @@ def index_shards(
             stop.set()
         indexes = [index for index, _ in results]
         sizes = {name: index.num_samples for name, index in zip(short, indexes, strict=True)}
-        write_small(json_path, lengths_text({**existing, **sizes}).encode(), options)
+        write_small(json_path, lengths_text(sizes).encode(), options)
     return IndexResult(
         len(names),
         sum(index.num_samples for index in indexes),
@@ -178,22 +180,6 @@ def _default_lengths(name: str, short: str, out: Path | None) -> str:
         return os.fspath(out / LENGTHS)
     first = shown(name) if is_remote(name) else os.fspath(Path(name).absolute())
     return first.removesuffix(short) + LENGTHS
-
-
-def _existing_lengths(path: str, names: set[str], storage: RemoteStorage) -> Mapping[str, Any]:
-    """Returns the lengths that exist already, to which new ones are added.
-
-    Raises:
-        ArgumentValueError: the existing lengths are of other shards.
-    """
-    data = read_small(path, storage.read_small)
-    if data is None:
-        return {}
-    existing = lengths_in(data, shown(path))
-    if not (names <= existing.keys() or existing.keys() <= names):
-        hint = "use --lengths FILE with a file of its own for these shards"
-        raise ArgumentValueError("--lengths", "exists already, for other shards", shown(path), hint=hint)
-    return existing
 
 
 def _ensure_index(
