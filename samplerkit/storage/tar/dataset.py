@@ -348,9 +348,9 @@ class TarDataset(View):
             ArgumentValueError: the URL is not one of the shards.
         """
         shards = self._source.shards
-        if url not in shards.numbers:
+        if url not in shards.names:
             raise ArgumentValueError("url", "is not one of the shards", url)
-        return shards.local_path(shards.numbers[url])
+        return shards.local_path(shards.names.index(url))
 
     def save_lengths(self, path: str | os.PathLike[str]) -> None:
         """Writes the number of samples of each shard as JSON, for `lengths` of a later run.

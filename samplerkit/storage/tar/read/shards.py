@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Literal, final
 
 import numpy as np
@@ -14,7 +12,6 @@ from samplerkit.errors import DatasetError
 from samplerkit.order.caching import cached_property
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.limits import CacheLimits
-from samplerkit.storage.atomic import user_cache_folder
 from samplerkit.storage.catalogue.file_catalogue import FileCatalogue
 from samplerkit.storage.files.paths import file_paths
 from samplerkit.storage.files.stored import INDEX_SUFFIX, Stored
@@ -122,22 +119,20 @@ class Shards:
         return size or None
 
     def cache_capacity(self) -> int:
-        """Returns how many remote shards fit into the cache on disk, if all have the usual size."""
-        size = self.usual_size()
-        if size is None:
+        """Returns how many remote shards fit into the cache on disk, if all have the usual size.
+
+        A cache without a limit is assumed to hold all shards.
+        """
+        size, max_bytes = self.usual_size(), self.options.cache.options.max_cache_bytes
+        if size is None or max_bytes is None:
             return len(self.urls)
         # A compressed shard also needs room for its decompressed copy.
         parts = 2 if self.names[self._first_remote].endswith((".gz", ".tgz")) else 1
-        return _cache_bytes(self.options.cache.options) // (parts * size)
+        return max_bytes // (parts * size)
 
     @property
     def _first_remote(self) -> int:
         return next(number for number, name in enumerate(self.names) if is_remote(name))
-
-    @cached_property
-    def numbers(self) -> dict[str, int]:
-        """The number of each shard by its name."""
-        return {name: number for number, name in enumerate(self.names)}
 
     def local_path(self, number: int) -> str | None:
         """Returns the path of a shard on this machine, also of a cached one; None if there is none."""
@@ -216,15 +211,6 @@ class Shards:
         if self.options.checksums or "crc" not in index.arrays:
             return index
         return replace(index, arrays={name: array for name, array in index.arrays.items() if name != "crc"})
-
-
-def _cache_bytes(options: RemoteOptions) -> int:
-    """Returns about how many bytes the cache on disk may hold."""
-    if options.max_cache_bytes is not None:
-        return options.max_cache_bytes
-    folder = Path(options.cache or user_cache_folder()).absolute()
-    existing = next(place for place in (folder, *folder.parents) if place.exists())
-    return shutil.disk_usage(existing).free // 2
 
 
 def archive_names(
