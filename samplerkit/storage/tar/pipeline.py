@@ -22,11 +22,10 @@ from samplerkit.storage.open_files import AbsentError, Samples, log_missing
 from samplerkit.storage.per_process import OpenPerProcess
 from samplerkit.storage.tar.format.flaws import Skipped
 from samplerkit.storage.tar.index.index import Index
-from samplerkit.storage.tar.index.joining import indexed_contents, joint_contents
 from samplerkit.storage.tar.read.contents import Contents, contents_of_lengths
 from samplerkit.storage.tar.read.reader import Reader
 from samplerkit.storage.tar.read.shard_reading import ShardReading
-from samplerkit.storage.tar.read.shards import Shards
+from samplerkit.storage.tar.read.shards import Shards, indexed_contents
 from samplerkit.storage.tar.steps import Step
 from samplerkit.storage.threads import Progress, silence
 
@@ -74,8 +73,7 @@ class Source(OpenPerProcess[Reader | ShardReading]):
         """
         if self._load is not None:
             return self._load()
-        find = joint_contents if self.is_indexed else indexed_contents
-        return find(self.shards, self.progress)
+        return indexed_contents(self.shards, self.progress)
 
     @property
     def is_layout_known(self) -> bool:
