@@ -24,12 +24,13 @@ from samplerkit.storage.names import short_names
 from samplerkit.storage.open_files import AbsentError, Samples, log_missing
 from samplerkit.storage.per_process import storage_for
 from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.tar import steps
 from samplerkit.storage.tar.codecs import Decode
 from samplerkit.storage.tar.format.flaws import Skipped
 from samplerkit.storage.tar.index.finding import Cache
 from samplerkit.storage.tar.pipeline import Selection, Source, View
 from samplerkit.storage.tar.read.shards import Fetch, OnError, Shards, TarOptions, archive_names
-from samplerkit.storage.tar.steps import MapDict, Rename, Step, ToTuple, checked_function
+from samplerkit.storage.tar.steps import Step, checked_function
 from samplerkit.storage.threads import Progress, progress_of
 from samplerkit.storage.urls import is_remote, shown
 
@@ -158,11 +159,11 @@ class TarDataset(View):
         Args:
             fields: for each new name the old name, or several. Other fields are kept.
         """
-        return self._then("rename", Rename.of(fields))
+        return self._then("rename", partial(steps.rename, steps.renames_of(fields)))
 
     def map_dict(self, **functions: Callable[[Any], Any]) -> Self:
         """Applies functions to fields: `map_dict(cls=int)`."""
-        return self._then("map_dict", MapDict.of(functions))
+        return self._then("map_dict", steps.mapping(functions))
 
     def map(self, function: Callable[[Any], Any]) -> Self:
         """Applies a function to each sample."""
@@ -175,7 +176,7 @@ class TarDataset(View):
         Args:
             fields: names; or one string of names separated by spaces.
         """
-        return self._then("to_tuple", ToTuple.of(fields))
+        return self._then("to_tuple", partial(steps.to_tuple, steps.fields_of(fields)))
 
     def select(self, predicate: Callable[[Any], Any], *, by: Literal["sample", "key"] = "sample") -> Self:
         """Keeps the samples for which a function returns true.
