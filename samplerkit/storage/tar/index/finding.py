@@ -200,18 +200,17 @@ def find_or_make(
         return new_index if new_index is None else cached(new_index, cache.index_path(archive))
 
 
-def certain_index(archive: Stored, cache: Cache, *, checksums: bool, refuses_stale: bool = False) -> Index:
+def certain_index(archive: Stored, cache: Cache, *, checksums: bool) -> Index:
     """Returns the index of an archive that is fetched if it is remote; one next to it is tried first.
 
     Args:
         archive: the archive in its current version.
         cache: the cache of indexes.
         checksums: whether a CRC-32 of each file is needed.
-        refuses_stale: whether an index next to the archive that is of another version is an error, since it
-            was used already; otherwise it is ignored with a warning.
 
     Raises:
-        DatasetError: the archive or the index cannot be read. Flaws are recorded in the index.
+        DatasetError: the archive cannot be read, or the index next to it is of another version. Flaws are
+            recorded in the index.
     """
     make = partial(make_index, archive, cache)
     index = find_or_make(archive, cache, partial(make, checksums=checksums), checksums=checksums)
@@ -219,14 +218,9 @@ def certain_index(archive: Stored, cache: Cache, *, checksums: bool, refuses_sta
         return index
     # Without the archive, only the headers that were read could be compared. Now all of them are, once for
     # all processes of this machine.
-    if make(checksums=False).is_like(index):
-        index = replace(index, is_certain=True)
-    elif refuses_stale:
+    if not make(checksums=False).is_like(index):
         raise index.stale()
-    else:
-        warnings.warn(f"{index.stale()}; it is not used", stacklevel=2)
-        index = make(checksums=checksums)
-    return cached(index, cache.index_path(archive))
+    return cached(replace(index, is_certain=True), cache.index_path(archive))
 
 
 def _read_sidecar(archive: Stored, *, checksums: bool) -> Index | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -116,7 +117,13 @@ class Index:
         )
 
     def stale(self) -> DatasetError:
-        """Returns the error for an index next to an archive that is of another version of it."""
+        """Returns the error for an index next to an archive that is of another version of it.
+
+        Its copy in the cache is deleted, so that a new index next to the archive is read.
+        """
+        if self.path is not None:
+            with suppress(OSError):
+                self.path.unlink()
         return DatasetError(
             self.archive.name,
             "has an index next to it that belongs to another version",

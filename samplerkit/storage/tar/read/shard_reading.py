@@ -198,7 +198,7 @@ class ShardReading:
     def _open_shard(self, number: int) -> OpenShard:
         """Fetches and opens a shard; called by the cache of open shards."""
         loaded = self._loaded.get(number)
-        index, copy = self._shards.open_shard(number, loaded, refuses_stale=not self._contents.is_given)
+        index, copy = self._shards.open_shard(number, loaded)
         reader = Reader(index, self._shards.options.cache, 1)
         # One shard may always be open, also if it is larger than the share of this process.
         size, limit = index.archive.size, self._limits.max_bytes

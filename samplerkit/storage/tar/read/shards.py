@@ -183,16 +183,12 @@ class Shards:
         flaw = Flaw(name, 0, "unreadable", error.problem)
         return empty_index(Stored(name, 0), flaw)
 
-    def open_shard(
-        self, number: int, loaded: Index | None = None, *, refuses_stale: bool
-    ) -> tuple[Index, LocalFile | None]:
+    def open_shard(self, number: int, loaded: Index | None = None) -> tuple[Index, LocalFile | None]:
         """Fetches a whole shard if it is remote, and finds or builds its index.
 
         Args:
             number: the number of the shard.
             loaded: its index, if it was loaded before.
-            refuses_stale: whether an index next to the shard that is of another version is an error, since it
-                was used already; otherwise it is ignored with a warning.
 
         Returns:
             The index, and the copy of a remote shard, which is not evicted while the object exists.
@@ -208,9 +204,7 @@ class Shards:
             copy = None if storage is None else storage.fetch(archive.path)
             # Without a tag, two versions of the same size cannot be distinguished.
             if loaded is None or not (loaded.is_certain and loaded.archive == archive and archive.version):
-                loaded = certain_index(
-                    archive, options.cache, checksums=options.checksums, refuses_stale=refuses_stale
-                )
+                loaded = certain_index(archive, options.cache, checksums=options.checksums)
             return self._accepted(loaded), copy
         except AbsentError as error:
             return self.missing_index(number, error), None
@@ -374,7 +368,7 @@ def _indexes(shards: Shards, progress: Progress) -> list[Load]:
     num_shards, loads = len(shards.urls), dict[int, Load]()
 
     def fetch(shard: int) -> Index:
-        return shards.open_shard(shard, refuses_stale=False)[0]
+        return shards.open_shard(shard)[0]
 
     progress("indexing archive", 0, num_shards)
     for find, threads in ((shards.lookup_index, PARALLEL_REQUESTS), (fetch, PARALLEL_FETCHES)):
