@@ -20,10 +20,10 @@ from samplerkit.storage.remote.filesystem import read_small, write_small
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tar.format.flaws import Flaw
-from samplerkit.storage.tar.index.finding import Cache, find_or_make, make_index
+from samplerkit.storage.tar.index.finding import Cache, find_index, make_index
 from samplerkit.storage.tar.index.index import Index, cached, read_index
 from samplerkit.storage.tar.read.shards import archive_names
-from samplerkit.storage.threads import Progress, Stop, all_in_threads, silence
+from samplerkit.storage.threads import Progress, all_in_threads, silence
 from samplerkit.storage.urls import add_suffix, is_remote, shown
 
 LENGTHS = "lengths.json"
@@ -68,7 +68,7 @@ def index_shards(
     """Writes the index of each shard, and the lengths of all; keeps indexes that exist and are up to date.
 
     So an interrupted run can be resumed, on this machine or another one. Remote shards are fetched into the
-    cache. The first error ends the run: no more indexes are written, and those that were stay.
+    cache. The first error ends the run; indexes that were written stay.
 
     Args:
         urls: as for a `TarDataset`.
@@ -99,16 +99,12 @@ def index_shards(
         if data is not None and not lengths_in(data, shown(json_path)).keys() <= set(short):
             hint = "use --lengths FILE with a file of its own for these shards"
             raise ArgumentValueError("--lengths", "has other shards", shown(json_path), hint=hint)
-        stop = Stop()
 
         def work(number: int) -> tuple[Index, bool]:
-            return _ensure_index(names[number], targets[number], storage, stop, checksums=checksums)
+            return _ensure_index(names[number], targets[number], storage, checksums=checksums)
 
-        try:
-            report = partial(progress, "indexing shard")
-            results = all_in_threads(work, len(names), threads, "samplerkit-index", report)
-        finally:
-            stop.set()
+        report = partial(progress, "indexing shard")
+        results = all_in_threads(work, len(names), threads, "samplerkit-index", report)
         indexes = [index for index, _ in results]
         sizes = {name: index.num_samples for name, index in zip(short, indexes, strict=True)}
         write_small(json_path, lengths_text(sizes).encode(), options)
@@ -145,7 +141,7 @@ def index_shard(
     """
     (target,) = _targets([url], out, upload=upload)
     with closing(RemoteStorage(remote or RemoteOptions())) as storage:
-        return _ensure_index(url, target, storage, Stop(), checksums=checksums)[0]
+        return _ensure_index(url, target, storage, checksums=checksums)[0]
 
 
 def _targets(names: Sequence[str], out: Path | None, *, upload: bool) -> list[str]:
@@ -182,10 +178,8 @@ def _default_lengths(name: str, short: str, out: Path | None) -> str:
     return first.removesuffix(short) + LENGTHS
 
 
-def _ensure_index(
-    name: str, target: str, storage: RemoteStorage, stop: Stop, *, checksums: bool
-) -> tuple[Index, bool]:
-    """Returns the index of a shard, and whether it was written now; after `stop`, nothing is written."""
+def _ensure_index(name: str, target: str, storage: RemoteStorage, *, checksums: bool) -> tuple[Index, bool]:
+    """Returns the index of a shard, and whether it was written now."""
     archive = Stored.of(name, storage)
     data = read_small(target, storage.read_small)
     if data is not None:
@@ -195,10 +189,8 @@ def _ensure_index(
         if existing is not None and existing.is_certain and existing.serves(checksums):
             return existing, False
     cache = Cache.of(None, storage.options)
-    make = partial(make_index, archive, cache, checksums=checksums)
-    index = find_or_make(archive, cache, make, checksums=checksums, reads_sidecar=False)
-    if not index.is_certain:
-        index = cached(make(), cache.index_path(archive))
-    stop.check()
+    index = find_index(archive, cache, checksums=checksums)
+    if index is None or not index.is_certain:
+        index = cached(make_index(archive, cache, checksums=checksums), cache.index_path(archive))
     write_small(target, array_bytes(index.meta, index.arrays), storage.options)
     return index, True

@@ -292,31 +292,6 @@ def test_an_index_of_a_replaced_shard_is_replaced_without_a_warning(tmp_path):
         assert (stats.num_made, stats.num_samples) == (1, count)
 
 
-def test_after_the_error_of_one_shard_no_other_index_is_written(folder, tmp_path, monkeypatch):
-    """The error comes at once; shards in progress are not waited for, and end without a file."""
-    is_scanning, may_end, scan = threading.Event(), threading.Event(), index_module.scan
-
-    def scan_or_fail(descriptor, archive, size):
-        if archive.endswith(NAMES[0]):
-            is_scanning.wait(30)
-            raise sk.DatasetError(archive, "cannot be read")
-        is_scanning.set()
-        may_end.wait(30)
-        return scan(descriptor, archive, size)
-
-    out = tmp_path / "out"
-    with monkeypatch.context() as patch:
-        patch.setattr(index_module, "scan", scan_or_fail)
-        with pytest.raises(sk.DatasetError, match=f"{NAMES[0]}: cannot be read"):
-            index_shards(f"{folder}/{PATTERN}", out=out, threads=2)
-        may_end.set()
-        for thread in threading.enumerate():
-            if thread.name.startswith("samplerkit-index"):
-                thread.join(30)
-    assert not out.exists()
-    assert index_shards(f"{folder}/{PATTERN}", out=out).num_made == SHARDS
-
-
 def test_uploading_to_a_web_server_is_an_error(folder):
     with (
         served(folder) as server,

@@ -172,9 +172,7 @@ def find_index(archive: Stored, cache: Cache, *, checksums: bool) -> Index | Non
     return None
 
 
-def find_or_make(
-    archive: Stored, cache: Cache, make: Callable[[], T], *, checksums: bool, reads_sidecar: bool = True
-) -> Index | T:
+def find_or_make(archive: Stored, cache: Cache, make: Callable[[], T], *, checksums: bool) -> Index | T:
     """Finds the index of an archive; otherwise one thread of the machine reads or makes it, and caches it.
 
     Args:
@@ -182,7 +180,6 @@ def find_or_make(
         cache: the cache of indexes.
         make: builds the index, or returns None, if there is none next to a remote archive.
         checksums: whether a CRC-32 of each file is needed.
-        reads_sidecar: whether an index next to a remote archive is read.
 
     Raises:
         DatasetError: the server does not answer.
@@ -195,8 +192,7 @@ def find_or_make(
         index = find_index(archive, cache, checksums=checksums)
         if index is not None:
             return index
-        sidecar = _read_sidecar(archive, checksums=checksums) if reads_sidecar else None
-        new_index = sidecar or make()
+        new_index = _read_sidecar(archive, checksums=checksums) or make()
         return new_index if new_index is None else cached(new_index, cache.index_path(archive))
 
 
