@@ -182,7 +182,7 @@ class ShardReading:
                 with self._open.using(number) as opened:
                     self._put(opened, rows, places, samples)
             else:
-                requests.append(RowRequest(number, self._shards.urls[number], index, rows, places))
+                requests.append(RowRequest(number, index, rows, places))
         num_bytes = 0
         if requests and self._shards.storage is not None:
             num_bytes = self._read_ranges(requests, self._shards.storage, samples)
@@ -257,14 +257,12 @@ class RowRequest:
 
     Args:
         number: the number of the shard.
-        url: its URL.
         index: its index.
         rows: the samples in it, shape (n,).
         places: the position of each sample in the batch, shape (n,).
     """
 
     number: int
-    url: str
     index: Index
     rows: Ids
     places: Ids
@@ -273,7 +271,8 @@ class RowRequest:
         """Returns the part of the shard with each sample, starting at the header of its first file."""
         begins, ends = self.index.extents(self.rows)
         starts, lengths = (begins - BLOCK).tolist(), (ends - begins + BLOCK).tolist()
-        return [Span(self.url, *extent) for extent in zip(starts, lengths, strict=True)]
+        url = self.index.archive.path
+        return [Span(url, *extent) for extent in zip(starts, lengths, strict=True)]
 
 
 def read_ranges(parts: Sequence[RowRequest], storage: RemoteStorage, samples: list[Any]) -> int:

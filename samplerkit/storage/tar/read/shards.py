@@ -244,9 +244,7 @@ def archive_names(
         hint = "give the files themselves, as in 'folder/*.tar'"
         raise DatasetError("urls", "is not a regular file", name, hint=hint)
     if missing and not (keeps_absent and len(missing) < len(names)):
-        is_link = os.path.islink(missing[0])  # noqa: PTH114
-        problem = "is a link whose target is missing" if is_link else "there is no such file"
-        raise DatasetError("urls", problem, missing[0], hint="check the path")
+        raise DatasetError("urls", "there is no such file", missing[0], hint="check the path")
     return names
 
 
