@@ -147,14 +147,10 @@ def index_shard(
 def _targets(names: Sequence[str], out: Path | None, *, upload: bool) -> list[str]:
     """Returns the path or URL of the index of each shard."""
     remote_names = [name for name in names if is_remote(name)]
-    if upload and out is not None:
-        hint = "leave one of them out"
-        raise ArgumentValueError("--upload", "cannot be combined with --out", str(out), hint=hint)
-    if upload and len(remote_names) < len(names):
-        local_name = next(name for name in names if not is_remote(name))
-        raise ArgumentValueError(
-            "--upload", "is for remote shards", local_name, hint="index shards on disk separately"
-        )
+    if upload and (out is not None or len(remote_names) < len(names)):
+        hint = "index shards on disk separately, and leave --out or --upload out"
+        value = str(out or shown(names[0]))
+        raise ArgumentValueError("--upload", "is for remote shards, without --out", value, hint=hint)
     if remote_names and not upload and out is None:
         problem = "is needed, since nothing is written next to a remote shard"
         hint = "use --out FOLDER and upload its files, or use --upload"
