@@ -77,8 +77,8 @@ def index(
     result = {**sizes, "made": indexed.num_made, "lengths": indexed.lengths}
     text = _contents(indexed.num_samples, indexed.num_files, indexed.num_shards)
     problems = [f"{flaw.archive}: {flaw.problem}" for flaw in indexed.flaws[:SHOWN]]
-    problems += [f"and {indexed.num_flaws - SHOWN} more"] if indexed.num_flaws > SHOWN else []
-    result |= {"flaw_count": indexed.num_flaws, "flaws": flaws}
+    problems += [f"and {len(flaws) - SHOWN} more"] if len(flaws) > SHOWN else []
+    result |= {"flaw_count": len(flaws), "flaws": flaws}
     return Result(result, [text], problems, is_failure=bool(indexed.flaws))
 
 

@@ -7,9 +7,8 @@ import json
 import os
 import stat
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -39,26 +38,6 @@ class UnreadableFileError(ValueError):
     """A file of arrays is damaged, inconsistent, of another version, or of another format."""
 
 
-@dataclass(frozen=True)
-class Column:
-    """An array to write.
-
-    Args:
-        dtype: its type.
-        size: the number of its elements.
-        parts: returns the content as consecutive arrays.
-    """
-
-    dtype: np.dtype[Any]
-    size: int
-    parts: Callable[[], Iterable[Array]]
-
-    @classmethod
-    def of(cls, array: Array) -> Column:
-        """Makes a column of an array."""
-        return cls(array.dtype, array.size, lambda: [array])
-
-
 def narrow(largest: int) -> np.dtype[Any]:
     """Returns the smallest type for integers from 0 to `largest`: uint16, uint32 or int64.
 
@@ -71,7 +50,7 @@ def narrow(largest: int) -> np.dtype[Any]:
     return np.dtype("<u4") if largest < 1 << 32 else np.dtype("<i8")
 
 
-def write_arrays(path: Path, meta: Mapping[str, Any], arrays: Mapping[str, Array | Column]) -> None:
+def write_arrays(path: Path, meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
     """Writes a file of arrays atomically: to a temporary file in the same folder, which is then renamed.
 
     Args:
@@ -88,34 +67,27 @@ def write_arrays(path: Path, meta: Mapping[str, Any], arrays: Mapping[str, Array
         _write(file, meta, arrays)
 
 
-def array_bytes(meta: Mapping[str, Any], arrays: Mapping[str, Array | Column]) -> bytes:
+def array_bytes(meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> bytes:
     """Returns the content of a file of arrays, for storage that takes bytes."""
     file = BytesIO()
     _write(file, meta, arrays)
     return file.getvalue()
 
 
-def _write(file: IO[bytes], meta: Mapping[str, Any], arrays: Mapping[str, Array | Column]) -> None:
-    columns = {name: each if isinstance(each, Column) else Column.of(each) for name, each in arrays.items()}
+def _write(file: IO[bytes], meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
     layout = {}
     offset = 0
-    for name, column in columns.items():
-        layout[name] = [column.dtype.str, column.size, offset]
-        offset += -(-column.size * column.dtype.itemsize // _ALIGNMENT) * _ALIGNMENT
+    for name, array in arrays.items():
+        layout[name] = [array.dtype.str, array.size, offset]
+        offset += -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT
     header = json.dumps({"meta": meta, "arrays": layout, "bytes": offset}).encode()
     header += b" " * (-(_PREAMBLE.size + len(header)) % _ALIGNMENT)
     digest = hashlib.blake2b(header, digest_size=_DIGEST_BYTES)
     file.write(bytes(_PREAMBLE.size) + header)
-    for column in columns.values():
-        written = 0
-        for part in column.parts():
-            data = np.ascontiguousarray(part, dtype=column.dtype).data
-            written += data.nbytes
+    for array in arrays.values():
+        for data in (np.ascontiguousarray(array).data, bytes(-array.nbytes % _ALIGNMENT)):
             digest.update(data)
             file.write(data)
-        padding = bytes(-written % _ALIGNMENT)
-        digest.update(padding)
-        file.write(padding)
     file.seek(0)
     file.write(_PREAMBLE.pack(MAGIC, VERSION, len(header), digest.digest()))
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from samplerkit.storage.arrays import Column, read_arrays, write_arrays
+from samplerkit.storage.arrays import read_arrays, write_arrays
 
 
 def forge(path, change):
@@ -10,4 +10,4 @@ def forge(path, change):
     meta, arrays = read_arrays(path)
     arrays = {name: np.array(array) for name, array in arrays.items()}
     change(meta, arrays)
-    write_arrays(path, meta, {name: Column.of(array) for name, array in arrays.items()})
+    write_arrays(path, meta, arrays)

@@ -203,7 +203,7 @@ def _files(stream: _Stream, url: str) -> Iterator[tuple[int, bytes, bytes]]:
                 raise _flaw(url, begin, "truncated", f"the archive ends in {_decoded(name)!r}")
             yield begin, name, data
         for column in (members.names, members.offsets, members.sizes):
-            column.clear()
+            del column[:]
         for flaw in members.flaws:
             raise _flaw(url, flaw.offset, flaw.reason, flaw.detail)
 

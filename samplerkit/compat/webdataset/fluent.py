@@ -18,9 +18,10 @@ from samplerkit.compat.webdataset.reading import FOREVER, SamplePipeline, Worker
 from samplerkit.compat.webdataset.stages import default_collation_fn, tensors
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, CompositionError, DatasetError
 from samplerkit.order import arguments
+from samplerkit.storage.tar import steps
 from samplerkit.storage.tar.codecs import Decode
 from samplerkit.storage.tar.dataset import TarDataset
-from samplerkit.storage.tar.steps import MapDict, Rename, Step, ToTuple, checked_function
+from samplerkit.storage.tar.steps import Step, checked_function
 
 
 class Fluent:
@@ -85,13 +86,12 @@ class Fluent:
             keep: whether other fields are kept.
             fields: the old names for each new name.
         """
-        renamed = Rename.of(fields)
-        step: Step = renamed if arguments.boolean("keep", keep) else bound(stages.only, renamed.fields)
-        return self._with_step("rename", step, handler)
+        rename = steps.rename if arguments.boolean("keep", keep) else stages.only
+        return self._with_step("rename", bound(rename, steps.renames_of(fields)), handler)
 
     def map_dict(self, handler: Handler | None = None, **functions: Callable[[Any], Any]) -> Self:
         """Applies functions to fields, by name."""
-        return self._with_step("map_dict", MapDict.of(functions), handler)
+        return self._with_step("map_dict", steps.mapping(functions), handler)
 
     def map_tuple(self, *functions: Callable[[Any], Any] | None, handler: Handler | None = None) -> Self:
         """Applies a function to each entry of a tuple; None leaves an entry unchanged."""
@@ -117,10 +117,9 @@ class Fluent:
             missing_is_error: whether a missing field is an error; if False, it becomes None.
             none_is_error: whether a field that is None is an error; None for the value of `missing_is_error`.
         """
-        strict = ToTuple.of(fields)
         is_refused = missing_is_error if none_is_error is None else none_is_error
-        step: Step = strict if missing_is_error else bound(stages.to_tuple_or_none, strict.fields)
-        dataset = self._with_step("to_tuple", step, handler)
+        to_tuple = steps.to_tuple if missing_is_error else stages.to_tuple_or_none
+        dataset = self._with_step("to_tuple", bound(to_tuple, steps.fields_of(fields)), handler)
         return dataset._with_step("to_tuple", stages.without_none, handler) if is_refused else dataset
 
     def select(self, predicate: Callable[[Any], Any], handler: Handler | None = None) -> Self:

@@ -25,12 +25,13 @@ from samplerkit.storage.names import short_names
 from samplerkit.storage.open_files import AbsentError, Samples, log_missing
 from samplerkit.storage.per_process import storage_for
 from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.tar import steps
 from samplerkit.storage.tar.codecs import Decode
 from samplerkit.storage.tar.format.flaws import Skipped
 from samplerkit.storage.tar.index.finding import Cache
 from samplerkit.storage.tar.pipeline import Selection, Source, View
 from samplerkit.storage.tar.read.shards import Fetch, OnError, Shards, TarOptions, archive_names
-from samplerkit.storage.tar.steps import MapDict, Rename, Step, ToTuple, checked_function
+from samplerkit.storage.tar.steps import Step, checked_function
 from samplerkit.storage.threads import Progress, progress_of
 from samplerkit.storage.urls import is_remote, shown
 
@@ -163,11 +164,11 @@ class TarDataset(View):
         Args:
             fields: for each new name the old name, or several. Other fields are kept.
         """
-        return self._then("rename", Rename.of(fields))
+        return self._then("rename", partial(steps.rename, steps.renames_of(fields)))
 
     def map_dict(self, **functions: Callable[[Any], Any]) -> Self:
         """Applies functions to fields: `map_dict(cls=int)`."""
-        return self._then("map_dict", MapDict.of(functions))
+        return self._then("map_dict", steps.mapping(functions))
 
     def map(self, function: Callable[[Any], Any]) -> Self:
         """Applies a function to each sample."""
@@ -180,7 +181,7 @@ class TarDataset(View):
         Args:
             fields: names; or one string of names separated by spaces.
         """
-        return self._then("to_tuple", ToTuple.of(fields))
+        return self._then("to_tuple", partial(steps.to_tuple, steps.fields_of(fields)))
 
     def select(self, predicate: Callable[[Any], Any], *, by: Literal["sample", "key"] = "sample") -> Self:
         """Keeps the samples for which a function returns true.
@@ -345,9 +346,9 @@ class TarDataset(View):
             ArgumentValueError: the URL is not one of the shards.
         """
         shards = self._source.shards
-        if url not in shards.numbers:
+        if url not in shards.names:
             raise ArgumentValueError("url", "is not one of the shards", url)
-        return shards.local_path(shards.numbers[url])
+        return shards.local_path(shards.names.index(url))
 
     def save_lengths(self, path: str | os.PathLike[str]) -> None:
         """Writes the number of samples of each shard as JSON, for `lengths` of a later run.
@@ -362,7 +363,7 @@ class TarDataset(View):
         self._source.close()
 
     def _expect(self, upcoming: Iterable[Ids]) -> None:
-        self._source.reading.expect(map(self._source_ids, upcoming), len(self))
+        self._source.reading.expect(map(self._source_ids, upcoming))
 
 
 def source_of(urls: Any, options: TarOptions, progress: Progress, lengths: Any) -> Source:

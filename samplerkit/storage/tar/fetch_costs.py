@@ -21,7 +21,7 @@ SEVERAL = 4
 """Samples per shard in one window that are not by chance: GLOBAL rarely reads a shard twice in a window."""
 
 COSTLY = 2.0
-"""If reading single samples costs more than this many times as much as fetching shards, `advice` warns."""
+"""A way of reading that costs more than this many times as much as another is reported as costly."""
 
 MAX_SAMPLES = 1 << 20
 """The most upcoming samples of a process that are examined for the choice."""
@@ -47,30 +47,6 @@ class FetchCosts:
         return self.bytes + self.requests * REQUEST_BYTES
 
 
-def advice(shards: FetchCosts, ranges: FetchCosts, *, is_local: bool = False) -> str:
-    """Returns a sentence of advice if single samples cost more than `COSTLY` times as much, else "".
-
-    Args:
-        shards: the costs of an epoch if whole shards are fetched.
-        ranges: the costs of an epoch if single samples are read.
-        is_local: whether the order stays in few shards for a while, and other ranks read parts of the same
-            shards.
-
-    Example:
-        >>> advice(FetchCosts(64, 10**9), FetchCosts(100_000, 10**9))[:68]
-        'reading single samples takes about 100,000 requests and 1.00 GB an e'
-    """
-    if ranges.cost <= COSTLY * max(1, shards.cost):
-        return ""
-    hint = "read PARTIAL in blocks of a few shards, or with room for all in the cache use fetch='shards'"
-    if is_local:
-        hint = "several ranks read each shard, so set lanes to the number of ranks, or fetch='shards'"
-    return (
-        f"reading single samples takes about {_described(ranges)} an epoch, and fetching each shard once "
-        f"{_described(shards)}: {hint}"
-    )
-
-
 @dataclass(frozen=True)
 class Stretch:
     """A summary of the samples that are read next.
@@ -78,12 +54,10 @@ class Stretch:
     Args:
         by_shards: whether to fetch whole shards for them.
         is_local: whether they stay in few shards for a while.
-        is_short: whether the epoch ends before that can be decided.
     """
 
     by_shards: bool
     is_local: bool
-    is_short: bool = False
 
 
 def stretch_of(
@@ -150,8 +124,7 @@ def stretch_of(
             if FetchCosts(touched.size, whole_bytes).cost <= FetchCosts(needed, single_bytes).cost:
                 return Stretch(by_shards=True, is_local=True)
         length *= 2
-    is_short = is_over and (not is_local or 2 * seen.size * sharers * lengths.size < total)
-    return Stretch(by_shards=False, is_local=is_local, is_short=is_short)
+    return Stretch(by_shards=False, is_local=is_local)
 
 
 def epoch_costs(
@@ -198,13 +171,3 @@ def epoch_costs(
             if cached_shards is not None and len(cached) > cached_shards:
                 cached.popitem(last=False)
     return FetchCosts(fetched, fetched_bytes), FetchCosts(requests, round(read_bytes))
-
-
-def _described(costs: FetchCosts) -> str:
-    noun = "request" if costs.requests == 1 else "requests"
-    if not costs.bytes:
-        return f"{costs.requests:,} {noun}"
-    for unit, size in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6)):
-        if costs.bytes >= size:
-            return f"{costs.requests:,} {noun} and {costs.bytes / size:.2f} {unit}"
-    return f"{costs.requests:,} {noun} and {costs.bytes / 1000:.1f} kB"

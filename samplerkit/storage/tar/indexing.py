@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -20,10 +20,10 @@ from samplerkit.storage.remote.filesystem import read_small, write_small
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tar.format.flaws import Flaw
-from samplerkit.storage.tar.index.finding import Cache, cache_index, find_or_make, make_index
-from samplerkit.storage.tar.index.index import Index, read_index
+from samplerkit.storage.tar.index.finding import Cache, find_index, make_index
+from samplerkit.storage.tar.index.index import Index, cached, read_index
 from samplerkit.storage.tar.read.shards import archive_names
-from samplerkit.storage.threads import Progress, Stop, all_in_threads, silence
+from samplerkit.storage.threads import Progress, all_in_threads, silence
 from samplerkit.storage.urls import add_suffix, is_remote, shown
 
 LENGTHS = "lengths.json"
@@ -42,8 +42,7 @@ class IndexResult:
         num_samples: the number of samples in them.
         num_files: the number of files in them.
         num_made: the number of indexes that did not exist before.
-        flaws: flaws of the shards, at most `MAX_PLACES` for each shard and reason.
-        num_flaws: the total number of flaws.
+        flaws: flaws of the shards.
         lengths: the path or URL of the lengths.
     """
 
@@ -52,7 +51,6 @@ class IndexResult:
     num_files: int
     num_made: int
     flaws: tuple[Flaw, ...]
-    num_flaws: int
     lengths: str
 
 
@@ -70,7 +68,7 @@ def index_shards(
     """Writes the index of each shard, and the lengths of all; keeps indexes that exist and are up to date.
 
     So an interrupted run can be resumed, on this machine or another one. Remote shards are fetched into the
-    cache. The first error ends the run: no more indexes are written, and those that were stay.
+    cache. The first error ends the run; indexes that were written stay.
 
     Args:
         urls: as for a `TarDataset`.
@@ -86,7 +84,7 @@ def index_shards(
     Raises:
         ArgumentTypeError: `urls` are not paths.
         ArgumentValueError: shards are remote and neither `out` nor `upload` is given, two indexes would have
-            the same name, or the lengths file exists and is of other shards.
+            the same name, or the lengths file exists and has other shards.
         DatasetError: a shard cannot be read, or an index or the lengths cannot be written.
     """
     options = remote or RemoteOptions()
@@ -97,28 +95,25 @@ def index_shards(
         json_path = lengths or _default_lengths(names[0], short[0], out)
         if is_remote(json_path) and not upload:
             raise ArgumentValueError("--lengths", "is remote", shown(json_path), hint="add --upload")
-        existing = _existing_lengths(json_path, set(short), storage)
-
-        stop = Stop()
+        data = read_small(json_path, storage.read_small)
+        if data is not None and not lengths_in(data, shown(json_path)).keys() <= set(short):
+            hint = "use --lengths FILE with a file of its own for these shards"
+            raise ArgumentValueError("--lengths", "has other shards", shown(json_path), hint=hint)
 
         def work(number: int) -> tuple[Index, bool]:
-            return _ensure_index(names[number], targets[number], storage, stop, checksums=checksums)
+            return _ensure_index(names[number], targets[number], storage, checksums=checksums)
 
-        try:
-            report = partial(progress, "indexing shard")
-            results = all_in_threads(work, len(names), threads, "samplerkit-index", report)
-        finally:
-            stop.set()
+        report = partial(progress, "indexing shard")
+        results = all_in_threads(work, len(names), threads, "samplerkit-index", report)
         indexes = [index for index, _ in results]
         sizes = {name: index.num_samples for name, index in zip(short, indexes, strict=True)}
-        write_small(json_path, lengths_text({**existing, **sizes}).encode(), options)
+        write_small(json_path, lengths_text(sizes).encode(), options)
     return IndexResult(
         len(names),
         sum(index.num_samples for index in indexes),
         sum(index.num_members for index in indexes),
         sum(is_new for _, is_new in results),
         tuple(flaw for index in indexes for flaw in index.skipped.places),
-        sum(len(index.skipped) for index in indexes),
         shown(json_path),
     )
 
@@ -146,20 +141,16 @@ def index_shard(
     """
     (target,) = _targets([url], out, upload=upload)
     with closing(RemoteStorage(remote or RemoteOptions())) as storage:
-        return _ensure_index(url, target, storage, Stop(), checksums=checksums)[0]
+        return _ensure_index(url, target, storage, checksums=checksums)[0]
 
 
 def _targets(names: Sequence[str], out: Path | None, *, upload: bool) -> list[str]:
     """Returns the path or URL of the index of each shard."""
     remote_names = [name for name in names if is_remote(name)]
-    if upload and out is not None:
-        hint = "leave one of them out"
-        raise ArgumentValueError("--upload", "cannot be combined with --out", str(out), hint=hint)
-    if upload and len(remote_names) < len(names):
-        local_name = next(name for name in names if not is_remote(name))
-        raise ArgumentValueError(
-            "--upload", "is for remote shards", local_name, hint="index shards on disk separately"
-        )
+    if upload and (out is not None or len(remote_names) < len(names)):
+        hint = "index shards on disk separately, and leave --out or --upload out"
+        value = str(out or shown(names[0]))
+        raise ArgumentValueError("--upload", "is for remote shards, without --out", value, hint=hint)
     if remote_names and not upload and out is None:
         problem = "is needed, since nothing is written next to a remote shard"
         hint = "use --out FOLDER and upload its files, or use --upload"
@@ -183,26 +174,8 @@ def _default_lengths(name: str, short: str, out: Path | None) -> str:
     return first.removesuffix(short) + LENGTHS
 
 
-def _existing_lengths(path: str, names: set[str], storage: RemoteStorage) -> Mapping[str, Any]:
-    """Returns the lengths that exist already, to which new ones are added.
-
-    Raises:
-        ArgumentValueError: the existing lengths are of other shards.
-    """
-    data = read_small(path, storage.read_small)
-    if data is None:
-        return {}
-    existing = lengths_in(data, shown(path))
-    if not (names <= existing.keys() or existing.keys() <= names):
-        hint = "use --lengths FILE with a file of its own for these shards"
-        raise ArgumentValueError("--lengths", "exists already, for other shards", shown(path), hint=hint)
-    return existing
-
-
-def _ensure_index(
-    name: str, target: str, storage: RemoteStorage, stop: Stop, *, checksums: bool
-) -> tuple[Index, bool]:
-    """Returns the index of a shard, and whether it was written now; after `stop`, nothing is written."""
+def _ensure_index(name: str, target: str, storage: RemoteStorage, *, checksums: bool) -> tuple[Index, bool]:
+    """Returns the index of a shard, and whether it was written now."""
     archive = Stored.of(name, storage)
     data = read_small(target, storage.read_small)
     if data is not None:
@@ -212,10 +185,8 @@ def _ensure_index(
         if existing is not None and existing.is_certain and existing.serves(checksums):
             return existing, False
     cache = Cache.of(None, storage.options)
-    make = partial(make_index, archive, cache, checksums=checksums)
-    index = find_or_make(archive, cache, make, checksums=checksums, reads_sidecar=False)
-    if not index.is_certain:
-        index = cache_index(make(), cache)
-    stop.check()
+    index = find_index(archive, cache, checksums=checksums)
+    if index is None or not index.is_certain:
+        index = cached(make_index(archive, cache, checksums=checksums), cache.index_path(archive))
     write_small(target, array_bytes(index.meta, index.arrays), storage.options)
     return index, True

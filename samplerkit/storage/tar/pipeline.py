@@ -22,11 +22,10 @@ from samplerkit.storage.open_files import AbsentError, Samples, log_missing
 from samplerkit.storage.per_process import OpenPerProcess
 from samplerkit.storage.tar.format.flaws import Skipped
 from samplerkit.storage.tar.index.index import Index
-from samplerkit.storage.tar.index.joining import indexed_contents, joint_contents
 from samplerkit.storage.tar.read.contents import Contents, contents_of_lengths
 from samplerkit.storage.tar.read.reader import Reader
 from samplerkit.storage.tar.read.shard_reading import ShardReading
-from samplerkit.storage.tar.read.shards import Shards
+from samplerkit.storage.tar.read.shards import Shards, indexed_contents
 from samplerkit.storage.tar.steps import Step
 from samplerkit.storage.threads import Progress, silence
 
@@ -74,8 +73,7 @@ class Source(OpenPerProcess[Reader | ShardReading]):
         """
         if self._load is not None:
             return self._load()
-        find = joint_contents if self.is_indexed else indexed_contents
-        return find(self.shards, self.progress)
+        return indexed_contents(self.shards, self.progress)
 
     @property
     def is_layout_known(self) -> bool:
@@ -162,7 +160,7 @@ class View(Closing):
 
         numbered, ahead = tee(chunks())
         reading = self._source.reading
-        reading.expect(map(self._source_ids, ahead), len(self))
+        reading.expect(map(self._source_ids, ahead))
         del ahead  # else `tee` would keep all chunks for it
         for numbers in numbered:
             if reading.is_large(self._source_ids(numbers)):
@@ -234,7 +232,7 @@ class Selection:
             return (np.arange(start, min(start + AT_ONCE, total)) for start in range(0, total, AT_ONCE))
 
         if self.by == "sample":
-            source.reading.expect(map(view._source_ids, chunks()), total)
+            source.reading.expect(map(view._source_ids, chunks()))
         for ids in chunks():
             source.progress("selecting sample", int(ids[0]), total)
             keys = source.reading.keys(view._source_ids(ids))

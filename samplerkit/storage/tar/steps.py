@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
@@ -12,67 +12,43 @@ Step = Callable[[Any], Any]
 """One step: takes a sample and returns a new one; it must not change its input."""
 
 
-@dataclass(frozen=True)
-class Rename:
-    """Renames fields; other fields are kept.
-
-    Args:
-        fields: for each new name the old ones, of which the first that a sample has is used.
-    """
-
-    fields: tuple[tuple[str, tuple[str, ...]], ...]
-
-    @classmethod
-    def of(cls, fields: Mapping[str, Any]) -> Rename:
-        """Makes the step from a dict of new to old names: one name, several as `"jpg;png"`, or a list."""
-        _require("rename", fields)
-        return cls(tuple((new, alternatives(new, old)) for new, old in fields.items()))
-
-    def __call__(self, sample: Any, /) -> Any:
-        """Applies the step."""
-        renamed = {old for _, olds in self.fields for old in olds}
-        result = {name: value for name, value in sample.items() if name not in renamed}
-        for new, olds in self.fields:
-            result[new] = first_of(sample, olds)
-        return result
+Renames = tuple[tuple[str, tuple[str, ...]], ...]
+"""For each new name of a field the old ones, of which the first that a sample has is used."""
 
 
-@dataclass(frozen=True)
-class MapDict:
-    """Applies a function to each of the given fields."""
-
-    functions: tuple[tuple[str, Callable[[Any], Any]], ...]
-
-    @classmethod
-    def of(cls, functions: Mapping[str, Any]) -> MapDict:
-        """Makes the step from a dict of functions by field."""
-        _require("map_dict", functions)
-        return cls(tuple((name, checked_function(name, function)) for name, function in functions.items()))
-
-    def __call__(self, sample: Any, /) -> Any:
-        """Applies the step."""
-        result = dict(sample)
-        for name, function in self.functions:
-            result[name] = function(first_of(sample, (name,)))
-        return result
+def renames_of(fields: Mapping[str, Any]) -> Renames:
+    """Parses a dict of new to old names: one name, several as `"jpg;png"`, or a list."""
+    _require("rename", fields)
+    return tuple((new, alternatives(new, old)) for new, old in fields.items())
 
 
-@dataclass(frozen=True)
-class ToTuple:
+def rename(renames: Renames, sample: Any, /) -> Any:
+    """Renames fields; other fields are kept."""
+    renamed = {old for _, olds in renames for old in olds}
+    result = {name: value for name, value in sample.items() if name not in renamed}
+    return result | {new: first_of(sample, olds) for new, olds in renames}
+
+
+def mapping(functions: Mapping[str, Any]) -> Step:
+    """Returns the step that applies a function to each of some fields."""
+    _require("map_dict", functions)
+    return partial(_map_dict, {name: checked_function(name, call) for name, call in functions.items()})
+
+
+def _map_dict(functions: Mapping[str, Callable[[Any], Any]], sample: Any, /) -> Any:
+    return {**sample, **{name: call(first_of(sample, (name,))) for name, call in functions.items()}}
+
+
+def fields_of(fields: tuple[Any, ...]) -> tuple[tuple[str, ...], ...]:
+    """Parses names of fields, or one string of names separated by spaces."""
+    names = fields[0].split() if len(fields) == 1 and isinstance(fields[0], str) else fields
+    _require("to_tuple", names)
+    return tuple(alternatives("to_tuple", name) for name in names)
+
+
+def to_tuple(fields: tuple[tuple[str, ...], ...], sample: Any, /) -> Any:
     """Makes a tuple of the given fields."""
-
-    fields: tuple[tuple[str, ...], ...]
-
-    @classmethod
-    def of(cls, fields: tuple[Any, ...]) -> ToTuple:
-        """Makes the step from names of fields, or from one string of names separated by spaces."""
-        names = fields[0].split() if len(fields) == 1 and isinstance(fields[0], str) else fields
-        _require("to_tuple", names)
-        return cls(tuple(alternatives("to_tuple", name) for name in names))
-
-    def __call__(self, sample: Any, /) -> Any:
-        """Applies the step."""
-        return tuple(first_of(sample, names) for names in self.fields)
+    return tuple(first_of(sample, names) for names in fields)
 
 
 def first_of(sample: Mapping[str, Any], names: tuple[str, ...]) -> Any:

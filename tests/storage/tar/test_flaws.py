@@ -11,7 +11,6 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.storage.tar.dataset import TarDataset
-from samplerkit.storage.tar.format.flaws import MAX_PLACES
 from samplerkit.storage.tar.format.headers import BLOCK
 from tests.storage.checks import assert_refused
 from tests.storage.tar.shards import jpeg_tiles, read_by_webdataset, write
@@ -230,10 +229,3 @@ def test_several_gzip_members_and_padding_are_read(tmp_path):
     assert list(TarDataset(path)) == whole
     path.write_bytes(members + b"garbage")
     assert_refused(TarDataset(path), f"damaged gzip at byte {len(members)}: ")
-
-
-def test_very_many_flaws_are_all_counted_and_some_are_listed(tmp_path):
-    count = MAX_PLACES + 500
-    path = shard(tmp_path / "shard.tar", [(f"{n}.txt", tarfile.SYMTYPE, "x") for n in range(count)])
-    skipped = TarDataset(path, on_error="skip").skipped
-    assert (len(skipped), len(skipped.places)) == (count, MAX_PLACES)

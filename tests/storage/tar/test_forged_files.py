@@ -86,7 +86,7 @@ FORGED = [
     *(
         remove(name)
         for name in (
-            *("archives", "unpacked", "fields", "flaws", "counts", "fingerprint", "is_certain"),
+            *("archives", "unpacked", "fields", "flaws", "fingerprint", "is_certain"),
             *("samples", "first", "signature", "key_end", "keys", "offset", "size"),
         )
     ),
@@ -103,9 +103,6 @@ FORGED = [
             ("fields", [[]]),
             ("fields", [["txt", 7]]),
             ("fingerprint", 7),
-            ("counts", 7),
-            ("counts", {"link": "many"}),
-            ("counts", {"link": 1}),
             ("flaws", [["x", "y", "z", "w"]]),
             ("flaws", [[0, 0, [], "x"]]),
             ("flaws", [[2, 0, "link", "x"]]),

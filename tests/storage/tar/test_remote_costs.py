@@ -12,10 +12,8 @@ from samplerkit.storage.ahead.batches import MAX_BYTES, BatchesAhead, SampleBatc
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tar.fetch_costs import (
-    COSTLY,
     MAX_SAMPLES,
     FetchCosts,
-    advice,
     epoch_costs,
     stretch_of,
 )
@@ -121,16 +119,6 @@ def test_a_cache_holds_as_many_shards_as_fit_and_half_as_many_compressed_ones(tm
         assert Shards((url,), storage, options).cache_capacity() == 1
 
 
-def test_advice_begins_above_the_stated_ratio_and_names_what_helps():
-    assert advice(FetchCosts(8, 0), FetchCosts(int(8 * COSTLY), 0)) == ""
-    costs = FetchCosts(8, 0), FetchCosts(8 * int(COSTLY) + 1, 0)
-    far, near = advice(*costs), advice(*costs, is_local=True)
-    assert f"{8 * int(COSTLY) + 1} requests" in far
-    assert ("read PARTIAL" in far, "lanes" in far) == (True, False)
-    assert "9 requests and 5.0 kB" in advice(FetchCosts(1, 0), FetchCosts(9, 5000))
-    assert ("set lanes to the number of ranks" in near, "PARTIAL" in near) == (True, False)
-
-
 MANY_SHARDS, IN_A_SHARD = 32, 60
 SAMPLER = sk.DistributedSampler(shuffle="partial", partial_size=2 * IN_A_SHARD, seed=7)
 
@@ -139,14 +127,14 @@ SAMPLER = sk.DistributedSampler(shuffle="partial", partial_size=2 * IN_A_SHARD, 
     ("before", "now", "steps", "batch_size", "sample_bytes", "expected"),
     [
         *(
-            pytest.param(*ranks, step * 120, 4, 1000, (True, False), id=f"small, {ranks}, {step}")
+            pytest.param(*ranks, step * 120, 4, 1000, True, id=f"small, {ranks}, {step}")
             for ranks in ((2, 3), (3, 2), (4, 6))
             for step in (0, 1)
         ),
         # One in eight samples of a shard: fetching all of it would take eight times the bytes.
-        pytest.param(2, 16, 3, 2, 4 << 20, (False, False), id="little of every shard"),
+        pytest.param(2, 16, 3, 2, 4 << 20, False, id="little of every shard"),
         # The last samples of an epoch are too few for an estimate.
-        pytest.param(2, 3, 59, 16, 1 << 20, (False, True), id="the end of an epoch"),
+        pytest.param(2, 3, 59, 16, 1 << 20, False, id="the end of an epoch"),
     ],
 )
 def test_ranks_that_share_lanes_fetch_shards_or_read_large_samples_one_by_one(
@@ -159,8 +147,7 @@ def test_ranks_that_share_lanes_fetch_shards_or_read_large_samples_one_by_one(
         loader.load_state_dict(previous.state_dict(step=steps))
         shards = (layout.file_of(loader.ids(step)) for step in range(loader.steps_left))
         stretch = stretch_of(shards, layout.sizes, MANY_SHARDS, 1, IN_A_SHARD * sample_bytes)
-        assert (stretch.by_shards, stretch.is_short) == expected, rank
-        assert stretch.is_local or stretch.is_short
+        assert stretch.by_shards == expected, rank
 
 
 FEW = {"lengths": LENGTHS, "max_shards": 4}
@@ -284,23 +271,6 @@ def in_order():
     return [np.arange(start, start + 6) for start in range(0, SHARDS * EACH, 6)]
 
 
-@pytest.mark.parametrize("share", [1, 4])
-def test_the_cost_warning_counts_the_samples_of_an_epoch(tmp_path, server, share):
-    """A dataset of every fourth sample makes a fourth of the requests."""
-    with remote(server, tmp_path, **FEW, fetch="auto") as dataset:
-        selection = dataset.select(lambda key: int(key) % share == 0, by="key")
-        assert len(selection) == SHARDS * EACH // share
-        order = sk.RandomSampler(seed=1).order(selection)
-        selection.expect(order.chunks(4))
-        with pytest.warns(UserWarning, match="reading single samples takes about") as caught:
-            selection.__getitems__(order[:4])
-    (message,) = [str(warning.message) for warning in caught if "single samples" in str(warning.message)]
-    requests = int(message.partition("takes about ")[2].partition(" ")[0])
-    # Four samples at a time, some of them adjacent in a shard.
-    assert len(selection) / 4 <= requests <= len(selection)
-
-
-@pytest.mark.filterwarnings("ignore:.*reading single samples takes")
 def test_switching_between_shards_and_samples_leaves_nothing_open(tmp_path, server):
     rng = np.random.default_rng(1)
     everywhere = [rng.choice(SHARDS * EACH, 16, replace=False) for _ in range(6)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, get_args
@@ -41,9 +41,6 @@ HINTS: Mapping[str, str] = MappingProxyType(
 """Hints for reasons to which the general `HINT` does not apply."""
 
 HINT = "fetch or make the archive again, or use on_error='skip' to count and skip what is damaged"
-
-MAX_PLACES = 1000
-"""Flaws that are kept individually for each reason; further ones are only counted."""
 
 
 @dataclass(frozen=True)
@@ -86,39 +83,20 @@ class Skipped:
     """Flaws of a dataset's archives that were skipped.
 
     Args:
-        counts: the number of flaws by reason.
-        places: the flaws, at most `MAX_PLACES` of each reason and archive.
+        places: the flaws.
 
     Example:
-        >>> skipped = Skipped.of([Flaw("train-0.tar", 512, "link", "b.cls")])
-        >>> len(skipped), dict(skipped.counts), skipped.places[0].offset
+        >>> skipped = Skipped((Flaw("train-0.tar", 512, "link", "b.cls"),))
+        >>> len(skipped), skipped.counts, skipped.places[0].offset
         (1, {'link': 1}, 512)
     """
 
-    counts: Mapping[str, int]
     places: tuple[Flaw, ...]
 
-    @classmethod
-    def of(cls, flaws: Iterable[Flaw]) -> Skipped:
-        """Counts flaws, and keeps `MAX_PLACES` of each reason and archive."""
-        per_archive: Counter[tuple[str, str]] = Counter()
-        places, totals = [], Counter[str]()
-        for flaw in flaws:
-            totals[flaw.reason] += 1
-            per_archive[flaw.archive, flaw.reason] += 1
-            if per_archive[flaw.archive, flaw.reason] <= MAX_PLACES:
-                places.append(flaw)
-        return cls(dict(totals), tuple(places))
-
-    @classmethod
-    def joined(cls, parts: Iterable[Skipped]) -> Skipped:
-        """Joins several counts."""
-        places: list[Flaw] = []
-        counts: Counter[str] = Counter()
-        for part in parts:
-            places += part.places
-            counts.update(part.counts)
-        return cls(dict(counts), tuple(places))
+    @property
+    def counts(self) -> dict[str, int]:
+        """The number of flaws by reason."""
+        return dict(Counter(flaw.reason for flaw in self.places))
 
     def __len__(self) -> int:
-        return sum(self.counts.values())
+        return len(self.places)

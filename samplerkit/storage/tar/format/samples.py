@@ -99,23 +99,20 @@ def group(members: Members, archive: str) -> Samples:
 
 @final
 class _Grouping:
-    """The state of grouping: `_numbers` and `_fields` have an entry per file, `_keys` one per sample."""
+    """The state of grouping: `_keys`, `_first` and `_names` have an entry per sample."""
 
     def __init__(self, members: Members, archive: str) -> None:
         self._members = members
         self._archive = archive
         self._flaws = [*members.flaws]
         self._keys: list[bytes] = []
+        self._names: list[tuple[str, ...]] = []
         self._first: list[int] = []  # of each sample, its first file; and the number of files
-        self._numbers: list[int] = []
-        self._fields: list[str] = []
         self._bad: list[int] = []  # samples with a flaw
 
     def samples(self) -> Samples:
         """Groups the members, finds samples with flaws, and returns the other samples."""
         self._assign()
-        self._first.append(len(self._fields))
-        self._signatures = [tuple(self._fields[begin:end]) for begin, end in pairwise(self._first)]
         self._check_fields()
         self._check_keys()
         ends_early = any(flaw.reason != "data after the end" for flaw in self._members.flaws)
@@ -130,18 +127,18 @@ class _Grouping:
         is_kept = np.ones(len(self._keys), dtype=bool)
         is_kept[self._bad] = False
         widths = np.diff(self._first)
-        entries = np.array(self._numbers, dtype=np.int64)[np.repeat(is_kept, widths)]
+        entries = self._numbers[np.repeat(is_kept, widths)]
         keys = [*compress(self._keys, is_kept.tolist())]
-        signatures = [*compress(self._signatures, is_kept.tolist())]
-        numbers = {names: number for number, names in enumerate(dict.fromkeys(signatures))}
-        size = np.array(self._members.sizes, dtype=np.int64)[entries]
+        names = [*compress(self._names, is_kept.tolist())]
+        numbers = {each: number for number, each in enumerate(dict.fromkeys(names))}
+        size = np.frombuffer(self._members.sizes, dtype=np.int64)[entries]
         arrays: dict[str, Array] = {
             "samples": np.array([len(keys)], dtype=np.int64),
-            "first": _ends(widths[is_kept]),
-            "signature": np.array([*map(numbers.__getitem__, signatures)], dtype=narrow(len(numbers))),
-            "key_end": _ends([*map(len, keys)]),
+            "first": ends_of(widths[is_kept]),
+            "signature": np.array([*map(numbers.__getitem__, names)], dtype=narrow(len(numbers))),
+            "key_end": ends_of([*map(len, keys)]),
             "keys": np.frombuffer(b"".join(keys), dtype=np.uint8),
-            "offset": np.array(self._members.offsets, dtype=np.int64)[entries],
+            "offset": np.frombuffer(self._members.offsets, dtype=np.int64)[entries],
             "size": size.astype(narrow(int(size.max(initial=0)))),
         }
         return tuple(numbers), arrays, self._flaws
@@ -152,25 +149,34 @@ class _Grouping:
         # One search over all names decides whether each name has to be checked for rare cases.
         joined = b"\0".join([b"", *names])
         is_rare = bool(bad) or any(text in joined for text in (b"\0/", b"..", b"\0__"))
-        lowered: dict[bytes, str] = {}
-        last = None
+        extensions, known, others, last = list[bytes](), set[bytes](), list[int](), None
         for number, name in enumerate(names):
             # Usually no folder has a dot, and the extension is known: then it has no slash.
             key, _, extension = name.partition(b".")
-            if is_rare or not key or not extension or extension not in lowered:
+            if extension not in known or not key:
                 parts = self._split(number, name)
                 if parts is None:
+                    others.append(number)
                     continue
                 key, extension = parts
-                lowered[extension] = extension.decode("utf-8", "surrogateescape").lower()
+                if extension and not is_rare:
+                    known.add(extension)
+                if number in bad:
+                    self._bad.append(len(self._keys) - (key == last))
             if key != last:
                 last = key
                 self._keys.append(key)
-                self._first.append(len(self._fields))
-            if is_rare and number in bad:
-                self._bad.append(len(self._keys) - 1)
-            self._fields.append(lowered[extension])
-            self._numbers.append(number)
+                self._first.append(number - len(others))
+            extensions.append(extension)
+        self._numbers = np.delete(np.arange(len(names)), others)
+        self._first.append(len(extensions))
+        # Most samples have the same extensions, which become one tuple of fields.
+        fields: dict[tuple[bytes, ...], tuple[str, ...]] = {}
+        for begin, end in pairwise(self._first):
+            own = tuple(extensions[begin:end])
+            if own not in fields:
+                fields[own] = tuple(each.decode("utf-8", "surrogateescape").lower() for each in own)
+            self._names.append(fields[own])
 
     def _split(self, number: int, name: bytes) -> tuple[bytes, bytes] | None:
         """Splits a name; returns None if it belongs to no sample."""
@@ -185,9 +191,9 @@ class _Grouping:
         return None if is_meta(name) else split_name(name)
 
     def _check_fields(self) -> None:
-        distinct = set(self._signatures)
+        distinct = set(self._names)
         wrong = {names for names in distinct if len({*names, *RESERVED}) < len(names) + len(RESERVED)}
-        for sample, names in enumerate(self._signatures) if wrong else ():
+        for sample, names in enumerate(self._names) if wrong else ():
             if names in wrong:
                 at = next(at for at, name in enumerate(names) if name in RESERVED or name in names[:at])
                 reason: Reason = "reserved field" if names[at] in RESERVED else "duplicate field"
@@ -209,7 +215,7 @@ class _Grouping:
     def _flaw(self, sample: int, entry: int, reason: Reason, detail: str) -> None:
         """Records a flaw of a sample at one of its files."""
         self._bad.append(sample)
-        self._note(self._numbers[entry], reason, detail)
+        self._note(int(self._numbers[entry]), reason, detail)
 
     def _note(self, member: int, reason: Reason, detail: str) -> None:
         offset = self._members.offsets[member] - BLOCK
@@ -219,7 +225,7 @@ class _Grouping:
         return repr(self._keys[sample].decode("utf-8", "replace"))
 
 
-def _ends(sizes: Any) -> Array:
+def ends_of(sizes: Any) -> Array:
     """Returns the starts of concatenated items, and the end of the last one."""
     ends = edges_of(np.array(sizes, dtype=np.int64))
     return ends.astype(narrow(int(ends[-1])))

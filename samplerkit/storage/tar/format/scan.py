@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -45,6 +46,8 @@ EXTENSIONS = frozenset({PAX_LOCAL, PAX_GLOBAL, GNU_LONG_NAME, GNU_LONG_LINK})
 
 _SPARSE = b"GNU.sparse."
 _MAX_DIGITS = 20
+_LARGEST = 1 << 62
+"""A larger size fits into no archive, and not into 64 bits."""
 
 DENSE_WINDOW = 1 << 20
 """Bytes of a read if headers are close together. malloc reuses the memory of such windows; those of 2 MiB are
@@ -68,8 +71,8 @@ class Members:
     """
 
     names: list[bytes] = field(default_factory=list)
-    offsets: list[int] = field(default_factory=list)
-    sizes: list[int] = field(default_factory=list)
+    offsets: array[int] = field(default_factory=lambda: array("q"))
+    sizes: array[int] = field(default_factory=lambda: array("q"))
     bad: dict[int, tuple[Reason, str]] = field(default_factory=dict)
     flaws: list[Flaw] = field(default_factory=list)
 
@@ -133,8 +136,8 @@ class Walk:
             names, offsets, sizes, position = self._window.run(self._position)
             if names:
                 self.members.names += names
-                self.members.offsets += offsets
-                self.members.sizes += sizes
+                self.members.offsets.frombytes(offsets.tobytes())
+                self.members.sizes.frombytes(sizes.tobytes())
                 self._move(position, len(names))
                 return True
         return self._parse_one()
@@ -209,7 +212,7 @@ class Walk:
                 self.members.bad[len(self.members.names)] = wrong
             self.members.names.append(name)
             self.members.offsets.append(self._position + BLOCK)
-            self.members.sizes.append(size if is_file else 0)
+            self.members.sizes.append(min(size, _LARGEST) if is_file else 0)
         # Links, devices and directories have no data, whatever their size field says.
         self._move(self._position + BLOCK + (padded(size) if is_file else 0), 1)
         return True

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-import time
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -18,11 +17,11 @@ import numpy as np
 
 from samplerkit.errors import ArgumentTypeError, DatasetError
 from samplerkit.storage.arrays import Array, on_disk
-from samplerkit.storage.atomic import try_lock, unlock, user_cache_folder
+from samplerkit.storage.atomic import user_cache_folder
 from samplerkit.storage.files.stored import INDEX_SUFFIX, Stored
 from samplerkit.storage.inflate import GzipError, TooLargeError, inflated
 from samplerkit.storage.open_files import Handle, open_for_reading, read_part
-from samplerkit.storage.remote.cache_entries import entry_of
+from samplerkit.storage.remote.cache_entries import entry_of, exclusive_lock
 from samplerkit.storage.remote.disk_cache import DiskCache, LocalFile, PartFile
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.version import UNKNOWN_SIZE, Version
@@ -30,7 +29,7 @@ from samplerkit.storage.tar.format.flaws import Flaw, Skipped
 from samplerkit.storage.tar.format.headers import is_gzip
 from samplerkit.storage.tar.format.samples import group
 from samplerkit.storage.tar.format.scan import Members, scan
-from samplerkit.storage.tar.index.index import Index, read_index
+from samplerkit.storage.tar.index.index import Index, cached, read_index
 from samplerkit.storage.threads import Stop
 from samplerkit.storage.urls import add_suffix
 
@@ -38,9 +37,6 @@ T = TypeVar("T", bound=Index | None)
 
 REMOTE_FOLDER = "remote"
 """The subfolder for fetched and decompressed shards in a cache folder given by the user."""
-
-_PAUSE = 0.01
-"""Seconds between two attempts to lock a file."""
 
 
 @dataclass(frozen=True)
@@ -96,20 +92,13 @@ class Cache:
         the same file.
         """
         lock = path.with_suffix(".lock")
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            while (descriptor := try_lock(lock, is_exclusive=True)) is None:
-                time.sleep(_PAUSE)
-        except OSError:
-            yield
-            return
-        try:
-            yield
-        finally:
-            # Deleted before it is unlocked: `try_lock` refuses a deleted file that was opened before.
+        with ExitStack() as stack:
             with suppress(OSError):
-                lock.unlink()
-            unlock(descriptor)
+                self.folder.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(exclusive_lock(lock, Stop()))
+                # Deleted before it is unlocked: `try_lock` refuses a deleted file that was opened before.
+                stack.callback(lock.unlink, missing_ok=True)
+            yield
 
 
 def _digest(text: str) -> str:
@@ -183,9 +172,7 @@ def find_index(archive: Stored, cache: Cache, *, checksums: bool) -> Index | Non
     return None
 
 
-def find_or_make(
-    archive: Stored, cache: Cache, make: Callable[[], T], *, checksums: bool, reads_sidecar: bool = True
-) -> Index | T:
+def find_or_make(archive: Stored, cache: Cache, make: Callable[[], T], *, checksums: bool) -> Index | T:
     """Finds the index of an archive; otherwise one thread of the machine reads or makes it, and caches it.
 
     Args:
@@ -193,7 +180,6 @@ def find_or_make(
         cache: the cache of indexes.
         make: builds the index, or returns None, if there is none next to a remote archive.
         checksums: whether a CRC-32 of each file is needed.
-        reads_sidecar: whether an index next to a remote archive is read.
 
     Raises:
         DatasetError: the server does not answer.
@@ -206,23 +192,21 @@ def find_or_make(
         index = find_index(archive, cache, checksums=checksums)
         if index is not None:
             return index
-        sidecar = _read_sidecar(archive, checksums=checksums) if reads_sidecar else None
-        new_index = sidecar or make()
-        return new_index if new_index is None else cache_index(new_index, cache)
+        new_index = _read_sidecar(archive, checksums=checksums) or make()
+        return new_index if new_index is None else cached(new_index, cache.index_path(archive))
 
 
-def certain_index(archive: Stored, cache: Cache, *, checksums: bool, refuses_stale: bool = False) -> Index:
+def certain_index(archive: Stored, cache: Cache, *, checksums: bool) -> Index:
     """Returns the index of an archive that is fetched if it is remote; one next to it is tried first.
 
     Args:
         archive: the archive in its current version.
         cache: the cache of indexes.
         checksums: whether a CRC-32 of each file is needed.
-        refuses_stale: whether an index next to the archive that is of another version is an error, since it
-            was used already; otherwise it is ignored with a warning.
 
     Raises:
-        DatasetError: the archive or the index cannot be read. Flaws are recorded in the index.
+        DatasetError: the archive cannot be read, or the index next to it is of another version. Flaws are
+            recorded in the index.
     """
     make = partial(make_index, archive, cache)
     index = find_or_make(archive, cache, partial(make, checksums=checksums), checksums=checksums)
@@ -230,14 +214,9 @@ def certain_index(archive: Stored, cache: Cache, *, checksums: bool, refuses_sta
         return index
     # Without the archive, only the headers that were read could be compared. Now all of them are, once for
     # all processes of this machine.
-    if make(checksums=False).is_like(index):
-        index = replace(index, is_certain=True)
-    elif refuses_stale:
+    if not make(checksums=False).is_like(index):
         raise index.stale()
-    else:
-        warnings.warn(f"{index.stale()}; it is not used", stacklevel=2)
-        index = make(checksums=checksums)
-    return cache_index(index, cache)
+    return cached(replace(index, is_certain=True), cache.index_path(archive))
 
 
 def _read_sidecar(archive: Stored, *, checksums: bool) -> Index | None:
@@ -261,21 +240,6 @@ def _read_sidecar(archive: Stored, *, checksums: bool) -> Index | None:
             stacklevel=2,
         )
     return index if index is not None and index.serves(checksums) else None
-
-
-def cache_index(index: Index, cache: Cache) -> Index:
-    """Writes the index of an archive to the cache, if that is writable.
-
-    Returns:
-        The index, mapped from the cache, so that indexes of many archives do not take memory.
-    """
-    path = cache.index_path(index.archive)
-    try:
-        index.write(path)
-    except OSError:
-        return index
-    mapped = read_index(path, index.archives, verify=False)
-    return index if mapped is None else replace(mapped, is_certain=index.is_certain)
 
 
 def make_index(archive: Stored, cache: Cache, *, checksums: bool) -> Index:
@@ -312,7 +276,7 @@ def _index_of(
     fields, arrays, flaws = group(members, archive.name)
     if descriptor is not None:
         arrays["crc"] = _checksums(archive, descriptor, arrays)
-    return Index((archive,), (unpacked,), fields, Skipped.of(flaws), arrays)
+    return Index((archive,), (unpacked,), fields, Skipped(tuple(flaws)), arrays)
 
 
 def _checksums(archive: Stored, descriptor: int, arrays: Mapping[str, Array]) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,7 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.arrays import Array, UnreadableFileError, read_arrays, write_arrays
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.names import short_names
-from samplerkit.storage.tar.format.flaws import Flaw, Skipped
+from samplerkit.storage.tar.format.flaws import REASONS, Flaw, Skipped
 from samplerkit.storage.tar.format.headers import BLOCK
 
 
@@ -101,12 +102,12 @@ class Index:
         return offset[first[samples]], offset[last] + size[last].astype(np.int64)
 
     def part(self, start: int, stop: int) -> dict[str, Array]:
-        """Returns the arrays of the samples from `start` to `stop`, renumbered from 0."""
+        """Returns the arrays of the samples from `start` to `stop`; `first` and `key_end` as differences."""
         arrays, part = self.arrays, {"signature": self.arrays["signature"][start:stop]}
         for name, others in (("first", ("offset", "size", "crc")), ("key_end", ("keys",))):
             begins = arrays[name][start : stop + 1].astype(np.int64)
             part |= {other: arrays[other][begins[0] : begins[-1]] for other in others if other in arrays}
-            part[name] = begins - begins[0]
+            part[name] = np.diff(begins)
         return part
 
     def is_like(self, other: Index) -> bool:
@@ -116,7 +117,13 @@ class Index:
         )
 
     def stale(self) -> DatasetError:
-        """Returns the error for an index next to an archive that is of another version of it."""
+        """Returns the error for an index next to an archive that is of another version of it.
+
+        Its copy in the cache is deleted, so that a new index next to the archive is read.
+        """
+        if self.path is not None:
+            with suppress(OSError):
+                self.path.unlink()
         return DatasetError(
             self.archive.name,
             "has an index next to it that belongs to another version",
@@ -133,7 +140,6 @@ class Index:
             "unpacked": self.unpacked,
             "fields": self.fields,
             "flaws": [(numbers[flaw.archive], flaw.offset, flaw.reason, flaw.detail) for flaw in flaws],
-            "counts": dict(self.skipped.counts),
             "fingerprint": self.fingerprint,
             "is_certain": self.is_certain,
         }
@@ -174,7 +180,7 @@ def read_index(
             archives,
             tuple(meta["unpacked"]),
             tuple(map(tuple, meta["fields"])),
-            Skipped(meta["counts"], tuple(flaws)),
+            Skipped(tuple(flaws)),
             arrays,
             meta["fingerprint"],
             # Without a tag, two versions of the same size cannot be distinguished.
@@ -192,6 +198,20 @@ def read_index(
         ValueError,
     ):
         return None
+
+
+def cached(index: Index, path: Path) -> Index:
+    """Writes an index to the cache, if that is writable.
+
+    Returns:
+        The index, mapped from the cache, so that indexes of many archives do not take memory.
+    """
+    try:
+        index.write(path)
+    except OSError:
+        return index
+    mapped = read_index(path, index.archives, verify=False)
+    return index if mapped is None else replace(mapped, is_certain=index.is_certain)
 
 
 def reopened(path: Path, archives: tuple[Stored, ...]) -> Index:
@@ -229,9 +249,7 @@ def laws(index: Index) -> Iterator[bool]:
     """
     yield all(names and all(isinstance(name, str) for name in names) for names in index.fields)
     yield isinstance(index.fingerprint, str)
-    counts = index.skipped.counts
-    yield all(type(count) is int and 0 < count < 1 << 32 for count in counts.values())
-    yield set(counts) == {flaw.reason for flaw in index.skipped.places}
+    yield all(flaw.reason in REASONS for flaw in index.skipped.places)
     arrays = index.arrays
     samples, signature, first = arrays["samples"], arrays["signature"], arrays["first"]
     ends = signature.size + 1

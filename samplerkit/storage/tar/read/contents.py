@@ -57,7 +57,7 @@ def contents_of_lengths(names: tuple[str, ...], lengths: list[int]) -> Contents:
     fingerprint = fingerprint_of("lengths", names, lengths)
     layout = Layout(lengths, names)
     return Contents(
-        layout, layout.sizes, np.zeros_like(layout.sizes), fingerprint, Skipped.of(()), is_given=True
+        layout, layout.sizes, np.zeros_like(layout.sizes), fingerprint, Skipped(()), is_given=True
     )
 
 
@@ -85,8 +85,8 @@ class LoadedIndexes:
     def skipped(self) -> Skipped:
         """The skipped flaws of the shards whose indexes are loaded."""
         with self._lock:
-            skipped = [index.skipped for index in self._indexes.values()]
-            return Skipped.joined([*skipped, Skipped.of(self._split_flaws.values())])
+            flaws = (flaw for index in self._indexes.values() for flaw in index.skipped.places)
+            return Skipped((*flaws, *self._split_flaws.values()))
 
     def get(self, number: int) -> Index | None:
         """Returns the index of a shard, or None if it is not loaded."""

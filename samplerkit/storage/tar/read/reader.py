@@ -116,7 +116,7 @@ class Reader:
             verify(self._index, id, sample)
         return sample
 
-    def expect(self, upcoming: Iterable[Ids], epoch_samples: int) -> None:
+    def expect(self, upcoming: Iterable[Ids]) -> None:
         """Does nothing, since the operating system reads ahead."""
 
     def keys(self, ids: Ids) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import warnings
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -18,10 +17,10 @@ from samplerkit.storage.ahead.batches import BatchesAhead, SampleBatch
 from samplerkit.storage.ahead.cache import ReadAheadCache
 from samplerkit.storage.ahead.limits import CacheLimits, FileStats
 from samplerkit.storage.open_files import AbsentError
-from samplerkit.storage.remote.access import Requests, Span
+from samplerkit.storage.remote.access import Span
 from samplerkit.storage.remote.disk_cache import LocalFile
 from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.tar.fetch_costs import FetchCosts, Stretch, advice, stretch_of
+from samplerkit.storage.tar.fetch_costs import stretch_of
 from samplerkit.storage.tar.format.flaws import Skipped
 from samplerkit.storage.tar.format.headers import BLOCK
 from samplerkit.storage.tar.format.samples import is_header_of
@@ -65,9 +64,6 @@ class ShardReading:
         self._loaded = LoadedIndexes(shards.names, contents, skips=shards.options.skips)
         self._batches: BatchesAhead | None = None
         self._fetches_shards = self._fetch == "shards"  # otherwise ranges are read
-        self._epoch_samples = contents.layout.num_samples
-        self._stretch: Stretch | None = None
-        self._advice: str | None = None  # None: the cost of the order is not known yet
 
     @property
     def stats(self) -> FileStats:
@@ -79,14 +75,12 @@ class ShardReading:
         """The skipped flaws: of all shards if they were indexed, else of those used so far."""
         return self._loaded.skipped if self._contents.is_given else self._contents.skipped
 
-    def expect(self, upcoming: Iterable[Any], epoch_samples: int) -> None:
+    def expect(self, upcoming: Iterable[Any]) -> None:
         """Receives the upcoming ids, chooses how to read them, and starts prefetching.
 
         Args:
             upcoming: the ids of each batch.
-            epoch_samples: the number of samples of an epoch, over all ranks and workers.
         """
-        self._epoch_samples = epoch_samples
         batches = iter(upcoming)
         layout = self._contents.layout
         by_shards = self._fetch == "shards"
@@ -94,8 +88,7 @@ class ShardReading:
             batches, peeked = tee(batches)
             shards = map(layout.file_of, peeked)
             capacity, shard_bytes = self._shards.cache_capacity(), self._shards.usual_size()
-            self._stretch = stretch_of(shards, layout.sizes, capacity, this_worker()[1], shard_bytes)
-            by_shards = self._stretch.by_shards
+            by_shards = stretch_of(shards, layout.sizes, capacity, this_worker()[1], shard_bytes).by_shards
             # Otherwise `tee` would keep all later batches for it.
             del shards, peeked
         ahead, self._batches = self._batches, None
@@ -114,9 +107,7 @@ class ShardReading:
         """Reads samples; if flaws are skipped, missing samples are replaced by an `AbsentError`."""
         batches = self._batches
         if batches is not None:
-            samples = batches.read(ids)
-            self._warn_of_costs()
-            return samples
+            return batches.read(ids)
         return self._read_by_shards(ids) if self._fetches_shards else self._read_by_ranges(ids).samples
 
     def index(self, number: int) -> Index:
@@ -191,11 +182,10 @@ class ShardReading:
                 with self._open.using(number) as opened:
                     self._put(opened, rows, places, samples)
             else:
-                requests.append(RowRequest(number, self._shards.urls[number], index, rows, places))
+                requests.append(RowRequest(number, index, rows, places))
         num_bytes = 0
         if requests and self._shards.storage is not None:
             num_bytes = self._read_ranges(requests, self._shards.storage, samples)
-            self._estimate_costs(requests)
         return SampleBatch(samples, num_bytes)
 
     def _reads_whole_shard(self, number: int, index: Index) -> bool:
@@ -208,7 +198,7 @@ class ShardReading:
     def _open_shard(self, number: int) -> OpenShard:
         """Fetches and opens a shard; called by the cache of open shards."""
         loaded = self._loaded.get(number)
-        index, copy = self._shards.open_shard(number, loaded, refuses_stale=not self._contents.is_given)
+        index, copy = self._shards.open_shard(number, loaded)
         reader = Reader(index, self._shards.options.cache, 1)
         # One shard may always be open, also if it is larger than the share of this process.
         size, limit = index.archive.size, self._limits.max_bytes
@@ -246,30 +236,6 @@ class ShardReading:
     def _new_cache(self, stats: FileStats) -> ReadAheadCache[OpenShard]:
         return ReadAheadCache(weak_method(self._open_shard), len(self._shards.urls), self._limits, stats)
 
-    def _estimate_costs(self, parts: list[RowRequest]) -> None:
-        """Estimates once, from a batch, the cost of an epoch, for a warning."""
-        stretch = self._stretch
-        # The last samples of an epoch do not represent a whole one.
-        if self._advice is not None or stretch is None or stretch.is_short or this_worker()[0] != 0:
-            return
-        spans = Requests.of(span for part in parts for span in part.spans()).spans
-        num_files = self._contents.layout.num_files
-        scale = self._epoch_samples / sum(part.rows.size for part in parts)
-        size = sum(part.index.archive.size for part in parts) / len(parts)
-        shards = FetchCosts(num_files, round(size * num_files))
-        ranges = FetchCosts(round(len(spans) * scale), round(sum(span.length for span in spans) * scale))
-        text = advice(shards, ranges, is_local=stretch.is_local)
-        if self._advice is None:  # else another thread was faster, and its advice may have been given
-            self._advice = text
-
-    def _warn_of_costs(self) -> None:
-        text = self._advice
-        if text:
-            self._advice = ""
-            first, *others = self._shards.names
-            shards = f"{first} and {len(others)} more shards" if others else first
-            warnings.warn(f"{shards}: {text}", stacklevel=2)
-
 
 def process_limits(shards: Shards) -> CacheLimits:
     """Returns the limits on open shards of this process.
@@ -291,14 +257,12 @@ class RowRequest:
 
     Args:
         number: the number of the shard.
-        url: its URL.
         index: its index.
         rows: the samples in it, shape (n,).
         places: the position of each sample in the batch, shape (n,).
     """
 
     number: int
-    url: str
     index: Index
     rows: Ids
     places: Ids
@@ -307,7 +271,8 @@ class RowRequest:
         """Returns the part of the shard with each sample, starting at the header of its first file."""
         begins, ends = self.index.extents(self.rows)
         starts, lengths = (begins - BLOCK).tolist(), (ends - begins + BLOCK).tolist()
-        return [Span(self.url, *extent) for extent in zip(starts, lengths, strict=True)]
+        url = self.index.archive.path
+        return [Span(url, *extent) for extent in zip(starts, lengths, strict=True)]
 
 
 def read_ranges(parts: Sequence[RowRequest], storage: RemoteStorage, samples: list[Any]) -> int:

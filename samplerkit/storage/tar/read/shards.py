@@ -1,32 +1,39 @@
-"""The shards of a dataset that are opened one by one; finding, confirming or building the index of each."""
+"""The shards of a dataset: finding, confirming or building the index of each; their joint index."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import logging
 import os
-import shutil
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Literal, final
 
 import numpy as np
 
 from samplerkit.errors import DatasetError
 from samplerkit.order.caching import cached_property
+from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.limits import CacheLimits
-from samplerkit.storage.atomic import user_cache_folder
+from samplerkit.storage.arrays import Array, narrow
 from samplerkit.storage.catalogue.file_catalogue import FileCatalogue
 from samplerkit.storage.files.paths import file_paths
-from samplerkit.storage.files.stored import INDEX_SUFFIX, Stored
+from samplerkit.storage.files.stored import INDEX_SUFFIX, Stored, stored_files
 from samplerkit.storage.names import short_names
 from samplerkit.storage.open_files import AbsentError
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import LocalFile, RemoteStorage
-from samplerkit.storage.tar.format.flaws import Flaw
+from samplerkit.storage.tar.format.flaws import Flaw, Skipped
+from samplerkit.storage.tar.format.samples import ends_of
 from samplerkit.storage.tar.index.finding import Cache, certain_index, empty_index, find_or_make
-from samplerkit.storage.tar.index.index import Index
-from samplerkit.storage.threads import all_in_threads
+from samplerkit.storage.tar.index.index import Index, cached, read_index, split_between
+from samplerkit.storage.tar.read.contents import Contents
+from samplerkit.storage.threads import Progress, all_in_threads, in_threads
 from samplerkit.storage.urls import is_remote, shown
+
+_LOGGER = logging.getLogger(__name__)
 
 PARALLEL_REQUESTS = 16
 """Shards whose versions or indexes are requested in parallel."""
@@ -122,22 +129,20 @@ class Shards:
         return size or None
 
     def cache_capacity(self) -> int:
-        """Returns how many remote shards fit into the cache on disk, if all have the usual size."""
-        size = self.usual_size()
-        if size is None:
+        """Returns how many remote shards fit into the cache on disk, if all have the usual size.
+
+        A cache without a limit is assumed to hold all shards.
+        """
+        size, max_bytes = self.usual_size(), self.options.cache.options.max_cache_bytes
+        if size is None or max_bytes is None:
             return len(self.urls)
         # A compressed shard also needs room for its decompressed copy.
         parts = 2 if self.names[self._first_remote].endswith((".gz", ".tgz")) else 1
-        return _cache_bytes(self.options.cache.options) // (parts * size)
+        return max_bytes // (parts * size)
 
     @property
     def _first_remote(self) -> int:
         return next(number for number, name in enumerate(self.names) if is_remote(name))
-
-    @cached_property
-    def numbers(self) -> dict[str, int]:
-        """The number of each shard by its name."""
-        return {name: number for number, name in enumerate(self.names)}
 
     def local_path(self, number: int) -> str | None:
         """Returns the path of a shard on this machine, also of a cached one; None if there is none."""
@@ -178,16 +183,12 @@ class Shards:
         flaw = Flaw(name, 0, "unreadable", error.problem)
         return empty_index(Stored(name, 0), flaw)
 
-    def open_shard(
-        self, number: int, loaded: Index | None = None, *, refuses_stale: bool
-    ) -> tuple[Index, LocalFile | None]:
+    def open_shard(self, number: int, loaded: Index | None = None) -> tuple[Index, LocalFile | None]:
         """Fetches a whole shard if it is remote, and finds or builds its index.
 
         Args:
             number: the number of the shard.
             loaded: its index, if it was loaded before.
-            refuses_stale: whether an index next to the shard that is of another version is an error, since it
-                was used already; otherwise it is ignored with a warning.
 
         Returns:
             The index, and the copy of a remote shard, which is not evicted while the object exists.
@@ -203,9 +204,7 @@ class Shards:
             copy = None if storage is None else storage.fetch(archive.path)
             # Without a tag, two versions of the same size cannot be distinguished.
             if loaded is None or not (loaded.is_certain and loaded.archive == archive and archive.version):
-                loaded = certain_index(
-                    archive, options.cache, checksums=options.checksums, refuses_stale=refuses_stale
-                )
+                loaded = certain_index(archive, options.cache, checksums=options.checksums)
             return self._accepted(loaded), copy
         except AbsentError as error:
             return self.missing_index(number, error), None
@@ -216,15 +215,6 @@ class Shards:
         if self.options.checksums or "crc" not in index.arrays:
             return index
         return replace(index, arrays={name: array for name, array in index.arrays.items() if name != "crc"})
-
-
-def _cache_bytes(options: RemoteOptions) -> int:
-    """Returns about how many bytes the cache on disk may hold."""
-    if options.max_cache_bytes is not None:
-        return options.max_cache_bytes
-    folder = Path(options.cache or user_cache_folder()).absolute()
-    existing = next(place for place in (folder, *folder.parents) if place.exists())
-    return shutil.disk_usage(existing).free // 2
 
 
 def archive_names(
@@ -254,7 +244,135 @@ def archive_names(
         hint = "give the files themselves, as in 'folder/*.tar'"
         raise DatasetError("urls", "is not a regular file", name, hint=hint)
     if missing and not (keeps_absent and len(missing) < len(names)):
-        is_link = os.path.islink(missing[0])  # noqa: PTH114
-        problem = "is a link whose target is missing" if is_link else "there is no such file"
-        raise DatasetError("urls", problem, missing[0], hint="check the path")
+        raise DatasetError("urls", "there is no such file", missing[0], hint="check the path")
     return names
+
+
+Load = Callable[[], Index]
+"""Maps the index of an archive again, so that only two indexes are open at a time."""
+
+
+def summarized(loads: Sequence[Load], names: tuple[str, ...], *, checksums: bool) -> Contents:
+    """Summarizes several archives; checksums enter the fingerprint only on request.
+
+    A sample whose files are split over two archives is cut off from both. The fingerprint depends only on the
+    samples: it is the same if an archive is packed again or gzipped.
+    """
+    counts, cuts, skipped, digests = [], list[list[int]](), list[Flaw](), []
+    split, previous = list[Flaw](), None
+    for load in loads:
+        index = load()
+        counts.append(index.num_samples)
+        cuts.append([0, index.num_samples])
+        skipped += index.skipped.places
+        digests.append(_digest(index, checksums=checksums))
+        if previous is not None and (flaw := split_between(previous, index)) is not None:
+            split.append(flaw)
+            cuts[-2][1] -= 1
+            cuts[-1][0] = 1
+        previous = index
+    # If the only sample of an archive is split at both ends, `stop` is less than `first`.
+    ranges = [(first, max(first, stop)) for first, stop in cuts]
+    identity = hashlib.blake2b(digest_size=16, person=b"samplerkit")
+    for digest, cut in zip(digests, ranges, strict=True):
+        identity.update(digest + repr(cut).encode())
+    firsts, stops = np.array(ranges, dtype=np.int64).T
+    layout = Layout(stops - firsts, names)
+    return Contents(
+        layout, np.array(counts), firsts, identity.hexdigest(), Skipped((*skipped, *split)), is_given=False
+    )
+
+
+def _digest(index: Index, *, checksums: bool) -> bytes:
+    """Returns the digest of the samples of an archive, without their positions."""
+    digest = hashlib.blake2b(json.dumps(index.fields).encode(), digest_size=16)
+    for name in ("first", "signature", "key_end", "keys", "size", *(["crc"] if checksums else [])):
+        digest.update(index.arrays[name].size.to_bytes(8, "little"))
+        digest.update(np.ascontiguousarray(index.arrays[name]).data)
+    return digest.digest()
+
+
+def joined(loads: Sequence[Load], names: tuple[str, ...], *, checksums: bool) -> Index:
+    """Joins the indexes of several archives, of which one is open at a time."""
+    contents = summarized(loads, names, checksums=checksums)
+    # Tuples of fields are renumbered over all archives, in order of appearance.
+    fields: dict[tuple[str, ...], int] = {}
+    archives: list[Stored] = []
+    unpacked: list[int | None] = []
+    parts: list[dict[str, Array]] = []
+    sizes = contents.layout.sizes
+    for load, first, size in zip(loads, contents.firsts.tolist(), sizes.tolist(), strict=True):
+        index = load()
+        archives += index.archives
+        unpacked += index.unpacked
+        numbers = np.array([fields.setdefault(each, len(fields)) for each in index.fields], np.int64)
+        part = index.part(first, first + size)
+        part["signature"] = numbers[part["signature"]]
+        parts.append({name: part[name].copy() for name in part if checksums or name != "crc"})
+    arrays = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    arrays |= {name: ends_of(arrays[name]) for name in ("first", "key_end")}
+    arrays["signature"] = arrays["signature"].astype(narrow(len(fields)))
+    arrays["samples"] = sizes
+    return Index(
+        tuple(archives), tuple(unpacked), tuple(fields), contents.skipped, arrays, contents.fingerprint
+    )
+
+
+def indexed_contents(shards: Shards, progress: Progress) -> Contents | Index:
+    """Indexes shards: returns their joint index if all are on disk, otherwise a summary of their indexes.
+
+    The fingerprint is the same for both.
+
+    Raises:
+        DatasetError: a shard cannot be read, or has a flaw and flaws are errors.
+    """
+    checksums, is_local = shards.options.checksums, shards.storage is None
+    contents = (
+        _joint_index(shards, progress)
+        if is_local
+        else summarized(_indexes(shards, progress), shards.short_names, checksums=checksums)
+    )
+    skipped = contents.skipped
+    if len(skipped) and not shards.options.skips:
+        raise skipped.places[0].error()
+    if len(skipped):
+        counts = ", ".join(f"{count} {reason}" for reason, count in skipped.counts.items())
+        _LOGGER.warning("skipped in %s and the other archives: %s", shards.names[0], counts)
+    return contents
+
+
+def _joint_index(shards: Shards, progress: Progress) -> Index:
+    """Finds the joint index of archives on disk in the cache; otherwise builds it and caches it."""
+    archives, options = stored_files(shards.urls, None), shards.options
+    # The name depends on the paths only, so that the index of changed archives replaces the old one.
+    paths = [archive.identity for archive in archives]
+    path = options.cache.joint_path(json.dumps([options.checksums, paths]))
+    index = read_index(path, archives)
+    if index is None:
+        loads = _indexes(shards, progress)
+        index = cached(joined(loads, shards.short_names, checksums=options.checksums), path)
+        if index.path is None:
+            folder = options.cache.folder
+            _LOGGER.warning("the index stays in memory: %s cannot be written to", folder)
+    return index
+
+
+def _indexes(shards: Shards, progress: Progress) -> list[Load]:
+    """Finds the index of each shard next to it or in the cache, or builds it from the shard.
+
+    Raises:
+        DatasetError: a shard cannot be read, or has a flaw and flaws are errors.
+    """
+    num_shards, loads = len(shards.urls), dict[int, Load]()
+
+    def fetch(shard: int) -> Index:
+        return shards.open_shard(shard)[0]
+
+    progress("indexing archive", 0, num_shards)
+    for find, threads in ((shards.lookup_index, PARALLEL_REQUESTS), (fetch, PARALLEL_FETCHES)):
+        missing = [shard for shard in range(num_shards) if shard not in loads]
+        for shard, index in in_threads(find, missing, threads, "samplerkit-index"):
+            if index is not None:
+                loads[shard] = index.load
+                progress("indexing archive", len(loads), num_shards)
+    return [loads[shard] for shard in range(num_shards)]
