@@ -15,12 +15,11 @@ from samplerkit import __version__
 from samplerkit.cli.check import check, schema, validate
 from samplerkit.cli.demo import demo
 from samplerkit.cli.edit import edit
+from samplerkit.cli.lookups import at, seen, state, when
 from samplerkit.cli.opening import as_command
 from samplerkit.cli.plan import plan
 from samplerkit.cli.plot import plot
-from samplerkit.cli.seen import seen, state
 from samplerkit.cli.storage import catalogue, index, lengths, pack
-from samplerkit.cli.when import at, when
 from samplerkit.errors import SamplerkitError
 
 # In the order in which a new user needs them, under the headings of the help.
