@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -50,7 +50,6 @@ class DatasetFiles(ChunkedDataset):
             parallel, if the reader must read a file to count it.
         is_logged: whether each file that is read is logged.
         remote: how URLs are fetched; None to pass them to the reader.
-        problem_of: returns the message for the case that too few files are in memory.
 
     Raises:
         ArgumentTypeError: the dataset has no `files`, `lengths` is not a dict from files to integers, or an
@@ -66,12 +65,11 @@ class DatasetFiles(ChunkedDataset):
         file_buffer: int,
         is_logged: bool,
         remote: RemoteOptions | None,
-        problem_of: Callable[[Layout], str],
     ) -> None:
         if not hasattr(dataset, "files"):
             raise ArgumentTypeError("dataset", "must have a list of paths called files", dataset)
         storage = None if remote is None else RemoteStorage(remote)
-        limits = ChunkLimits(file_buffer + 1, None, read_ahead=1, threads=1)
+        limits = ChunkLimits(file_buffer + 1, None, read_ahead=1, threads=1, argument="file_buffer + 1")
         super().__init__(limits, partial(_item, {}), storage)
         self._dataset = dataset
         # A wrapper with **kwargs passes get_data on: the original always gives it.
@@ -82,7 +80,6 @@ class DatasetFiles(ChunkedDataset):
         self._total = total
         self._file_buffer = file_buffer
         self._is_logged = is_logged
-        self._problem_of = problem_of
         self._listed: tuple[Any, ...] = ()
 
     def updated(self) -> DatasetFiles:
@@ -118,10 +115,6 @@ class DatasetFiles(ChunkedDataset):
             _log.warning("total_size is %s, but the files hold %d samples", self._total, len(layout))
             self._total = None
         return Chunks(layout, partial(_read, self._reader, paths, layout.sizes, self._is_logged))
-
-    def _warn_of_rereading(self, times: int) -> None:
-        problem = self._problem_of(self.layout)
-        _log.warning("files are read again and again, so far %d times: %s", times, problem)
 
 
 def paths_of(files: Any) -> tuple[str, ...]:
