@@ -12,7 +12,7 @@ from samplerkit.cli.opening import ConfigPath, FromOne, NumRanks, load_run
 from samplerkit.cli.printing import Facts, Result, counted, seconds_of, size_of
 from samplerkit.config.config import Config, load_config
 from samplerkit.errors import SamplerkitError
-from samplerkit.inspect.batches import BatchFigures
+from samplerkit.inspect.batches import BatchFigures, TokenFigures
 from samplerkit.inspect.download_costs import FILES_IN_A_BLOCK, Downloads
 from samplerkit.inspect.plan import Plan, SourceFigures
 from samplerkit.inspect.plan import plan as make_plan
@@ -20,7 +20,6 @@ from samplerkit.inspect.quality.figure import shown
 from samplerkit.inspect.quality.mixing import MIN_SAMPLES
 from samplerkit.inspect.quality.order_source import OrderSource, selector_of
 from samplerkit.inspect.quality.recommend import Recommendation, recommend
-from samplerkit.inspect.tokens import TokenFigures
 from samplerkit.inspect.view import HINT, RunView, is_counted, loader_of
 from samplerkit.order.deal import World
 from samplerkit.order.layout import Layout

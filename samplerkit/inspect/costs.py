@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 import tracemalloc
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import partial
 from itertools import islice
 
 import numpy as np
@@ -14,8 +12,6 @@ import numpy.typing as npt
 
 from samplerkit.inspect.view import RunView
 from samplerkit.loading.run.delivery import Reading
-from samplerkit.loading.run.units import EpochUnits
-from samplerkit.order.modes import Mode, Shuffle
 from samplerkit.order.typing import Ids
 
 COUNTED_SAMPLES = 1 << 22
@@ -44,15 +40,11 @@ def cost_of_a_start(view: RunView, epoch: int) -> tuple[float, int]:
         started = time.perf_counter()
         _first_ids(view, epoch)
         seconds = time.perf_counter() - started
-    was_tracing = tracemalloc.is_tracing()
     tracemalloc.start()
-    before = tracemalloc.get_traced_memory()[0]
-    tracemalloc.reset_peak()
     _first_ids(view, epoch)
-    peak = tracemalloc.get_traced_memory()[1] - before
-    if not was_tracing:
-        tracemalloc.stop()
-    return seconds, max(0, peak)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return seconds, peak
 
 
 def _first_ids(view: RunView, epoch: int) -> None:
@@ -95,14 +87,8 @@ def files_read(view: RunView, epoch: int, ranks: Sequence[int], every: int = 1) 
     """
     is_counted = len(view.run.epoch(epoch).order) <= COUNTED_SAMPLES
     seen: Flags = np.zeros(view.layout.num_files, dtype=bool)
-    is_infile = view.recipe is None and view.shuffle is Shuffle.INFILE
-    plain = view.order_source.plain if is_infile else None
     for rank in ranks:
         reading = view.reading(epoch, rank)
-        if plain is not None:
-            # Samples that are shuffled within a file stay in it, so the files are known without shuffling.
-            in_order = replace(plain, mode=Mode(Shuffle.FALSE)).order
-            reading = replace(reading, units=EpochUnits(epoch, partial(in_order, epoch)))
         most_ids = _MAX_IDS * every * len(ranks)
         stride = 1 if is_counted else max(1, reading.steps * view.samples_a_batch // most_ids)
         batches = (ids for _, ids in reading.batches(0, every * stride))

@@ -9,11 +9,16 @@ from typing import Any, final
 import numpy as np
 
 from samplerkit.inspect import costs
-from samplerkit.inspect.batches import BatchFigures, batch_figures, new_companions
+from samplerkit.inspect.batches import (
+    BatchFigures,
+    TokenFigures,
+    batch_figures,
+    new_companions,
+    token_figures,
+)
 from samplerkit.inspect.download_costs import Downloads, downloads_of_parts
 from samplerkit.inspect.quality.figure import Figure
 from samplerkit.inspect.quality.mixing import MIN_SAMPLES, Observation
-from samplerkit.inspect.tokens import TokenFigures, token_figures
 from samplerkit.inspect.view import RunView, require_counted
 from samplerkit.loading.run.delivery import Delivery
 from samplerkit.order.caching import cached_property

@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 
 from samplerkit.errors import ArgumentValueError, OutOfDatasetError
-from samplerkit.inspect.tokens import spans_in, spans_of
+from samplerkit.inspect.batches import spans_in, spans_of
 from samplerkit.inspect.view import RunView
 from samplerkit.loading.run.delivery import Delivery, Reading
 from samplerkit.loading.run.token_windows import TokenWindowUnit
