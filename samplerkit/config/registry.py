@@ -10,8 +10,6 @@ from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.config.constructor import Constructor, Kinds
 from samplerkit.config.derive import Parsed, Sections
 from samplerkit.config.error_messages import below, public, require_known_keys, require_mapping, unknown_name
-from samplerkit.config.loader import LoaderOptions
-from samplerkit.config.quality import SECTION
 from samplerkit.config.reading import Folder
 from samplerkit.errors import CompositionError, ConfigError
 from samplerkit.order.modes import Shuffle
@@ -224,29 +222,3 @@ def register_batches(kind: str, recipe: Any = None) -> Any:
         [2, 2, 2]
     """
     return BATCHES.register(kind, recipe)
-
-
-def require_one_size(sections: dict[str, Any], recipe: BatchRecipe | None, options: LoaderOptions) -> None:
-    """Refuses options for batches of one size together with a recipe for batches, and the reverse.
-
-    Args:
-        sections: the sections of the config.
-        recipe: the recipe of the section `batches`; None without the section.
-        options: the options of the section `loader`.
-
-    Raises:
-        ConfigError: there is a recipe together with `loader.batch_size` or `min_quality`; or `loader.tail`
-            is `split` without a recipe.
-    """
-    if recipe is None:
-        if getattr(options, "tail", None) == "split":
-            hint = f"write for instance batches: {BATCHES.example}, or tail: ragged"
-            problem = "splits batches of samples of different lengths"
-            raise ConfigError("loader.tail", problem, "split", hint=hint)
-        return
-    if "batch_size" in (sections.get("loader") or {}):
-        hint = "leave out one of the two: batches defines the size of a batch"
-        raise ConfigError("loader.batch_size", "conflicts with batches", options.batch_size, hint=hint)
-    if sections.get(SECTION) is not None:
-        hint = "leave it out: plans of batches are mixed by themselves, and samplerkit plan shows how well"
-        raise ConfigError(SECTION, "conflicts with batches, whose mixing it cannot measure", hint=hint)
