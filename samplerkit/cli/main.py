@@ -80,11 +80,6 @@ def main() -> None:
         if error.errno not in _STDOUT_ERRORS or error.filename is not None:
             raise
         _end_without_stdout(os.strerror(error.errno))
-    except SystemExit:
-        # click exits silently if the pipe is closed.
-        if type(sys.stdout).__name__ == "PacifyFlushWrapper":
-            _end_without_stdout(os.strerror(errno.EPIPE))
-        raise
     except typer.Abort:
         sys.exit(130)
     except _UsageError as error:

@@ -267,8 +267,8 @@ def files_read_again(setup: InspectedRun) -> Faults:
     view = setup.view
     if not hasattr(limits, "max_files") or not view.layout.has_files:
         return
-    is_tar = hasattr(setup.dataset, "fetch")
-    if is_tar and setup.dataset.is_remote and setup.figures.downloads[""].way != "whole":
+    is_remote_tar = hasattr(setup.dataset, "fetch") and setup.dataset.is_remote
+    if is_remote_tar and setup.figures.downloads[""].way != "whole":
         return
     needed = files_needed_at_once(view, view.epoch, max(1, view.num_workers))
     if view.num_workers < setup.num_workers:  # with `file_affinity` each worker has its own files
@@ -277,14 +277,12 @@ def files_read_again(setup: InspectedRun) -> Faults:
         return
     # One more for a file that only one batch needs, and the files that are prefetched.
     limit = min(needed + 1 + limits.read_ahead, view.layout.num_files)
-    name, state = limits.argument, "held open" if is_tar else "kept"
-    reads = "shards are opened, and from a small cache fetched," if is_tar else "files are read"
     lanes = view.lanes // int(np.gcd(view.lanes, view.num_ranks))
     fewer = f", or lanes={view.num_ranks} in place of {view.lanes}" if lanes > 1 else ""
     yield Fault(
-        f"the order goes back and forth between {needed} files, and {name}={limits.max_files} are {state}: "
-        f"{reads} more than once an epoch",
-        f"use {name}={limit} or more, or take shuffle: partial with smaller blocks{fewer}",
+        f"the order goes back and forth between {needed} files, and {limits.argument}={limits.max_files} are "
+        "kept: files are opened and read more than once an epoch",
+        f"use {limits.argument}={limit} or more, or take shuffle: partial with smaller blocks{fewer}",
     )
 
 
