@@ -45,7 +45,6 @@ class DatasetFiles(ChunkedDataset):
         dataset: an object with `files`.
         reader: the user's reader.
         lengths: samples by file; files that are not in it are counted.
-        total: the number of samples that the user gave; None if none was given.
         file_buffer: files in memory, in addition to the prefetched one; also how many are counted in
             parallel, if the reader must read a file to count it.
         is_logged: whether each file that is read is logged.
@@ -61,7 +60,6 @@ class DatasetFiles(ChunkedDataset):
         dataset: Any,
         reader: Any,
         lengths: Any,
-        total: int | None,
         file_buffer: int,
         is_logged: bool,
         remote: RemoteOptions | None,
@@ -77,7 +75,6 @@ class DatasetFiles(ChunkedDataset):
         # Also if URLs are not fetched: errors name a URL without its query and credentials.
         self._reader = replace(any_reader, storage=storage)
         self._lengths = _given_lengths(lengths)
-        self._total = total
         self._file_buffer = file_buffer
         self._is_logged = is_logged
         self._listed: tuple[Any, ...] = ()
@@ -111,9 +108,6 @@ class DatasetFiles(ChunkedDataset):
             self._note_counted(len(missing))
         names = dict(zip(distinct, distinct_names(distinct), strict=True))
         layout = Layout([self._lengths[path] for path in paths], [names[path] for path in paths])
-        if self._total not in {None, len(layout)}:
-            _log.warning("total_size is %s, but the files hold %d samples", self._total, len(layout))
-            self._total = None
         return Chunks(layout, partial(_read, self._reader, paths, layout.sizes, self._is_logged))
 
 

@@ -57,7 +57,7 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         shuffle: whether to shuffle files and samples.
         shuffle_buffer: how many samples are shuffled together; None for as many as `file_buffer` allows
             without reading a file twice.
-        total_size: not needed: samples are counted. A wrong number is logged.
+        total_size: as in the original; it is ignored, since samples are counted.
         batch_size: the number of samples in an item.
         file_buffer: files in memory, in addition to the prefetched one.
         debug: whether to log each file that is read, at level INFO.
@@ -128,9 +128,7 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         self.seed = recipe.seed
         self._cursor = FunctionCursor(self._reached)
         self._set_rank(num_replicas, rank)
-        # As in the original, `files_len` comes before `total_size`.
-        total = arguments.optional_integer("total_size", total_size) if files_len is None else None
-        self._source = DatasetFiles(dataset, reader, files_len, total, self.file_buffer, self.debug, remote)
+        self._source = DatasetFiles(dataset, reader, files_len, self.file_buffer, self.debug, remote)
         self._lanes: int | None = None
         self._is_positioned = False
         # The current iteration; None after `close`.

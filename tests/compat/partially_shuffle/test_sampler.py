@@ -145,14 +145,12 @@ def test_a_started_iteration_keeps_its_files_if_the_dataset_lists_others(tmp_pat
 
 
 @pytest.mark.parametrize("total_size", [sum(UNEQUAL), 7])
-def test_the_total_size_need_not_be_right(dataset, caplog, total_size):
+def test_the_total_size_need_not_be_right(dataset, total_size):
     sampler = DistributedSamplerViaLocallyShuffle(
         dataset, dataset.file_reader("npz"), 2, 1, True, 60, total_size, 8
     )
     assert items_of(sampler) == items_of(make_sampler(dataset, 2, 1))
     assert len(sampler) == -(-sum(UNEQUAL) // 2)
-    is_wrong = total_size == 7
-    assert [str(total_size) in record.getMessage() for record in caplog.records] == [True] * is_wrong
 
 
 def test_files_with_given_lengths_are_not_counted_and_unlisted_files_are_ignored(dataset):
