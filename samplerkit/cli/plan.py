@@ -13,7 +13,7 @@ from samplerkit.cli.printing import Facts, Result, counted, seconds_of, size_of
 from samplerkit.config.config import Config, load_config
 from samplerkit.errors import SamplerkitError
 from samplerkit.inspect.batches import BatchFigures, TokenFigures
-from samplerkit.inspect.download_costs import FILES_IN_A_BLOCK, Downloads
+from samplerkit.inspect.costs import FILES_IN_A_BLOCK, Downloads
 from samplerkit.inspect.plan import Plan, SourceFigures
 from samplerkit.inspect.plan import plan as make_plan
 from samplerkit.inspect.quality.figure import shown

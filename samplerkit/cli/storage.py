@@ -20,6 +20,7 @@ from samplerkit.loading.compute_lengths import compute_lengths
 from samplerkit.order import arguments
 from samplerkit.storage.catalogue.making import THREADS as JOBS
 from samplerkit.storage.catalogue.making import make_catalogue
+from samplerkit.storage.files.paths import one_path
 from samplerkit.storage.formats.jsonl import JsonlDataset
 from samplerkit.storage.formats.tfrecord import TfRecordDataset
 from samplerkit.storage.tar.indexing import THREADS, index_shards
@@ -112,6 +113,8 @@ def pack(
         checksums: store a CRC-32 of each file, to detect damage when it is read.
         overwrite: replace existing shards.
     """
+    for place, path in (("source", source), ("shards", shards)):
+        one_path(place, path, "pack from a local folder into a local folder, and upload that")
     with progress() as report:
         packed = pack_folder(
             source,

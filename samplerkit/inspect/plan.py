@@ -16,7 +16,7 @@ from samplerkit.inspect.batches import (
     new_companions,
     token_figures,
 )
-from samplerkit.inspect.download_costs import Downloads, downloads_of_parts
+from samplerkit.inspect.costs import Downloads, downloads_of_parts
 from samplerkit.inspect.quality.figure import Figure
 from samplerkit.inspect.quality.mixing import MIN_SAMPLES, Observation
 from samplerkit.inspect.view import RunView, require_counted

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader
 
 import samplerkit as sk
 from samplerkit.inspect import check
-from samplerkit.inspect.costs import files_needed_at_once
+from samplerkit.inspect.doctor.datasets import files_needed_at_once
 from samplerkit.inspect.doctor.findings import MEANINGS
 from samplerkit.inspect.view import RunView
 from tests.inspect.planted_setups import ALONG_WITH, HEALTHY, HEALTHY_ALONE, PLANTED, code_of

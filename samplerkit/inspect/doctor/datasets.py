@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 import numpy as np
 from torch.utils.data import ConcatDataset
 
-from samplerkit.inspect.costs import files_needed_at_once
+from samplerkit.inspect.costs import COUNTED_SAMPLES, MAX_BATCHES, Downloads, dataset_at
 from samplerkit.inspect.doctor.findings import Fault, Faults, rule
 from samplerkit.inspect.doctor.inspection import InspectedRun, Inspection, PlannedRun
-from samplerkit.inspect.download_costs import Downloads, dataset_at
+from samplerkit.inspect.view import RunView
 from samplerkit.loading.run.token_windows import TokenWindowUnit
 from samplerkit.order.layout import Layout
 from samplerkit.order.modes import FILE_AWARE, Shuffle
@@ -284,6 +285,33 @@ def files_read_again(setup: InspectedRun) -> Faults:
         "kept: files are opened and read more than once an epoch",
         f"use {limits.argument}={limit} or more, or take shuffle: partial with smaller blocks{fewer}",
     )
+
+
+def files_needed_at_once(view: RunView, epoch: int, workers: int = 1) -> int:
+    """Counts the files that a process of rank 0 must keep between batches to read none of them twice.
+
+    These are the files that were read before and will be read again. If fewer are kept in memory, some are
+    read again, whichever files are evicted. Files that only pads need are not counted. Of a long epoch only
+    the beginning is counted, and more files may be needed later.
+
+    Args:
+        view: a run over files.
+        epoch: the epoch.
+        workers: the number of processes that share the batches of the rank, each with its own files.
+    """
+    reading = view.reading(epoch)
+    most = min(MAX_BATCHES, max(1, COUNTED_SAMPLES // (4 * view.samples_a_batch)))
+    first = np.full(view.layout.num_files, -1)
+    last = first.copy()
+    for number, (step, ids) in enumerate(islice(reading.batches(0, workers), most)):
+        read = ids[~reading.pads(step)] if step == reading.steps - 1 else ids
+        files = view.layout.file_of(read)
+        first[files] = np.where(first[files] < 0, number, first[files])
+        last[files] = number
+    repeated = first < last
+    starts = np.bincount(first[repeated], minlength=most)
+    ends = np.bincount(last[repeated], minlength=most)
+    return int(np.cumsum(starts - ends).max(initial=0))
 
 
 @rule("warning", Inspection.run_with_order)
