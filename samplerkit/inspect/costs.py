@@ -5,6 +5,7 @@ Nothing here reads samples.
 
 from __future__ import annotations
 
+import logging
 import time
 import tracemalloc
 from collections.abc import Iterator, Sequence
@@ -39,6 +40,8 @@ MAX_BATCHES = 1 << 14
 
 FILES_IN_A_BLOCK = 4
 """The recommended `partial_size`, in files of mean size."""
+
+_log = logging.getLogger("samplerkit")
 
 Flags = npt.NDArray[np.bool_]
 
@@ -146,6 +149,7 @@ class StoredFiles:
         epoch: the epoch.
         dataset: the dataset.
         layout: the layout of the dataset.
+        sizes: the bytes of each file.
         begin: the first id of the dataset in the run.
         first_file: the number of the first file of the dataset in the run.
     """
@@ -154,13 +158,9 @@ class StoredFiles:
     epoch: int
     dataset: Any
     layout: Layout
+    sizes: Ids
     begin: int
     first_file: int
-
-    @property
-    def is_remote(self) -> bool:
-        """Whether its files are remote."""
-        return bool(getattr(self.dataset, "is_remote", False))
 
     @property
     def is_part(self) -> bool:
@@ -168,23 +168,10 @@ class StoredFiles:
         return len(self.layout) < len(self.view.layout)
 
     @cached_property
-    def sizes_or_reason(self) -> tuple[Ids | None, str]:
-        """The bytes of each file, and ""; or None, and the reason why they are not known."""
-        try:
-            return np.asarray(self.dataset.shard_bytes()), ""
-        except DatasetError as error:
-            return None, f"bytes, since a size could not be requested: {error}"
-
-    @property
-    def sizes(self) -> Ids | None:
-        """The bytes of each file; None if they are not known."""
-        return self.sizes_or_reason[0]
-
-    @cached_property
     def cached_files(self) -> int | None:
         """The number of files of mean size that fit into the cache on disk; None for all files."""
         most, sizes = getattr(self.dataset, "max_cache_bytes", None), self.sizes
-        if most is None or sizes is None or sizes.sum() <= most:
+        if most is None or sizes.sum() <= most:
             return None
         return max(1, int(most // (sizes.sum() / sizes.size)))
 
@@ -216,7 +203,7 @@ class StoredFiles:
         if self.is_part or len(ranks) < self.view.num_ranks:
             read = files_read(self.view, self.epoch, ranks)
             files = read[self.first_file : self.first_file + self.layout.num_files]
-        return int(files.sum()), 0 if self.sizes is None else int(self.sizes[files].sum())
+        return int(files.sum()), int(self.sizes[files].sum())
 
 
 @final
@@ -226,7 +213,7 @@ class Downloads:
 
     Args:
         num_files: the number of files.
-        num_bytes: their total bytes; None if their sizes are not known.
+        num_bytes: their total bytes.
         is_remote: whether they are remote.
         way: how they are read: `whole`, or `ranges` for single samples.
         cached_files: the number of files that fit into the cache on disk; None if all fit.
@@ -234,11 +221,10 @@ class Downloads:
         ranges: requests and bytes if single samples are read; None if that is not possible.
         is_counted: whether the whole epoch was counted; otherwise the numbers are estimates.
         advice: how to make an expensive epoch cheaper; "" for none.
-        unknown: what could not be determined, and why; "" for nothing.
     """
 
     num_files: int
-    num_bytes: int | None
+    num_bytes: int
     is_remote: bool
     way: str
     cached_files: int | None
@@ -246,7 +232,6 @@ class Downloads:
     ranges: FetchCosts | None
     is_counted: bool
     advice: str
-    unknown: str
 
     @property
     def actual(self) -> FetchCosts:
@@ -254,22 +239,13 @@ class Downloads:
         return self.whole if self.ranges is None or self.way == "whole" else self.ranges
 
     @property
-    def ratio(self) -> float | None:
-        """The cost of this epoch divided by that of fetching each file once; None if sizes are not known.
-
-        A request counts as 1 MiB.
-        """
-        if self.num_bytes is None:
-            return None
+    def ratio(self) -> float:
+        """The cost of this epoch divided by that of fetching each file once; a request counts as 1 MiB."""
         return self.actual.cost / max(1, FetchCosts(self.num_files, self.num_bytes).cost)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns plain data, for JSON; bytes that are not known are None."""
-        result = {**asdict(self), "ratio": self.ratio}
-        for way in ("whole", "ranges"):
-            if result[way] is not None and self.num_bytes is None:
-                result[way]["bytes"] = None
-        return result
+        """Returns plain data, for JSON."""
+        return {**asdict(self), "ratio": self.ratio}
 
 
 def dataset_at(tree: Any, path: Sequence[str]) -> Any:
@@ -292,38 +268,42 @@ def downloads_of_parts(
     Returns:
         The counts by the path of a dataset in a tree, such as "web" or "web/de", or "" for the run's dataset.
         Datasets whose cost does not depend on the order are left out: local files, except tar shards that are
-        read sample by sample; and datasets without files.
+        read sample by sample; and datasets without files. So are those whose sizes cannot be requested, with
+        a warning.
     """
     ranks = ranks_per_machine or view.num_ranks
     downloads, begin, first_file = {}, 0, 0
     for path, layout in view.layout.leaves:
         dataset = dataset_at(view.run.dataset, path)
-        stored = StoredFiles(view, epoch, dataset, layout, begin, first_file)
-        is_ordered = stored.is_remote or hasattr(dataset, "fetch")
+        is_ordered = getattr(dataset, "is_remote", False) or hasattr(dataset, "fetch")
         if layout.has_files and callable(getattr(dataset, "shard_bytes", None)) and is_ordered:
-            downloads["/".join(path)] = _downloads_of(stored, ranks)
+            try:
+                sizes = np.asarray(dataset.shard_bytes())
+            except DatasetError as error:
+                _log.warning("requests are not counted, since a size could not be requested: %s", error)
+            else:
+                stored = StoredFiles(view, epoch, dataset, layout, sizes, begin, first_file)
+                downloads["/".join(path)] = _downloads_of(stored, ranks)
         # A part without files counts as one file in the tree.
         begin, first_file = begin + len(layout), first_file + layout.sizes.size
     return downloads
 
 
 def _downloads_of(stored: StoredFiles, per_machine: int) -> Downloads:
-    layout, sizes = stored.layout, stored.sizes
     way, is_local = _way(stored)
     (whole, ranges), is_counted = _costs_of_machines(stored, per_machine)
     downloads = Downloads(
-        num_files=layout.num_files,
-        num_bytes=None if sizes is None else int(sizes.sum()),
-        is_remote=stored.is_remote,
+        num_files=stored.layout.num_files,
+        num_bytes=int(stored.sizes.sum()),
+        is_remote=bool(getattr(stored.dataset, "is_remote", False)),
         way=way,
         cached_files=stored.cached_files,
         whole=whole,
         ranges=ranges if hasattr(stored.dataset, "fetch") else None,
         is_counted=is_counted,
         advice="",
-        unknown=stored.sizes_or_reason[1],
     )
-    if not downloads.is_remote or (downloads.ratio or 0) <= COSTLY:
+    if not downloads.is_remote or downloads.ratio <= COSTLY:
         return downloads
     lanes = stored.view.num_ranks if is_local and way == "ranges" else None
     return replace(downloads, advice=_advice(downloads, stored, lanes))
@@ -339,7 +319,7 @@ def _way(stored: StoredFiles) -> tuple[str, bool]:
     fetch = getattr(stored.dataset, "fetch", "shards")  # files of other kinds are read as a whole
     if fetch != "auto":  # None: in place, on a disk of this machine
         return "whole" if fetch == "shards" else "ranges", False
-    shard_bytes = None if stored.sizes is None else int(stored.sizes.mean())
+    shard_bytes = int(stored.sizes.mean())
     # If ranks share lanes, ranks in the middle read from two lanes, and less of each file.
     for rank in sorted({0, ranks // 2, ranks - 1}):
         shards = (layout.file_of(ids) for ids in stored.batches([rank]))
@@ -377,7 +357,7 @@ def _advice(downloads: Downloads, stored: StoredFiles, lanes: int | None) -> str
     size = round(stored.layout.num_samples * FILES_IN_A_BLOCK / max(1, downloads.num_files))
     is_partial = (mode := stored.view.mode) and mode.shuffle is Shuffle.PARTIAL and mode.partial_size <= size
     partial = "" if is_partial else f"shuffle: partial with partial_size: {size}, or "
-    costs = f"costs {downloads.ratio or 0:.1f} times as much as fetching each file once"
+    costs = f"costs {downloads.ratio:.1f} times as much as fetching each file once"
     if lanes is not None:
         return f"reading single samples {costs}: several ranks read each file, set lanes: {lanes}"
     if downloads.way == "ranges":

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from torch.utils.data import ConcatDataset
 
-from samplerkit.inspect.costs import COUNTED_SAMPLES, MAX_BATCHES, Downloads, dataset_at
+from samplerkit.inspect.costs import COUNTED_SAMPLES, MAX_BATCHES, dataset_at
 from samplerkit.inspect.doctor.findings import Fault, Faults, rule
 from samplerkit.inspect.doctor.inspection import InspectedRun, Inspection, PlannedRun
 from samplerkit.inspect.view import RunView
@@ -269,7 +269,8 @@ def files_read_again(setup: InspectedRun) -> Faults:
     if not hasattr(limits, "max_files") or not view.layout.has_files:
         return
     is_remote_tar = hasattr(setup.dataset, "fetch") and setup.dataset.is_remote
-    if is_remote_tar and setup.figures.downloads[""].way != "whole":
+    downloads = setup.figures.downloads.get("") if is_remote_tar else None
+    if downloads is not None and downloads.way != "whole":
         return
     needed = files_needed_at_once(view, view.epoch, max(1, view.num_workers))
     if view.num_workers < setup.num_workers:  # with `file_affinity` each worker has its own files
@@ -318,18 +319,9 @@ def files_needed_at_once(view: RunView, epoch: int, workers: int = 1) -> int:
 def costly_remote(setup: InspectedRun) -> Faults:
     """The order takes far more from remote storage than fetching each file once would."""
     for path, part in setup.figures.downloads.items():
-        where = f" in {path}" if path else ""
         if part.is_remote and part.advice:
+            where = f" in {path}" if path else ""
             problem, _, advice = part.advice.partition(": ")
-            yield Fault(f"{problem}{where}: {_usage(part)} an epoch", advice)
-        elif part.is_remote and part.num_bytes is None and part.way == "ranges":
-            yield Fault(
-                f"single samples of {part.num_files} remote files{where} are read: {_usage(part)} an epoch",
-                "take shuffle: partial, unless samples are larger than a MiB; samplerkit plan compares the "
-                "two",
-            )
-
-
-def _usage(part: Downloads) -> str:
-    amount = "" if part.num_bytes is None else f" and {part.actual.bytes / 2**20:,.0f} MiB"
-    return f"{part.actual.requests:,} {'downloads' if part.way == 'whole' else 'requests'}{amount}"
+            requests = f"{part.actual.requests:,} {'downloads' if part.way == 'whole' else 'requests'}"
+            usage = f"{requests} and {part.actual.bytes / 2**20:,.0f} MiB an epoch"
+            yield Fault(f"{problem}{where}: {usage}", advice)
