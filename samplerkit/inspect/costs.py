@@ -9,7 +9,7 @@ import logging
 import time
 import tracemalloc
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, astuple, dataclass, replace
+from dataclasses import astuple, dataclass
 from itertools import islice, zip_longest
 from typing import Any, final
 
@@ -221,6 +221,7 @@ class Downloads:
         ranges: requests and bytes if single samples are read; None if that is not possible.
         is_counted: whether the whole epoch was counted; otherwise the numbers are estimates.
         advice: how to make an expensive epoch cheaper; "" for none.
+        ratio: the cost of this epoch divided by that of fetching each file once; a request counts as 1 MiB.
     """
 
     num_files: int
@@ -232,20 +233,12 @@ class Downloads:
     ranges: FetchCosts | None
     is_counted: bool
     advice: str
+    ratio: float
 
     @property
     def actual(self) -> FetchCosts:
         """Requests and bytes of `way`, the way in which the files are read."""
         return self.whole if self.ranges is None or self.way == "whole" else self.ranges
-
-    @property
-    def ratio(self) -> float:
-        """The cost of this epoch divided by that of fetching each file once; a request counts as 1 MiB."""
-        return self.actual.cost / max(1, FetchCosts(self.num_files, self.num_bytes).cost)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns plain data, for JSON."""
-        return {**asdict(self), "ratio": self.ratio}
 
 
 def dataset_at(tree: Any, path: Sequence[str]) -> Any:
@@ -292,21 +285,21 @@ def downloads_of_parts(
 def _downloads_of(stored: StoredFiles, per_machine: int) -> Downloads:
     way, is_local = _way(stored)
     (whole, ranges), is_counted = _costs_of_machines(stored, per_machine)
-    downloads = Downloads(
-        num_files=stored.layout.num_files,
-        num_bytes=int(stored.sizes.sum()),
-        is_remote=bool(getattr(stored.dataset, "is_remote", False)),
+    each_once = FetchCosts(stored.layout.num_files, int(stored.sizes.sum()))
+    ratio = (whole if way == "whole" else ranges).cost / max(1, each_once.cost)
+    is_remote = bool(getattr(stored.dataset, "is_remote", False))
+    return Downloads(
+        num_files=each_once.requests,
+        num_bytes=each_once.bytes,
+        is_remote=is_remote,
         way=way,
         cached_files=stored.cached_files,
         whole=whole,
         ranges=ranges if hasattr(stored.dataset, "fetch") else None,
         is_counted=is_counted,
-        advice="",
+        advice=_advice(stored, way, ratio, is_local) if is_remote and ratio > COSTLY else "",
+        ratio=ratio,
     )
-    if not downloads.is_remote or downloads.ratio <= COSTLY:
-        return downloads
-    lanes = stored.view.num_ranks if is_local and way == "ranges" else None
-    return replace(downloads, advice=_advice(downloads, stored, lanes))
 
 
 def _way(stored: StoredFiles) -> tuple[str, bool]:
@@ -353,14 +346,15 @@ def _costs_of_machines(stored: StoredFiles, per_machine: int) -> tuple[list[Fetc
     return [FetchCosts(*numbers[:2]), FetchCosts(*numbers[2:])], is_counted
 
 
-def _advice(downloads: Downloads, stored: StoredFiles, lanes: int | None) -> str:
-    size = round(stored.layout.num_samples * FILES_IN_A_BLOCK / max(1, downloads.num_files))
+def _advice(stored: StoredFiles, way: str, ratio: float, is_local: bool) -> str:
+    size = round(stored.layout.num_samples * FILES_IN_A_BLOCK / max(1, stored.layout.num_files))
     is_partial = (mode := stored.view.mode) and mode.shuffle is Shuffle.PARTIAL and mode.partial_size <= size
     partial = "" if is_partial else f"shuffle: partial with partial_size: {size}, or "
-    costs = f"costs {downloads.ratio:.1f} times as much as fetching each file once"
-    if lanes is not None:
+    costs = f"costs {ratio:.1f} times as much as fetching each file once"
+    if way == "whole":
+        cached = f"the cache holds {stored.cached_files} files"
+        return f"this order {costs}, since {cached}: take {partial}a larger cache"
+    if is_local:
+        lanes = stored.view.num_ranks
         return f"reading single samples {costs}: several ranks read each file, set lanes: {lanes}"
-    if downloads.way == "ranges":
-        return f"reading single samples {costs}: take {partial}a cache for all files and fetch: shards"
-    cached = f"the cache holds {downloads.cached_files} files"
-    return f"this order {costs}, since {cached}: take {partial}a larger cache"
+    return f"reading single samples {costs}: take {partial}a cache for all files and fetch: shards"

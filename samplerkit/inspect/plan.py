@@ -244,13 +244,7 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns plain data, for JSON."""
-        values = asdict(self)
-        values["transfers"] = None if self.transfers is None else self.transfers.to_dict()
-        values["transfers_of_parts"] = {name: one.to_dict() for name, one in self.transfers_of_parts.items()}
-        for name in ("batches", "sources", "tokens", "transfers_of_parts"):
-            if not values[name]:
-                del values[name]
-        return values
+        return asdict(self)
 
 
 def plan(

@@ -78,10 +78,8 @@ class StepRead:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns plain data, for JSON; files are given by name if they have names."""
-        absent = {"names", "batch", *(name for name in ("spans", "tokens") if vars(self)[name] is None)}
-        values = {name: value for name, value in vars(self).items() if name not in absent}
-        if self.batch is not None:
-            values["batch"] = asdict(self.batch)
+        values = {name: value for name, value in vars(self).items() if name != "names"}
+        values["batch"] = self.batch and asdict(self.batch)
         for name in ("ids", "positions", "pads"):
             values[name] = values[name].tolist()
         if self.files is not None:
