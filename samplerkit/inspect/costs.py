@@ -60,11 +60,15 @@ def cost_of_a_start(view: RunView, epoch: int) -> tuple[float, int]:
         started = time.perf_counter()
         _first_ids(view, epoch)
         seconds = time.perf_counter() - started
+    was_tracing = tracemalloc.is_tracing()
     tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    tracemalloc.reset_peak()
     _first_ids(view, epoch)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    return seconds, peak
+    peak = tracemalloc.get_traced_memory()[1] - before
+    if not was_tracing:
+        tracemalloc.stop()
+    return seconds, max(0, peak)
 
 
 def _first_ids(view: RunView, epoch: int) -> None:
