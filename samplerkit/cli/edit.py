@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +13,7 @@ import yaml
 from samplerkit.cli.opening import FromOne, FromZero, NumRanks, load_run, state_in
 from samplerkit.cli.printing import Result, counted, writing
 from samplerkit.config.config import load_config
-from samplerkit.config.reading import array_at, parse, plain, text_and_folder
+from samplerkit.config.reading import array_at, parse, plain
 from samplerkit.errors import NotSupportedError
 from samplerkit.inspect.view import loader_of
 from samplerkit.order.deal import World
@@ -45,7 +44,7 @@ def edit(
         skip: the number of positions to skip.
         weights: shares of the sources, such as web=0.5,code=0.5.
         source: a part of the dataset to add as a source; or parts and their samplers, as YAML such as
-            'new: {kind: random, seed: 7}', or a file of it. --weights sets their shares.
+            'new: {kind: random, seed: 7}'. --weights sets their shares.
         without: a .npy file with the ids that are no longer read.
         global_batch: samples of all ranks in each step from that position on.
     """
@@ -106,9 +105,8 @@ def edit(
 
 
 def _parts(text: str) -> str | dict[str, Any]:
-    """Parses the name of a part, or YAML of parts and their samplers, or a file of such YAML."""
-    is_file = os.path.isfile(text)  # noqa: PTH113  # pathlib raises on long texts
-    parts = parse(text_and_folder(text)[0] if is_file else text, "--source")
+    """Parses the name of a part, or YAML of parts and their samplers."""
+    parts = parse(text, "--source")
     return plain(parts, "--source") if isinstance(parts, dict) else text
 
 

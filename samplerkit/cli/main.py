@@ -15,12 +15,11 @@ from samplerkit import __version__
 from samplerkit.cli.check import check, schema, validate
 from samplerkit.cli.demo import demo
 from samplerkit.cli.edit import edit
+from samplerkit.cli.lookups import at, seen, state, when
 from samplerkit.cli.opening import as_command
 from samplerkit.cli.plan import plan
 from samplerkit.cli.plot import plot
-from samplerkit.cli.seen import seen, state
 from samplerkit.cli.storage import catalogue, index, lengths, pack
-from samplerkit.cli.when import at, when
 from samplerkit.errors import SamplerkitError
 
 # In the order in which a new user needs them, under the headings of the help.
@@ -81,11 +80,6 @@ def main() -> None:
         if error.errno not in _STDOUT_ERRORS or error.filename is not None:
             raise
         _end_without_stdout(os.strerror(error.errno))
-    except SystemExit:
-        # click exits silently if the pipe is closed.
-        if type(sys.stdout).__name__ == "PacifyFlushWrapper":
-            _end_without_stdout(os.strerror(errno.EPIPE))
-        raise
     except typer.Abort:
         sys.exit(130)
     except _UsageError as error:

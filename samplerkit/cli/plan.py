@@ -12,15 +12,14 @@ from samplerkit.cli.opening import ConfigPath, FromOne, NumRanks, load_run
 from samplerkit.cli.printing import Facts, Result, counted, seconds_of, size_of
 from samplerkit.config.config import Config, load_config
 from samplerkit.errors import SamplerkitError
-from samplerkit.inspect.batches import BatchFigures
-from samplerkit.inspect.download_costs import FILES_IN_A_BLOCK, Downloads
+from samplerkit.inspect.batches import BatchFigures, TokenFigures
+from samplerkit.inspect.costs import FILES_IN_A_BLOCK, Downloads
 from samplerkit.inspect.plan import Plan, SourceFigures
 from samplerkit.inspect.plan import plan as make_plan
 from samplerkit.inspect.quality.figure import shown
 from samplerkit.inspect.quality.mixing import MIN_SAMPLES
 from samplerkit.inspect.quality.order_source import OrderSource, selector_of
 from samplerkit.inspect.quality.recommend import Recommendation, recommend
-from samplerkit.inspect.tokens import TokenFigures
 from samplerkit.inspect.view import HINT, RunView, is_counted, loader_of
 from samplerkit.order.deal import World
 from samplerkit.order.layout import Layout
@@ -216,25 +215,20 @@ def _total(parts: Sequence[Downloads]) -> str:
         for kind, noun in (("whole", "download"), ("ranges", "request"))
         if any(part.way == kind for part in parts)
     ]
-    is_known = all(part.num_bytes is not None for part in parts)
-    amount = f", {size_of(sum(part.actual.bytes for part in parts))}" if is_known else ""
-    return f"{about}{' and '.join(requests)}{amount} an epoch"
+    amount = size_of(sum(part.actual.bytes for part in parts))
+    return f"{about}{' and '.join(requests)}, {amount} an epoch"
 
 
 def _download_facts(fetch: Downloads) -> Facts:
-    size = "" if fetch.num_bytes is None else f", {size_of(fetch.num_bytes)}"
     cache = "" if fetch.cached_files is None else f", of which the cache holds {fetch.cached_files:,}"
     where = "remote " if fetch.is_remote else ""
-    yield "storage", f"{counted(fetch.num_files, f'{where}file')}{size}{cache}"
+    yield "storage", f"{counted(fetch.num_files, f'{where}file')}, {size_of(fetch.num_bytes)}{cache}"
     about = "" if fetch.is_counted else "about "
     for kind, costs in (("whole", fetch.whole), ("ranges", fetch.ranges)):
         if costs is not None and (fetch.is_remote or kind == fetch.way):
-            amount = "" if fetch.num_bytes is None else f" and {size_of(costs.bytes)}"
             note = "; this is what it does" if fetch.ranges is not None and kind == fetch.way else ""
             count = counted(costs.requests, "download" if kind == "whole" else "request")
-            yield kind, f"{about}{count}{amount} an epoch{note}"
-    if fetch.unknown:
-        yield "unknown", fetch.unknown
+            yield kind, f"{about}{count} and {size_of(costs.bytes)} an epoch{note}"
     if fetch.advice:
         yield "costly", fetch.advice
 

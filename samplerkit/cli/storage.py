@@ -201,26 +201,16 @@ class FieldLength:
         """Returns the length.
 
         Raises:
-            DatasetError: there is no such field, or it has no length.
+            DatasetError: there is no such field, or it has fields itself.
         """
-        value = sample if self.field is None else self._field(sample)
+        value = sample
+        if isinstance(sample, Mapping):
+            value = sample.get(self.field, sample)
+        elif self.field is not None:
+            value = sample[int(self.field)]
+        if isinstance(value, Mapping):
+            hint = f"name a field: {', '.join(sorted(map(str, value)))}"
+            raise DatasetError("field", "is not in the sample, or has no length", self.field, hint=hint)
         if hasattr(value, "__index__") and not getattr(value, "ndim", 0):
             return arguments.integer("field", value)
-        if isinstance(value, Mapping) or not hasattr(value, "__len__"):
-            raise DatasetError("field", "has no length", value, hint=_fields_hint(sample))
         return len(value)
-
-    def _field(self, sample: Any) -> Any:
-        name = self.field or ""
-        if isinstance(sample, Mapping) and name in sample:
-            return sample[name]
-        if isinstance(sample, tuple | list) and name.isdecimal() and int(name) < len(sample):
-            return sample[int(name)]
-        raise DatasetError("field", "is not in the sample", name, hint=_fields_hint(sample))
-
-
-def _fields_hint(sample: Any) -> str:
-    """Returns a hint with the fields of a sample."""
-    if isinstance(sample, Mapping):
-        return f"name a field: {', '.join(sorted(map(str, sample)))}"
-    return "samples are tuples: give an index from 0" if isinstance(sample, tuple | list) else "name no field"

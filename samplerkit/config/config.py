@@ -17,11 +17,10 @@ from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.config.datasets import DATASETS, with_layout
 from samplerkit.config.derive import Parsed
 from samplerkit.config.error_messages import from_constructor, require_known_keys, require_mapping
-from samplerkit.config.loader import LOADER, LoaderOptions
-from samplerkit.config.quality import SECTION, MinQuality, needs_samples, read_min_quality
 from samplerkit.config.reading import Folder, parse, plain, text_and_folder
-from samplerkit.config.registry import BATCHES, SAMPLERS, require_one_size
+from samplerkit.config.registry import BATCHES, SAMPLERS
 from samplerkit.config.schema import json_schema
+from samplerkit.config.sections import LOADER, SECTION, LoaderOptions, MinQuality, read_min_quality
 from samplerkit.errors import ConfigError, SamplerkitError
 from samplerkit.inspect.quality.figure import Figure
 from samplerkit.loading.loader import Loader
@@ -33,6 +32,7 @@ from samplerkit.order import arguments
 from samplerkit.order.deal import World
 from samplerkit.order.layout import Layout
 from samplerkit.samplers.base import Sampler
+from samplerkit.samplers.groups import PKSampler
 from samplerkit.storage.urls import shown
 
 _SECTIONS: Mapping[str, Callable[[Any, str, Folder], Parsed]] = {
@@ -294,12 +294,12 @@ def _build(document: Any, folder: Folder, check_quality: bool = True) -> Config:
     entries = {"loader": {}, **{name: section for name, section in sections.items() if section is not None}}
     parts = {name: read(entries[name], name, folder) for name, read in _SECTIONS.items() if name in entries}
     values: dict[str, Any] = {name: parts[name].value if name in parts else None for name in _SECTIONS}
-    require_one_size(entries, values["batches"], values["loader"])
+    _require_one_size(entries, values["batches"], values["loader"])
     written = {name: part.written for name, part in parts.items() if part.written}
     config = Config(
         **values, _written=written, _checks_quality=check_quality, _places=tuple(parts["sampler"].places)
     )
-    lacks_samples = isinstance(config.dataset, Layout) and needs_samples(config.sampler)
+    lacks_samples = isinstance(config.dataset, Layout) and _needs_samples(config.sampler)
     if check_quality and config.dataset is not None and not lacks_samples:
         config.check_quality()
     return config
@@ -308,3 +308,34 @@ def _build(document: Any, folder: Folder, check_quality: bool = True) -> Config:
 def _error_at_key(place: str, error: SamplerkitError, obj: Any) -> ConfigError:
     names = inspect.signature(type(obj)).parameters
     return from_constructor(place, error, names, type(obj).__name__, {})
+
+
+def _require_one_size(sections: dict[str, Any], recipe: BatchRecipe | None, options: LoaderOptions) -> None:
+    """Refuses options for batches of one size together with a recipe for batches, and the reverse.
+
+    Args:
+        sections: the sections of the config.
+        recipe: the recipe of the section `batches`; None without the section.
+        options: the options of the section `loader`.
+
+    Raises:
+        ConfigError: there is a recipe together with `loader.batch_size` or `min_quality`; or `loader.tail`
+            is `split` without a recipe.
+    """
+    if recipe is None:
+        if getattr(options, "tail", None) == "split":
+            hint = f"write for instance batches: {BATCHES.example}, or tail: ragged"
+            problem = "splits batches of samples of different lengths"
+            raise ConfigError("loader.tail", problem, "split", hint=hint)
+        return
+    if "batch_size" in (sections.get("loader") or {}):
+        hint = "leave out one of the two: batches defines the size of a batch"
+        raise ConfigError("loader.batch_size", "conflicts with batches", options.batch_size, hint=hint)
+    if sections.get(SECTION) is not None:
+        hint = "leave it out: plans of batches are mixed by themselves, and samplerkit plan shows how well"
+        raise ConfigError(SECTION, "conflicts with batches, whose mixing it cannot measure", hint=hint)
+
+
+def _needs_samples(sampler: Sampler) -> bool:
+    """Returns whether a chain needs the dataset itself, for labels, so that a layout is not enough."""
+    return any(isinstance(link, PKSampler) and link.labels is None for link in sampler._tree())

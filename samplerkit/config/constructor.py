@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from types import MappingProxyType
 from typing import Any, final
 
@@ -174,16 +173,14 @@ class Kinds(dict[str, Constructor]):
         """Adds a kind; the arguments are those of `Constructor`."""
         self[name] = Constructor(name, of, written, self.section, extra_keys=self.extra_keys)
 
-    def register(self, name: str, cls: Any = None) -> Any:
-        """Adds a user's class; without one, returns a decorator.
+    def register(self, name: str, cls: Any) -> None:
+        """Adds a user's class.
 
         Raises:
             ArgumentTypeError: the class is not a subclass of the base, the name is not a string, or the
                 signature cannot be written in a config.
             ArgumentValueError: the name is taken or empty, or an argument is named like a key of a section.
         """
-        if cls is None:
-            return partial(self.register, name)
         if not (isinstance(cls, type) and issubclass(cls, self.base)):
             problem = f"must be a subclass of samplerkit.{self.base.__name__}"
             raise ArgumentTypeError(self.section, problem, cls)
@@ -194,7 +191,6 @@ class Kinds(dict[str, Constructor]):
         for argument in RESERVED.intersection(constructor.names):
             raise ArgumentValueError(argument, "has another meaning in a config", cls, hint="rename it")
         self[name] = constructor
-        return cls
 
     def choose(self, section: Any, place: str) -> tuple[Constructor, dict[str, Any]]:
         """Finds the constructor of a section.

@@ -234,16 +234,10 @@ def _key(key: Any, place: str) -> str:
     return str(key)
 
 
-LONG = 1 << 18
-"""Texts of at least this many characters are parsed by libyaml, which is faster; shorter ones by PyYAML, for
-its messages."""
-
-MAX_CHARACTERS = (16 if yaml.__with_libyaml__ else 1) << 20
-"""Longer texts are refused. This is about two million numbers, or a hundred thousand without libyaml."""
+MAX_CHARACTERS = 1 << 20
+"""Longer texts are refused. This is about a hundred thousand numbers."""
 
 _MERGE = "tag:yaml.org,2002:merge"
-_INTEGER = "tag:yaml.org,2002:int"
-_NUMBER = re.compile(r"0|[1-9][0-9]*")
 _QUOTED = re.compile(r"'([^']*)'")
 
 
@@ -266,8 +260,7 @@ def parse(text: str, source: str = "config") -> Any:
             hint="keep long lists in .npy files, and write their paths",
         )
     try:
-        kind: Any = _FastLoader if len(text) >= LONG else _PlainLoader
-        loader = kind(text)
+        loader = _StrictLoader(text)
         loader.source = source
         return loader.get_single_data()
     except yaml.MarkedYAMLError as error:
@@ -284,7 +277,7 @@ def parse(text: str, source: str = "config") -> Any:
 
 
 # types-PyYAML types the loader only in part.
-class _StrictConstructor(yaml.constructor.SafeConstructor):
+class _StrictLoader(yaml.SafeLoader):
     """Refuses ambiguous YAML: duplicate keys, merge keys and cycles."""
 
     source = ""
@@ -309,8 +302,6 @@ class _StrictConstructor(yaml.constructor.SafeConstructor):
 
     def construct_object(self, node: Any, deep: bool = False) -> Any:
         try:
-            if node.tag == _INTEGER and _NUMBER.fullmatch(node.value):
-                return int(node.value)  # a shortcut for long lists of integers; the general rules are slow
             return super().construct_object(node, deep=deep)
         except (ValueError, LookupError, AttributeError, TypeError, OverflowError):
             # PyYAML does not catch the exceptions of int(), of date() and of its own tables.
@@ -319,14 +310,6 @@ class _StrictConstructor(yaml.constructor.SafeConstructor):
     def _refuse(self, marked: Any, problem: str, *value: Any, hint: str = "") -> NoReturn:
         shown = (public("", one) for one in value)
         raise ConfigError(_at(self.source, marked.start_mark), problem, *shown, hint=hint) from None
-
-
-class _PlainLoader(_StrictConstructor, yaml.SafeLoader):
-    """The loader of most texts."""
-
-
-class _FastLoader(_StrictConstructor, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """The loader of long texts, by libyaml if PyYAML was built with it."""
 
 
 def _without_secrets(problem: str) -> str:

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
-from typing import Annotated, Any, TypeVar, final, overload
+from typing import Annotated, Any, final
 
 from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.config.constructor import Constructor, Kinds
 from samplerkit.config.derive import Parsed, Sections
 from samplerkit.config.error_messages import below, public, require_known_keys, require_mapping, unknown_name
-from samplerkit.config.loader import LoaderOptions
-from samplerkit.config.quality import SECTION
 from samplerkit.config.reading import Folder
 from samplerkit.errors import CompositionError, ConfigError
 from samplerkit.order.modes import Shuffle
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.mixing.edit import Edit
-
-_AnySampler = TypeVar("_AnySampler", bound=Sampler)
 
 
 @final
@@ -89,22 +84,15 @@ def targets() -> dict[str, str]:
     return {constructor.target: kind for kind, constructor in SAMPLERS.items()}
 
 
-@overload
-def register_sampler(kind: str) -> Callable[[type[_AnySampler]], type[_AnySampler]]: ...
-@overload
-def register_sampler(kind: str, sampler: type[_AnySampler]) -> type[_AnySampler]: ...
-def register_sampler(kind: str, sampler: Any = None) -> Any:
-    """Registers a sampler class under a name for configs; a decorator, or a function of name and class.
+def register_sampler(kind: str, sampler: type[Sampler]) -> None:
+    """Registers a sampler class under a name for configs.
 
     The arguments in a config are derived from the signature and the type hints of the constructor. Hydra's
     `_target_` and LightningCLI's `class_path` name the class by its module and qualified name.
 
     Args:
         kind: the name in a config.
-        sampler: the class; omitted, the result is a decorator.
-
-    Returns:
-        The class, unchanged.
+        sampler: the class.
 
     Raises:
         ArgumentTypeError: the class is not a sampler, an argument cannot be given by name, or a type hint
@@ -114,18 +102,18 @@ def register_sampler(kind: str, sampler: Any = None) -> Any:
     Example:
         >>> import numpy as np
         >>> import samplerkit as sk
-        >>> @sk.register_sampler("every_nth")
-        ... class EveryNth(sk.Sampler):
+        >>> class EveryNth(sk.Sampler):
         ...     def __init__(self, step: int, num_samples: int | None = None) -> None:
         ...         super().__init__(num_samples)
         ...         self.step = step
         ...     def draw(self, layout, context):
         ...         return np.arange(0, len(layout), self.step)
+        >>> sk.register_sampler("every_nth", EveryNth)
         >>> config = sk.load_config({"sampler": {"kind": "every_nth", "step": 4}})
         >>> list(config.sampler.order(10))
         [0, 4, 8]
     """
-    return SAMPLERS.register(kind, sampler)
+    SAMPLERS.register(kind, sampler)
 
 
 def choose_sampler(section: Any, place: str) -> tuple[Constructor, dict[str, Any], str]:
@@ -176,8 +164,6 @@ def _nest(parent: Parsed, child: Parsed) -> None:
         raise ConfigError(place, error.problem, value, hint=error.hint) from None
 
 
-_AnyRecipe = TypeVar("_AnyRecipe", bound=BatchRecipe)
-
 BATCHES = Kinds("batches", example="{kind: tokens, max_tokens: 32768}", base=BatchRecipe)
 """All kinds of recipes for batches."""
 
@@ -190,21 +176,14 @@ for _name, _class in {
     BATCHES.add(_name, _class)
 
 
-@overload
-def register_batches(kind: str) -> Callable[[type[_AnyRecipe]], type[_AnyRecipe]]: ...
-@overload
-def register_batches(kind: str, recipe: type[_AnyRecipe]) -> type[_AnyRecipe]: ...
-def register_batches(kind: str, recipe: Any = None) -> Any:
-    """Registers a recipe class under a name for configs; a decorator, or a function of name and class.
+def register_batches(kind: str, recipe: type[BatchRecipe]) -> None:
+    """Registers a recipe class under a name for configs.
 
     The arguments in a config are derived from the signature and the type hints of the constructor.
 
     Args:
         kind: the name in a config.
-        recipe: the class; omitted, the result is a decorator.
-
-    Returns:
-        The class, unchanged.
+        recipe: the class.
 
     Raises:
         ArgumentTypeError: the class is not a recipe, an argument cannot be given by name, or a type hint
@@ -214,39 +193,13 @@ def register_batches(kind: str, recipe: Any = None) -> Any:
     Example:
         >>> import numpy as np
         >>> import samplerkit as sk
-        >>> @sk.register_batches("pairs_of_neighbours")
-        ... class PairsOfNeighbours(sk.BatchRecipe):
+        >>> class PairsOfNeighbours(sk.BatchRecipe):
         ...     window = 4
         ...     def cut(self, ids, lengths, context):
         ...         return np.split(np.argsort(ids), range(2, ids.size, 2))
+        >>> sk.register_batches("pairs_of_neighbours", PairsOfNeighbours)
         >>> plan = PairsOfNeighbours().plan(sk.RandomSampler(seed=7), 6)
         >>> sorted(batch.size for batch in plan)
         [2, 2, 2]
     """
-    return BATCHES.register(kind, recipe)
-
-
-def require_one_size(sections: dict[str, Any], recipe: BatchRecipe | None, options: LoaderOptions) -> None:
-    """Refuses options for batches of one size together with a recipe for batches, and the reverse.
-
-    Args:
-        sections: the sections of the config.
-        recipe: the recipe of the section `batches`; None without the section.
-        options: the options of the section `loader`.
-
-    Raises:
-        ConfigError: there is a recipe together with `loader.batch_size` or `min_quality`; or `loader.tail`
-            is `split` without a recipe.
-    """
-    if recipe is None:
-        if getattr(options, "tail", None) == "split":
-            hint = f"write for instance batches: {BATCHES.example}, or tail: ragged"
-            problem = "splits batches of samples of different lengths"
-            raise ConfigError("loader.tail", problem, "split", hint=hint)
-        return
-    if "batch_size" in (sections.get("loader") or {}):
-        hint = "leave out one of the two: batches defines the size of a batch"
-        raise ConfigError("loader.batch_size", "conflicts with batches", options.batch_size, hint=hint)
-    if sections.get(SECTION) is not None:
-        hint = "leave it out: plans of batches are mixed by themselves, and samplerkit plan shows how well"
-        raise ConfigError(SECTION, "conflicts with batches, whose mixing it cannot measure", hint=hint)
+    BATCHES.register(kind, recipe)

@@ -9,9 +9,8 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, models_jso
 from samplerkit.config.constructor import Kinds
 from samplerkit.config.datasets import DATASETS
 from samplerkit.config.derive import KIND_OF
-from samplerkit.config.loader import LOADER
-from samplerkit.config.quality import MIN_QUALITY, SECTION
 from samplerkit.config.registry import BATCHES, SAMPLERS, targets
+from samplerkit.config.sections import LOADER, MIN_QUALITY, SECTION
 
 _SAMPLER = {"$ref": "#/$defs/$sampler"}
 _CHILD = {"anyOf": [_SAMPLER, {"type": "null"}], "default": None}

@@ -9,11 +9,16 @@ from typing import Any, final
 import numpy as np
 
 from samplerkit.inspect import costs
-from samplerkit.inspect.batches import BatchFigures, batch_figures, new_companions
-from samplerkit.inspect.download_costs import Downloads, downloads_of_parts
+from samplerkit.inspect.batches import (
+    BatchFigures,
+    TokenFigures,
+    batch_figures,
+    new_companions,
+    token_figures,
+)
+from samplerkit.inspect.costs import Downloads, downloads_of_parts
 from samplerkit.inspect.quality.figure import Figure
 from samplerkit.inspect.quality.mixing import MIN_SAMPLES, Observation
-from samplerkit.inspect.tokens import TokenFigures, token_figures
 from samplerkit.inspect.view import RunView, require_counted
 from samplerkit.loading.run.delivery import Delivery
 from samplerkit.order.caching import cached_property
@@ -239,13 +244,7 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns plain data, for JSON."""
-        values = asdict(self)
-        values["transfers"] = None if self.transfers is None else self.transfers.to_dict()
-        values["transfers_of_parts"] = {name: one.to_dict() for name, one in self.transfers_of_parts.items()}
-        for name in ("batches", "sources", "tokens", "transfers_of_parts"):
-            if not values[name]:
-                del values[name]
-        return values
+        return asdict(self)
 
 
 def plan(

@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 
 from samplerkit.errors import ArgumentValueError, OutOfDatasetError
-from samplerkit.inspect.tokens import spans_in, spans_of
+from samplerkit.inspect.batches import spans_in, spans_of
 from samplerkit.inspect.view import RunView
 from samplerkit.loading.run.delivery import Delivery, Reading
 from samplerkit.loading.run.token_windows import TokenWindowUnit
@@ -78,10 +78,8 @@ class StepRead:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns plain data, for JSON; files are given by name if they have names."""
-        absent = {"names", "batch", *(name for name in ("spans", "tokens") if vars(self)[name] is None)}
-        values = {name: value for name, value in vars(self).items() if name not in absent}
-        if self.batch is not None:
-            values["batch"] = asdict(self.batch)
+        values = {name: value for name, value in vars(self).items() if name != "names"}
+        values["batch"] = self.batch and asdict(self.batch)
         for name in ("ids", "positions", "pads"):
             values[name] = values[name].tolist()
         if self.files is not None:

@@ -6,7 +6,7 @@ import yaml
 
 import samplerkit as sk
 from samplerkit.cli.plan import advised_section, in_yaml
-from samplerkit.inspect.download_costs import downloads_of_parts
+from samplerkit.inspect.costs import downloads_of_parts
 from samplerkit.inspect.plan import plan
 from samplerkit.inspect.quality import mixing
 from samplerkit.inspect.view import RunView
@@ -141,7 +141,7 @@ def test_each_machine_fetches_what_its_ranks_read(shuffle, per_machine, monkeypa
         files += np.unique(view.layout.file_of(ids)).size
     transfers = plan(loader, ranks_per_machine=per_machine).transfers
     assert (transfers.whole.requests, transfers.whole.bytes) == (files, files << 20)
-    monkeypatch.setattr("samplerkit.inspect.download_costs.COUNTED_SAMPLES", 256)
+    monkeypatch.setattr("samplerkit.inspect.costs.COUNTED_REQUESTS", 256)
     estimated = downloads_of_parts(view, 0, per_machine)[""]
     assert not estimated.is_counted
     assert estimated.whole.requests == pytest.approx(files, rel=0.35)

@@ -141,7 +141,7 @@ def test_a_plan_fetches_no_files_to_count_their_samples(command, refused, tmp_pa
     assert not cache_home.exists()
 
 
-def test_a_plan_without_sizes_of_files_says_so_and_reports_the_rest(command, tmp_path):
+def test_a_plan_without_sizes_of_files_says_so_and_reports_the_rest(command, tmp_path, caplog):
     urls = [f"http://127.0.0.1:9/{number}.npz?{SECRET}" for number in range(4)]
     remote = {"attempts": 1, "timeout": 2}
     dataset = {"kind": "files", "files": urls, "reader": "npz", "lengths": [40] * 4, "remote": remote}
@@ -149,13 +149,11 @@ def test_a_plan_without_sizes_of_files_says_so_and_reports_the_rest(command, tmp
     code, output, _ = command("plan", path)
     facts = facts_of(output)
     assert code == 0
-    assert ("whole", "4 downloads an epoch") in facts
-    assert dict(facts)["unknown"].startswith(
-        "bytes, since a size could not be requested: http://127.0.0.1:9/"
-    )
-    transfers = in_json(command, "plan", path)[1]["transfers"]
-    assert (transfers["num_bytes"], transfers["ratio"], transfers["whole"]["bytes"]) == (None, None, None)
-    assert "5ec4e7" not in output
+    assert dict(facts)["dataset"] == "160 samples in 4 files"
+    assert in_json(command, "plan", path)[1]["transfers"] is None
+    assert command("check", path, "--world", 1)[0] == 0
+    assert "a size could not be requested: http://127.0.0.1:9/" in caplog.text
+    assert "5ec4e7" not in output + caplog.text
 
 
 @pytest.mark.parametrize(

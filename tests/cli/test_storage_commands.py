@@ -146,7 +146,7 @@ def test_a_function_of_the_user_measures_samples(command, monkeypatch, tmp_path,
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (["--field", "jpg"], "field: is not in the sample, got 'jpg'; name a field: __key__, __url__,"),
+        (["--field", "jpg"], "got 'jpg'; name a field: __key__, __url__,"),
         (["--field", "txt", "--function", "a:b"], "conflicts with --field"),
         (["--function", "json:nothing"], "cannot be imported"),
         (["--function", "failing_measures:any"], "(NameError: name 'ä' is not defined; failing_measures.py"),

@@ -9,9 +9,9 @@ from torch.utils.data import ConcatDataset
 
 import samplerkit as sk
 from samplerkit.compat import mindspore as ds
-from samplerkit.compat.mindspore import record_files
+from samplerkit.compat.mindspore import orders
 from samplerkit.compat.mindspore.generators import MinstdRand0, Mt19937, canonical
-from samplerkit.compat.mindspore.shuffle import rearranged, shuffle, weighted_draws
+from samplerkit.compat.mindspore.orders import rearranged, shuffle, weighted_draws
 from tests.compat import mindspore_chains as chains
 from tests.samplers import mindspore_cases
 
@@ -202,9 +202,9 @@ def test_a_million_samples_need_at_most_four_arrays_of_their_number(make, datase
 @pytest.mark.parametrize("tie", [1.0, 1e-3])
 def test_parts_drawn_by_doubles_equal_those_drawn_by_integers(monkeypatch, tie):
     sizes = np.array([300, 1, 2000, 40])
-    quick = record_files.random_concat(sizes, 5, 3)
-    monkeypatch.setattr(record_files, "_TIE", tie)
-    assert np.array_equal(record_files.random_concat(sizes, 5, 3), quick)
+    quick = orders.random_concat(sizes, 5, 3)
+    monkeypatch.setattr(orders, "_TIE", tie)
+    assert np.array_equal(orders.random_concat(sizes, 5, 3), quick)
     assert sorted(quick) == list(range(2341))
 
 

@@ -18,11 +18,8 @@ TEXTS = [call for call in CALLS if "from_yaml(" in call and "loader(" not in cal
 """Wrong configs, each with its one error."""
 
 
-def test_a_wrong_config_is_one_line_whichever_parser_reads_it(monkeypatch):
+def test_a_wrong_config_is_one_line():
     assert len(TEXTS) > 60
-    for text in TEXTS:
-        refused(evaluated, text)
-    monkeypatch.setattr(reading, "LONG", 0)  # a long text is read by libyaml, and refused too
     for text in TEXTS:
         refused(evaluated, text)
 
@@ -78,39 +75,18 @@ def test_nothing_is_ever_imported_by_name(tmp_path, monkeypatch):
         assert error.place == f"sampler.{spelling}"
 
 
-WITHOUT_LIBYAML = not yaml.__with_libyaml__
-MANY = 3000
-
-
 def listed(numbers):
     return f"sampler: {{kind: subset, indices: [{', '.join(map(str, numbers))}]}}\n"
-
-
-@pytest.mark.skipif(WITHOUT_LIBYAML, reason="this PyYAML was built without libyaml")
-def test_a_long_list_is_read_by_libyaml_with_the_same_result(monkeypatch):
-    ids = np.random.default_rng(7).integers(2**40, size=MANY).tolist()
-    text = listed(ids)
-    monkeypatch.setattr(reading, "LONG", len(text))
-    with monkeypatch.context() as patch:
-        patch.setattr(yaml.scanner.Scanner, "fetch_more_tokens", None)  # without PyYAML's own parser
-        assert sk.Config.from_yaml(text).sampler.indices.tolist() == ids
-        with pytest.raises(TypeError):
-            sk.Config.from_yaml(listed(ids[:3]))
-    monkeypatch.setattr(reading, "LONG", len(text) + 1)
-    assert reading.parse(text)["sampler"]["indices"] == ids
 
 
 @pytest.mark.parametrize(
     "text", ["{a: 0, b: 007, c: 0x1f, d: 1_000, e: '5', f: 1:30, g: -3, h: +4, i: 08}", "[1, ~]"]
 )
-@pytest.mark.parametrize("long", [0, 1000])
-def test_numbers_mean_what_they_mean_in_yaml(text, long, monkeypatch):
-    monkeypatch.setattr(reading, "LONG", long)
+def test_numbers_mean_what_they_mean_in_yaml(text):
     assert reading.parse(text) == yaml.safe_load(text)
 
 
 def test_a_text_that_is_too_long_is_refused_and_the_hint_suggests_npy_files(monkeypatch):
-    assert reading.MAX_CHARACTERS >= 1 << 20
     monkeypatch.setattr(reading, "MAX_CHARACTERS", 100)
     error = refused(sk.Config.from_yaml, listed(range(100)))
     assert "characters, and at most 100 are read; keep long lists in .npy files" in str(error)

@@ -13,9 +13,8 @@ import yaml
 import samplerkit as sk
 from samplerkit.config import reading
 from samplerkit.config.datasets import DATASETS
-from samplerkit.config.loader import LOADER, LoaderOptions
-from samplerkit.config.quality import MIN_QUALITY
 from samplerkit.config.registry import BATCHES, SAMPLERS
+from samplerkit.config.sections import LOADER, MIN_QUALITY, LoaderOptions
 from tests.config.answers import FILES, LINKS, SIZE, built, orders, valid
 
 

@@ -8,8 +8,8 @@ import torch.utils.data
 import yaml
 
 import samplerkit as sk
-from samplerkit.config.loader import FROM_PYTHON, LOADER
 from samplerkit.config.registry import BATCHES
+from samplerkit.config.sections import FROM_PYTHON, LOADER
 from tests.config.answers import LABELS, SIZE, refused, valid
 
 

@@ -10,9 +10,8 @@ import pytest
 import samplerkit as sk
 from samplerkit.config import error_messages as redaction
 from samplerkit.config.datasets import DATASETS, REMOTE
-from samplerkit.config.loader import LOADER
-from samplerkit.config.quality import MIN_QUALITY
 from samplerkit.config.registry import BATCHES, SAMPLERS
+from samplerkit.config.sections import LOADER, MIN_QUALITY
 
 TOKEN, CAPITALS, NUMBER = "c4n4ryTok3n", "CANARY", 90210777
 CANARIES = (TOKEN, CAPITALS, str(NUMBER))

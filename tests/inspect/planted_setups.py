@@ -156,9 +156,7 @@ PLANTED = {
     "ranks-repeat: a stream that ranks do not split": lambda: DataLoader(Stream()),
     "idle-workers: a stream of few shards": lambda: DataLoader(SplitStream(6), num_workers=2),
     "resume-inexact: a bridge whose state was loaded, with workers": restored,
-    "costly-remote: samples of remote shards whose sizes are not available": lambda: ours(
-        sk.RandomSampler(), Shards(fails=True)
-    ),
+    "costly-remote: single samples of remote shards": lambda: ours(sk.RandomSampler(), Shards()),
     "lengths-unknown: remote files that were not counted": lambda: ours(
         sk.RandomSampler(), FileDataset(["http://127.0.0.1:9/a.npz"], "npz")
     ),

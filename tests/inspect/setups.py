@@ -50,9 +50,8 @@ class Shards:
 
     max_cache_bytes = None
 
-    def __init__(self, fetch="ranges", fails=False):
+    def __init__(self, fetch="ranges"):
         self.layout = sk.Layout([100] * 16)
-        self.fails = fails
         if fetch is not None:  # only shards can be read in two ways
             self.fetch = fetch
 
@@ -60,8 +59,6 @@ class Shards:
         return 1600
 
     def shard_bytes(self):
-        if self.fails:
-            raise sk.DatasetError("https://host/0.tar", "cannot be reached")
         return np.full(16, 5 << 20)
 
 

@@ -10,8 +10,8 @@ from torch.utils.data import DataLoader
 
 import samplerkit as sk
 from samplerkit.inspect import check
-from samplerkit.inspect.costs import files_needed_at_once
-from samplerkit.inspect.doctor.findings import KINDS
+from samplerkit.inspect.doctor.datasets import files_needed_at_once
+from samplerkit.inspect.doctor.findings import MEANINGS
 from samplerkit.inspect.view import RunView
 from tests.inspect.planted_setups import ALONG_WITH, HEALTHY, HEALTHY_ALONE, PLANTED, code_of
 from tests.inspect.setups import FOUR, ROWS, Dealt, FromNumpy, bridged, of_torch, ours
@@ -24,7 +24,7 @@ def test_a_planted_mistake_is_found_and_nothing_else(name):
     assert code in {finding.code for finding in findings}
     assert {finding.code for finding in findings} - {code} <= ALONG_WITH.get(code, set())
     for finding in findings:
-        assert finding.code in KINDS
+        assert finding.code in MEANINGS
         assert finding.severity in {"error", "warning"}
         assert len(finding.what) > 20
         assert len(finding.hint) > 10
@@ -32,7 +32,7 @@ def test_a_planted_mistake_is_found_and_nothing_else(name):
 
 
 def test_a_mistake_is_planted_for_every_code_except_the_one_that_needs_a_function():
-    assert set(map(code_of, PLANTED)) == set(KINDS) - {"ranks-disagree"}
+    assert set(map(code_of, PLANTED)) == set(MEANINGS) - {"ranks-disagree"}
 
 
 @pytest.mark.parametrize("name", {**HEALTHY, **HEALTHY_ALONE})

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import samplerkit as sk
 from samplerkit.inspect import check
 from samplerkit.inspect.batches import batch_figures, new_companions
-from samplerkit.inspect.doctor.findings import KINDS
+from samplerkit.inspect.doctor.findings import MEANINGS
 from samplerkit.inspect.pictures.plot_data import plot_data
 from samplerkit.inspect.plan import plan
 from samplerkit.inspect.time_machine import at, when
@@ -131,7 +131,7 @@ def test_every_legal_chain_can_be_inspected(case, tail, batch):
         pads += reported.pads.sum()
     planned = plan(run(0), epoch=case.epoch)
     assert (planned.fewest_steps, planned.steps, planned.pads) == (min(steps), max(steps), pads)
-    assert all(finding.code in KINDS for finding in check(run(0)))
+    assert all(finding.code in MEANINGS for finding in check(run(0)))
 
 
 HUGE = 10**12

@@ -4,7 +4,7 @@ Each position depends on the one before, and a Python loop over all of them take
 source at a position is nearly its weight times the position, and within a few positions the rule no longer
 depends on the counts that it began with. So some thousand stretches are computed in parallel from guessed
 counts. A stretch is kept only if it began with exactly the counts at which the one before it ended; otherwise
-it is computed again.
+it is computed again, position by position.
 
 All arithmetic is in doubles, and product and difference are rounded separately: with a fused multiply-add, as
 some compilers generate it, more than a third of blends are different.
@@ -31,10 +31,6 @@ _FEWEST = 8
 _MAX_STRETCHES = 4096
 _WARM_UP = 64
 """The number of positions after which a stretch no longer depends on its guessed counts."""
-
-_ROUNDS = 4
-_FEW = 32
-"""Up to this number, wrong stretches are computed position by position instead of in parallel."""
 
 
 def blended(
@@ -66,13 +62,6 @@ def blended(
     guessed = _guess_counts(weights, begins[1:] - _WARM_UP, most)
     firsts[:, 1:] = _parallel(weights, begins[1:] - _WARM_UP, guessed, _WARM_UP, most)[1]
     read, ends = _parallel(weights, begins, firsts, steps, most)
-    for _ in range(_ROUNDS):
-        wrong = np.flatnonzero((firsts[:, 1:] != ends[:, :-1]).any(axis=0)) + 1
-        if wrong.size <= _FEW:
-            break
-        firsts[:, wrong] = ends[:, wrong - 1]
-        results = _parallel(weights, begins[wrong], firsts[:, wrong], steps, most)
-        read[:, wrong], ends[:, wrong] = results
     counts = ends[:, 0]
     for number in range(1, stretches):
         if (firsts[:, number] != counts).any():

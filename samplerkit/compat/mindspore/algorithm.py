@@ -15,11 +15,10 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from samplerkit.compat.mindspore import record_files
+from samplerkit.compat.mindspore import orders
 from samplerkit.compat.mindspore.generators import Mt19937, drawn_rows, uniform_integers
-from samplerkit.compat.mindspore.record_files import random_concat
-from samplerkit.compat.mindspore.shuffle import rearranged, weighted_distinct, weighted_draws
-from samplerkit.compat.mindspore.shuffle import shuffle as shuffled
+from samplerkit.compat.mindspore.orders import rearranged, weighted_distinct, weighted_draws
+from samplerkit.compat.mindspore.orders import shuffle as shuffled
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, NotSupportedError, ShuffleModeError
 from samplerkit.order import arguments
 from samplerkit.order.algebra import compose, limited
@@ -146,7 +145,7 @@ class MindSporeChain(Chain):
             raise ArgumentValueError("replacement", "must be False over a ConcatDataset", True)
         _require_global(sampler.mode)
         _refuse_num_samples(sampler.num_samples or None)
-        return Table(random_concat(layout.sizes, sampler.seed, context.epoch))
+        return Table(orders.random_concat(layout.sizes, sampler.seed, context.epoch))
 
     def _random_over_files(self, sampler: RandomSampler, layout: Layout, context: Context) -> Order:
         size, num_samples, first = len(layout), sampler.num_samples or None, sampler.seed + 1
@@ -155,7 +154,7 @@ class MindSporeChain(Chain):
             return Range(0, 0)
         if shuffle is Shuffle.PARTIAL and not replacement:
             block = sampler.mode.partial_size
-            return Table(record_files.partial_order(layout, first + context.epoch, block, 1, num_samples))
+            return Table(orders.partial_order(layout, first + context.epoch, block, 1, num_samples))
 
         def arrange(epoch: int, before: int) -> Ids:
             if replacement:
@@ -164,7 +163,7 @@ class MindSporeChain(Chain):
             if shuffle is not Shuffle.GLOBAL:
                 return _rows(shuffle, layout, first + epoch)
             # The first epoch selects `num_samples`, and later epochs only rearrange these.
-            return record_files.global_order(before or size, first + epoch)[:num_samples]
+            return orders.global_order(before or size, first + epoch)[:num_samples]
 
         name = ("files", replacement, shuffle, layout, num_samples, sampler.seed)
         return rearranged(name, context.epoch, arrange)
@@ -210,12 +209,10 @@ class MindSporeChain(Chain):
                     num_shards,
                     hint="use quirks=False, or use fewer shards",
                 )
-            return Table(
-                record_files.partial_order(layout, seed, mode.partial_size, num_shards, deal.num_samples)
-            )
+            return Table(orders.partial_order(layout, seed, mode.partial_size, num_shards, deal.num_samples))
         order = Range(0, size) if shuffle is Shuffle.FALSE else Table(_rows(shuffle, layout, seed))
         if self.quirks and is_offset:
-            return compose(Table(record_files.contiguous_blocks(size, num_shards, deal.offset)), order)
+            return compose(Table(orders.contiguous_blocks(size, num_shards, deal.offset)), order)
         return order
 
     def _subset(self, sampler: SubsetRandomSampler, layout: Layout, context: Context) -> Order:
@@ -226,7 +223,7 @@ class MindSporeChain(Chain):
 
     def _subset_over_files(self, sampler: SubsetRandomSampler, layout: Layout, _: Context) -> Order:
         listed = sampler._listed(layout)
-        return compose(Table(record_files.global_order(len(listed), sampler.seed + 1)), listed)
+        return compose(Table(orders.global_order(len(listed), sampler.seed + 1)), listed)
 
     def _weighted(self, sampler: WeightedRandomSampler, layout: Layout, context: Context) -> Order:
         sampler.check_over(layout)
@@ -313,7 +310,7 @@ def _refuse_num_samples(num_samples: int | None) -> None:
 
 def _rows(shuffle: Shuffle, layout: Layout, seed: int) -> Ids:
     if shuffle is Shuffle.FILES:
-        return record_files.files_order(layout, seed)
+        return orders.files_order(layout, seed)
     if shuffle is Shuffle.INFILE:
-        return record_files.infile_order(layout, seed)
-    return record_files.global_order(len(layout), seed)
+        return orders.infile_order(layout, seed)
+    return orders.global_order(len(layout), seed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -45,12 +45,10 @@ class DatasetFiles(ChunkedDataset):
         dataset: an object with `files`.
         reader: the user's reader.
         lengths: samples by file; files that are not in it are counted.
-        total: the number of samples that the user gave; None if none was given.
         file_buffer: files in memory, in addition to the prefetched one; also how many are counted in
             parallel, if the reader must read a file to count it.
         is_logged: whether each file that is read is logged.
         remote: how URLs are fetched; None to pass them to the reader.
-        problem_of: returns the message for the case that too few files are in memory.
 
     Raises:
         ArgumentTypeError: the dataset has no `files`, `lengths` is not a dict from files to integers, or an
@@ -62,16 +60,14 @@ class DatasetFiles(ChunkedDataset):
         dataset: Any,
         reader: Any,
         lengths: Any,
-        total: int | None,
         file_buffer: int,
         is_logged: bool,
         remote: RemoteOptions | None,
-        problem_of: Callable[[Layout], str],
     ) -> None:
         if not hasattr(dataset, "files"):
             raise ArgumentTypeError("dataset", "must have a list of paths called files", dataset)
         storage = None if remote is None else RemoteStorage(remote)
-        limits = ChunkLimits(file_buffer + 1, None, read_ahead=1, threads=1)
+        limits = ChunkLimits(file_buffer + 1, None, read_ahead=1, threads=1, argument="file_buffer + 1")
         super().__init__(limits, partial(_item, {}), storage)
         self._dataset = dataset
         # A wrapper with **kwargs passes get_data on: the original always gives it.
@@ -79,10 +75,8 @@ class DatasetFiles(ChunkedDataset):
         # Also if URLs are not fetched: errors name a URL without its query and credentials.
         self._reader = replace(any_reader, storage=storage)
         self._lengths = _given_lengths(lengths)
-        self._total = total
         self._file_buffer = file_buffer
         self._is_logged = is_logged
-        self._problem_of = problem_of
         self._listed: tuple[Any, ...] = ()
 
     def updated(self) -> DatasetFiles:
@@ -114,14 +108,7 @@ class DatasetFiles(ChunkedDataset):
             self._note_counted(len(missing))
         names = dict(zip(distinct, distinct_names(distinct), strict=True))
         layout = Layout([self._lengths[path] for path in paths], [names[path] for path in paths])
-        if self._total not in {None, len(layout)}:
-            _log.warning("total_size is %s, but the files hold %d samples", self._total, len(layout))
-            self._total = None
         return Chunks(layout, partial(_read, self._reader, paths, layout.sizes, self._is_logged))
-
-    def _warn_of_rereading(self, times: int) -> None:
-        problem = self._problem_of(self.layout)
-        _log.warning("files are read again and again, so far %d times: %s", times, problem)
 
 
 def paths_of(files: Any) -> tuple[str, ...]:

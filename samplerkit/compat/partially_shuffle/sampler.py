@@ -57,7 +57,7 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         shuffle: whether to shuffle files and samples.
         shuffle_buffer: how many samples are shuffled together; None for as many as `file_buffer` allows
             without reading a file twice.
-        total_size: not needed: samples are counted. A wrong number is logged.
+        total_size: as in the original; it is ignored, since samples are counted.
         batch_size: the number of samples in an item.
         file_buffer: files in memory, in addition to the prefetched one.
         debug: whether to log each file that is read, at level INFO.
@@ -128,18 +128,7 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         self.seed = recipe.seed
         self._cursor = FunctionCursor(self._reached)
         self._set_rank(num_replicas, rank)
-        # As in the original, `files_len` comes before `total_size`.
-        total = arguments.optional_integer("total_size", total_size) if files_len is None else None
-        self._source = DatasetFiles(
-            dataset,
-            reader,
-            files_len,
-            total,
-            self.file_buffer,
-            self.debug,
-            remote,
-            self._too_few_in_memory,
-        )
+        self._source = DatasetFiles(dataset, reader, files_len, self.file_buffer, self.debug, remote)
         self._lanes: int | None = None
         self._is_positioned = False
         # The current iteration; None after `close`.
@@ -228,18 +217,6 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         self._source = self._source.updated()
         return self._source
 
-    def _too_few_in_memory(self, layout: Layout) -> str:
-        """Returns a message with the number of files that must be in memory for each to be read once.
-
-        These are the files between which the order alternates, and the prefetched one.
-        """
-        spread = self._block_size(layout) * self._blocks_at_once
-        needed = -(-spread // max(1, len(layout) // max(1, layout.num_files))) + 1
-        return (
-            f"{self._settings(layout)} alternates between more files than "
-            f"file_buffer={self.file_buffer} holds; file_buffer={needed} is about enough"
-        )
-
     def _lane_count(self) -> int:
         return self.num_replicas if self._lanes is None else self._lanes
 
@@ -247,14 +224,11 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         lanes = self._lane_count()
         return -(-len(self._files.layout) // lanes) * lanes
 
-    @property
-    def _blocks_at_once(self) -> int:
-        return 4 if self.pools == 2 else 1
-
     def _block_size(self, layout: Layout) -> int:
         """Returns the shuffle buffer; if it was not given, the largest one that `file_buffer` allows."""
         rows = max(1, self.file_buffer - 1) * len(layout) // max(1, layout.num_files)
-        return self.shuffle_buffer or max(1, rows // self._blocks_at_once)
+        # Two pools alternate between four blocks.
+        return self.shuffle_buffer or max(1, rows // (4 if self.pools == 2 else 1))
 
     def _settings(self, layout: Layout) -> str:
         block = self._block_size(layout)

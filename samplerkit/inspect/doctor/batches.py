@@ -11,7 +11,7 @@ from samplerkit.batches.bucket_batches import BucketBatches
 from samplerkit.batches.class_batches import ClassBatches
 from samplerkit.batches.packs.pack_batches import PackBatches
 from samplerkit.errors import SamplerkitError
-from samplerkit.inspect.doctor.findings import Fault, Faults, Finding, kind, rule
+from samplerkit.inspect.doctor.findings import Fault, Faults, Finding, rule
 from samplerkit.inspect.doctor.inspection import InspectedRun, Inspection, PlannedRun
 from samplerkit.inspect.doctor.probe import module_codes
 from samplerkit.order.dataset_protocol import has_segments
@@ -26,22 +26,18 @@ MAX_LEFT_OUT = 0.01
 MAX_READ_AGAIN = 2.0
 """How often tokens may be read per epoch, where whole documents are read for their parts."""
 
-_REFUSED = kind("refused", "error", "The sampler does not fit the dataset.")
-_LENGTHS = kind("lengths-do-not-fit", "error", "There is not one valid length, key or label for each sample.")
-_BUDGET = kind(
-    "sample-above-budget", "error", "A single sample is above `max_tokens`, `seq_len`, or the last boundary."
-)
-_KINDS_OF_PLACES = {
-    **dict.fromkeys(("lengths", "length", "keys", "labels"), _LENGTHS),
-    **dict.fromkeys(("max_tokens", "seq_len", "boundaries"), _BUDGET),
+_CODES = {
+    **dict.fromkeys(("lengths", "length", "keys", "labels"), "lengths-do-not-fit"),
+    **dict.fromkeys(("max_tokens", "seq_len", "boundaries"), "sample-above-budget"),
 }
+"""The codes of errors about some arguments; that of all others is `refused`."""
 
 
 def refused(error: SamplerkitError) -> Finding:
     """Makes the finding for an error of an order, or of batches, that cannot be built."""
-    finding_kind = _KINDS_OF_PLACES.get(error.place.rpartition(".")[2].partition("[")[0], _REFUSED)
+    code = _CODES.get(error.place.rpartition(".")[2].partition("[")[0], "refused")
     hint = error.hint or "give one for each sample, in the order of the dataset"
-    return finding_kind.finding(f"{error.place}: {error.problem}", hint)
+    return Finding(code, "error", f"{error.place}: {error.problem}", hint)
 
 
 @rule("warning", Inspection.run_with_plan)

@@ -11,18 +11,12 @@ from samplerkit.errors import ArgumentTypeError, SamplerkitError
 
 # These modules register their rules when they are imported.
 from samplerkit.inspect.doctor import batches, datasets, epochs, samplers, workers  # noqa: F401
-from samplerkit.inspect.doctor.findings import RULES, Finding, kind
+from samplerkit.inspect.doctor.findings import RULES, Finding
 from samplerkit.inspect.doctor.inspection import Inspection
 from samplerkit.inspect.doctor.probe import digests_of, saves_sampler_state, seeded
 from samplerkit.inspect.view import HINT, is_counted
 from samplerkit.order import arguments
 from samplerkit.order.deal import World
-
-_LENGTHS_UNKNOWN = kind(
-    "lengths-unknown",
-    "warning",
-    "Remote files have to be fetched to count their samples, before the first batch.",
-)
 
 
 def check(
@@ -83,7 +77,7 @@ count them twice
         setup = Inspection.of(loader, world, **options)
         # All other rules need the number of samples, and the batches.
         if not is_counted(setup.dataset):
-            return (_LENGTHS_UNKNOWN.finding(_NOT_COUNTED, HINT),)
+            return (Finding("lengths-unknown", "warning", _NOT_COUNTED, HINT),)
         findings += [finding for find in RULES for finding in find(setup)]
     except ArgumentTypeError:
         raise

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 import numpy as np
 from torch.utils.data import ConcatDataset
 
-from samplerkit.inspect.costs import files_needed_at_once
+from samplerkit.inspect.costs import COUNTED_SAMPLES, MAX_BATCHES, dataset_at
 from samplerkit.inspect.doctor.findings import Fault, Faults, rule
 from samplerkit.inspect.doctor.inspection import InspectedRun, Inspection, PlannedRun
-from samplerkit.inspect.download_costs import Downloads, dataset_at
+from samplerkit.inspect.view import RunView
 from samplerkit.loading.run.token_windows import TokenWindowUnit
 from samplerkit.order.layout import Layout
 from samplerkit.order.modes import FILE_AWARE, Shuffle
@@ -267,8 +268,9 @@ def files_read_again(setup: InspectedRun) -> Faults:
     view = setup.view
     if not hasattr(limits, "max_files") or not view.layout.has_files:
         return
-    is_tar = hasattr(setup.dataset, "fetch")
-    if is_tar and setup.dataset.is_remote and setup.figures.downloads[""].way != "whole":
+    is_remote_tar = hasattr(setup.dataset, "fetch") and setup.dataset.is_remote
+    downloads = setup.figures.downloads.get("") if is_remote_tar else None
+    if downloads is not None and downloads.way != "whole":
         return
     needed = files_needed_at_once(view, view.epoch, max(1, view.num_workers))
     if view.num_workers < setup.num_workers:  # with `file_affinity` each worker has its own files
@@ -277,33 +279,49 @@ def files_read_again(setup: InspectedRun) -> Faults:
         return
     # One more for a file that only one batch needs, and the files that are prefetched.
     limit = min(needed + 1 + limits.read_ahead, view.layout.num_files)
-    name, state = limits.argument, "held open" if is_tar else "kept"
-    reads = "shards are opened, and from a small cache fetched," if is_tar else "files are read"
     lanes = view.lanes // int(np.gcd(view.lanes, view.num_ranks))
     fewer = f", or lanes={view.num_ranks} in place of {view.lanes}" if lanes > 1 else ""
     yield Fault(
-        f"the order goes back and forth between {needed} files, and {name}={limits.max_files} are {state}: "
-        f"{reads} more than once an epoch",
-        f"use {name}={limit} or more, or take shuffle: partial with smaller blocks{fewer}",
+        f"the order goes back and forth between {needed} files, and {limits.argument}={limits.max_files} are "
+        "kept: files are opened and read more than once an epoch",
+        f"use {limits.argument}={limit} or more, or take shuffle: partial with smaller blocks{fewer}",
     )
+
+
+def files_needed_at_once(view: RunView, epoch: int, workers: int = 1) -> int:
+    """Counts the files that a process of rank 0 must keep between batches to read none of them twice.
+
+    These are the files that were read before and will be read again. If fewer are kept in memory, some are
+    read again, whichever files are evicted. Files that only pads need are not counted. Of a long epoch only
+    the beginning is counted, and more files may be needed later.
+
+    Args:
+        view: a run over files.
+        epoch: the epoch.
+        workers: the number of processes that share the batches of the rank, each with its own files.
+    """
+    reading = view.reading(epoch)
+    most = min(MAX_BATCHES, max(1, COUNTED_SAMPLES // (4 * view.samples_a_batch)))
+    first = np.full(view.layout.num_files, -1)
+    last = first.copy()
+    for number, (step, ids) in enumerate(islice(reading.batches(0, workers), most)):
+        read = ids[~reading.pads(step)] if step == reading.steps - 1 else ids
+        files = view.layout.file_of(read)
+        first[files] = np.where(first[files] < 0, number, first[files])
+        last[files] = number
+    repeated = first < last
+    starts = np.bincount(first[repeated], minlength=most)
+    ends = np.bincount(last[repeated], minlength=most)
+    return int(np.cumsum(starts - ends).max(initial=0))
 
 
 @rule("warning", Inspection.run_with_order)
 def costly_remote(setup: InspectedRun) -> Faults:
     """The order takes far more from remote storage than fetching each file once would."""
     for path, part in setup.figures.downloads.items():
-        where = f" in {path}" if path else ""
         if part.is_remote and part.advice:
+            where = f" in {path}" if path else ""
             problem, _, advice = part.advice.partition(": ")
-            yield Fault(f"{problem}{where}: {_usage(part)} an epoch", advice)
-        elif part.is_remote and part.num_bytes is None and part.way == "ranges":
-            yield Fault(
-                f"single samples of {part.num_files} remote files{where} are read: {_usage(part)} an epoch",
-                "take shuffle: partial, unless samples are larger than a MiB; samplerkit plan compares the "
-                "two",
-            )
-
-
-def _usage(part: Downloads) -> str:
-    amount = "" if part.num_bytes is None else f" and {part.actual.bytes / 2**20:,.0f} MiB"
-    return f"{part.actual.requests:,} {'downloads' if part.way == 'whole' else 'requests'}{amount}"
+            requests = f"{part.actual.requests:,} {'downloads' if part.way == 'whole' else 'requests'}"
+            usage = f"{requests} and {part.actual.bytes / 2**20:,.0f} MiB an epoch"
+            yield Fault(f"{problem}{where}: {usage}", advice)

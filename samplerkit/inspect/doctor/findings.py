@@ -21,7 +21,7 @@ class Finding:
     """A mistake in the setup of a loader.
 
     Args:
-        code: the kind of mistake, a key of `KINDS`.
+        code: the kind of mistake, a key of `MEANINGS`.
         severity: `error` or `warning`.
         what: what is wrong, with numbers.
         hint: how to fix it.
@@ -51,30 +51,17 @@ class Fault(NamedTuple):
 Faults = Iterator[Fault]
 
 
-@final
-@dataclass(frozen=True)
-class FindingKind:
-    """A kind of mistake: its code, its usual severity, and a sentence for the table in the docs."""
-
-    code: str
-    severity: Severity
-    meaning: str
-
-    def finding(self, what: str, hint: str, severity: Severity | None = None) -> Finding:
-        """Returns a finding of this kind."""
-        return Finding(self.code, severity or self.severity, what, hint)
-
-
-KINDS: dict[str, FindingKind] = {}
-"""All kinds of mistakes by code."""
+MEANINGS = {
+    "lengths-unknown": "Remote files have to be fetched to count their samples, before the first batch.",
+    "ranks-disagree": "The same function makes another order in another process.",
+    "refused": "The sampler does not fit the dataset.",
+    "lengths-do-not-fit": "There is not one valid length, key or label for each sample.",
+    "sample-above-budget": "A single sample is above `max_tokens`, `seq_len`, or the last boundary.",
+}
+"""The code and the meaning of each kind of mistake, for the table in the docs; rules add theirs."""
 
 RULES: list[Callable[[Inspection], Iterator[Finding]]] = []
 """All rules; each finds one kind of mistake."""
-
-
-def kind(code: str, severity: Severity, meaning: str) -> FindingKind:
-    """Adds a kind of mistake to the table."""
-    return KINDS.setdefault(code, FindingKind(code, severity, meaning))
 
 
 def rule(
@@ -93,13 +80,14 @@ def rule(
 
     def register(predicate: Callable[[_Subject], Faults]) -> Callable[[_Subject], Faults]:
         meaning, _, hint = (inspect.getdoc(predicate) or "").partition("\n\nHint:\n")
-        entry, hint = kind(predicate.__name__.replace("_", "-"), severity, meaning), " ".join(hint.split())
+        code, hint = predicate.__name__.replace("_", "-"), " ".join(hint.split())
+        MEANINGS[code] = meaning
 
         def find(setup: Inspection) -> Iterator[Finding]:
             examined = subject(setup)
             if examined is not None:
                 for fault in predicate(examined):
-                    yield entry.finding(fault.what, fault.hint or hint, fault.severity)
+                    yield Finding(code, fault.severity or severity, fault.what, fault.hint or hint)
 
         RULES.append(find)
         return predicate

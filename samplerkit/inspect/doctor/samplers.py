@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch.utils.data
 
-from samplerkit.inspect.doctor.findings import Fault, Faults, Finding, kind, rule
+from samplerkit.inspect.doctor.findings import Fault, Faults, Finding, rule
 from samplerkit.inspect.doctor.inspection import GIB, SHUFFLING, InspectedRun, Inspection, length_of
 from samplerkit.inspect.doctor.probe import ids_with_seed, seeds
 from samplerkit.loading.torch_sampler import TorchSampler
@@ -24,8 +24,6 @@ from samplerkit.samplers.subset import WindowSampler
 _DAY = 86_400
 _OLDEST = 30 * _DAY
 _UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
-
-_RANKS_DISAGREE = kind("ranks-disagree", "error", "The same function makes another order in another process.")
 
 
 @rule("error", Inspection.any_loader)
@@ -156,7 +154,7 @@ def disagreement(first: dict[str, str], other: dict[str, str], where: str) -> li
         return []
     what = f"{where}, {' and '.join(differs)} {'differs' if len(differs) == 1 else 'differ'}"
     hint = "take seeds from the config, and sort values from sets, hashes or the file system"
-    return [_RANKS_DISAGREE.finding(what, hint)]
+    return [Finding("ranks-disagree", "error", what, hint)]
 
 
 MAX_WEIGHTS = 1 << 24

@@ -66,16 +66,16 @@ class Settings:
         """
         sampler, layout = view.run.recipe, view.layout
         plain, deal = view.order_source.plain, sampler.chain.deal
-        if plain is None or (deal is not None and deal.offset >= 0):
-            kinds = "a chain of samplers, a sampler without a shuffle mode, or some samples only or twice"
-            raise _unsupported(kinds, sampler)
+        fits = 4 <= len(layout) <= MAX_SAMPLES and layout.sizes.size <= MAX_FILES
+        is_plain = view.recipe is None and (deal is None or deal.offset < 0)
+        if plain is None or not (is_plain and fits and view.num_ranks <= MAX_RANKS):
+            problem = (
+                "shows one sampler with a shuffle mode, which reads all of 4 to 2^31 - 1 samples, in at most "
+                "10,000 files and on at most 1,024 ranks"
+            )
+            hint = "draw it: use -o order.html without --open"
+            raise NotSupportedError("--open", problem, sampler, hint=hint)
         mode = plain.mode
-        if view.recipe is not None:
-            raise _unsupported("batches of samples of different lengths", view.recipe)
-        if not 4 <= len(layout) <= MAX_SAMPLES or layout.sizes.size > MAX_FILES:
-            raise _unsupported("fewer than four samples, 2^31 or more, or more than 10,000 files", layout)
-        if view.num_ranks > MAX_RANKS:
-            raise _unsupported("more than 1,024 ranks", view.num_ranks)
         return cls(
             mode.shuffle.value,
             view.num_ranks,
@@ -109,12 +109,3 @@ def page_of(settings: Settings | None = None) -> str:
     for name in _PARTS:
         page = page.replace(f"/* {name} */", (folder / name).read_text(encoding="utf-8").strip())
     return page.replace("/* settings */", json.dumps(asdict(settings or Settings())))
-
-
-def _unsupported(kind: str, value: object) -> NotSupportedError:
-    return NotSupportedError(
-        "--open",
-        f"the page shows no run with {kind}",
-        value,
-        hint="draw it: use -o order.html without --open",
-    )

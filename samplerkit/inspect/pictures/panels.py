@@ -90,7 +90,6 @@ def panel(
 _MAX_RANKS = 8
 _MAX_BORDERS = 100
 _MAX_NAMES = 12
-_LONGEST_NAME = 16
 _THOUSANDS = "{x:,.7g}"
 """The format of steps and ids: in full below 1e7."""
 
@@ -122,7 +121,7 @@ def draw_documents(figure: Any, runs: list[PlotData]) -> str:
     cloud; a long document is read in many steps.
     """
     for axes, run in zip(_columns(figure, len(runs)), runs, strict=True):
-        read, layout = run.documents_read, run.view.layout
+        read = run.documents_read
         if read is None:
             continue
         files, file_index = np.unique(read.files, return_inverse=True)
@@ -134,11 +133,8 @@ def draw_documents(figure: Any, runs: list[PlotData]) -> str:
         unit = "document" if read.are_known else "token"
         axes.set(title=run.name, xlabel="step", ylabel=unit if files.size == 1 else f"{unit}, file by file")
         if files.size > 1:
-            names = layout.names or tuple(map(str, range(layout.num_files)))
             shown = spread_over(files.size, _MAX_NAMES)
-            labels = [names[file] for file in files[shown]]
-            if max(map(len, labels)) > _LONGEST_NAME:
-                labels = [f"file {file}" for file in files[shown]]
+            labels = [f"file {file}" for file in files[shown]]
             axes.set_yticks((begins + sizes / 2)[shown], labels)
     return f"Documents read in each step (epoch {runs[0].epoch}; lines: borders of files)"
 

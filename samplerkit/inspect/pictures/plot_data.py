@@ -10,9 +10,9 @@ from typing import Any, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
+from samplerkit.inspect.batches import spans_of
 from samplerkit.inspect.costs import files_of_step, spread_over
 from samplerkit.inspect.plan import RunFigures
-from samplerkit.inspect.tokens import spans_of
 from samplerkit.inspect.view import RunView
 from samplerkit.loading.run.delivery import Reading
 from samplerkit.order.caching import cached_property

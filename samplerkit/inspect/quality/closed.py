@@ -20,7 +20,6 @@ from samplerkit.inspect.quality.pairs import (
     pair_distance,
     pair_weight,
     random_distance,
-    runs_of,
 )
 from samplerkit.order.caching import cached_property
 from samplerkit.order.intervals import edges_of, interval_of
@@ -88,14 +87,6 @@ class Blocks:
         return (self.block_ends - self.block_starts).astype(np.float64)
 
     @cached_property
-    def _distinct_cells(self) -> tuple[Numbers, Numbers, Numbers]:
-        """The distinct pairs of cell size and block size, and the number of cells with each pair."""
-        order = np.lexsort((self._blocks, self._sizes))
-        sizes, blocks = self._sizes[order], self._blocks[order]
-        first, cells = runs_of(sizes, blocks)
-        return sizes[first], blocks[first], cells
-
-    @cached_property
     def _neighbours(self) -> tuple[Ids, Ids, Numbers]:
         """The pairs of cells of one file and lane, and the rows between their blocks."""
         pairs = []
@@ -111,14 +102,14 @@ class Blocks:
         Returns:
             The expected sums of their weights, and of their weights times the distance of their ids.
         """
-        sizes, blocks, cells = self._distinct_cells
+        sizes, blocks = self._sizes, self._blocks
         share = sizes * (sizes - 1) / np.maximum(1, blocks * (blocks - 1))
         weight = pair_weight(blocks, window, lanes) * share
         distance = weight * (sizes + 1) / 3
         is_whole = sizes >= self.block_size
         if is_whole.any():
             distance[is_whole] = self._in_whole_blocks(sizes[is_whole], window, lanes)
-        return float(cells @ weight), float(cells @ distance)
+        return float(weight.sum()), float(distance.sum())
 
     def _in_whole_blocks(self, sizes: Numbers, window: int, lanes: int) -> Numbers:
         size = self.block_size

@@ -10,9 +10,8 @@ import numpy as np
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.inspect.quality.closed import ClosedForms
 from samplerkit.inspect.quality.figure import Estimate, Figure, Point
-from samplerkit.inspect.quality.order_source import OrderSource
+from samplerkit.inspect.quality.order_source import OrderSource, Statistic, WindowSamples, differing, distance
 from samplerkit.inspect.quality.pairs import different_pairs, random_distance
-from samplerkit.inspect.quality.sampled import Statistic, WindowSamples, differing, distance
 from samplerkit.order import arguments
 from samplerkit.order.caching import cached_property
 from samplerkit.order.deal import World

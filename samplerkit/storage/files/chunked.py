@@ -162,11 +162,8 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
             batch = self._gather(contents, checked.size)
         if cache.is_too_small and not self._has_warned:
             self._has_warned = True
-            self._warn_of_rereading(cache.rereads)
+            warn_of_rereading(cache.rereads, self._limits)
         return batch
-
-    def _warn_of_rereading(self, times: int) -> None:
-        warn_of_rereading(times, self._limits)
 
     def expect(self, upcoming: Iterable[Ids]) -> None:
         """Receives the ids that this process will read, to prefetch chunks and to keep those needed again.
