@@ -34,6 +34,13 @@ def test_another_length_within_a_pool_is_refused_and_the_suggested_step_is_accep
         loader(4, 5, batch_size=1).load_state_dict(loader(2, 5).state_dict(step=1))
 
 
+def test_the_next_place_is_found_at_once_in_a_pool_of_any_size():
+    size, blocks_in_a_pool = 1 << 40, (1 << 30) - 1
+    runs = [loader(seq_len, files=[size], sampler=blocks(blocks_in_a_pool)) for seq_len in (2, 4)]
+    with pytest.raises(sk.StateError, match=f"for {blocks_in_a_pool * 3 - 1} more steps of as many tokens"):
+        runs[1].load_state_dict(runs[0].state_dict(step=2))
+
+
 def test_the_identity_of_a_run_does_not_change_with_the_length():
     assert {loader(seq_len).fingerprint for seq_len in (1, 2, 6, 12)} == {loader(4).fingerprint}
     again = loader(1)
@@ -96,7 +103,7 @@ def test_batches_of_windows_are_refused_with_another_length():
     recipe = sk.TokenBatches(24, lengths=np.full(168, 2))
     saved = sk.Loader(Rings(FILES, 2, BLOCK), blocks(), batches=recipe, world=sk.World(1, 0)).state_dict()
     other = sk.TokenBatches(24, lengths=np.full(84, 4))
-    with pytest.raises(sk.StateError, match="counts batches"):
+    with pytest.raises(sk.StateError, match="in a run of samples, not batches"):
         sk.Loader(Rings(FILES, 4, BLOCK), blocks(), batches=other, world=sk.World(1, 0)).load_state_dict(
             saved
         )

@@ -197,7 +197,7 @@ class Run:
         if {*state.differing(current)} - {"tail"}:
             # This order cannot find the samples that another one has read.
             state = Past.of(state).forgotten().in_state(state)
-        state = self.unit.converted(self._facts, state, self.world.num_shards * self.batch_size)
+        state = self.unit.converted(state, self.world.num_shards * self.batch_size)
         constants = RunConstants(state.lanes, state.limit)
         unit = self.unit.restored(self._facts._replace(constants=constants), state)
         run = self.replaced(fixed=constants, unit=unit)
