@@ -192,8 +192,7 @@ class Run:
         of_smaller_trees = map(self._described_as, self.edits.smaller_trees())
         if state.dataset != current.dataset and state.dataset in of_smaller_trees:
             state = replace(state, dataset=current.dataset)
-        cost_of = partial(identity.resume_cost, saved=state, sampler=self.recipe, dataset=self.dataset)
-        state.require_equal(current, () if allow is None else allow, None if allow is None else cost_of)
+        state.require_equal(current, allow)
         if {*state.differing(current)} - {"tail"}:
             # This order cannot find the samples that another one has read.
             state = Past.of(state).forgotten().in_state(state)

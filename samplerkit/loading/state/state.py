@@ -212,16 +212,12 @@ class State:
             raise StateError("ended", "must be None in mid-epoch", values["ended"])
         return cls(**{**values, "seed": tuple(values["seed"])})
 
-    def require_equal(
-        self, current: State, allow: Collection[str] = (), cost_of: Callable[[str], str] | None = None
-    ) -> None:
+    def require_equal(self, current: State, allow: Collection[str] | None = None) -> None:
         """Compares the fields that identify a run; allowed differences are logged.
 
         Args:
             current: the state of the run that loads this one.
-            allow: names of fields that may differ.
-            cost_of: says what is skipped and repeated if a field, by name, is allowed to differ; None for a
-                reader that has no argument `allow`.
+            allow: names of fields that may differ; None for a reader that has no such argument.
 
         Raises:
             ArgumentTypeError: `allow` is no collection.
@@ -229,18 +225,21 @@ class State:
             StateError: a field differs; it names the field, the saved and the current value. Or this run does
                 not read a section, without which the position means nothing.
         """
-        if isinstance(allow, str) or not (isinstance(allow, Collection) and is_iterable(allow)):
+        allowed = () if allow is None else allow
+        if isinstance(allowed, str) or not (isinstance(allowed, Collection) and is_iterable(allowed)):
             raise ArgumentTypeError("allow", "must be a set of field names", allow)
-        for name in allow:
+        for name in allowed:
             if name not in COMPARED:
                 raise ArgumentValueError("allow", "is not a field that is compared", name)
         for name in self.differing(current):
-            cost = "" if cost_of is None else cost_of(name)
-            if name in allow:
+            cost = f"the epoch resumes at position {self.position} of a different order, which may skip and "
+            cost += f"repeat up to {self.position} {self.unit}"
+            cost = "the order is the same" if name == "tail" else cost
+            if name in allowed:
                 _LOG.warning("state: %s differs, and is allowed: %s", name, cost)
                 continue
-            hint = f'if this is meant, use allow={{"{name}"}}: {cost}'
-            hint = hint if cost else "make it as it was when the state was saved"
+            hint = "make it as it was when the state was saved"
+            hint = hint if allow is None else f'if this is meant, use allow={{"{name}"}}: {cost}'
             raise mismatch(name, getattr(self, name), getattr(current, name), hint)
         if self.unit != current.unit:
             how = "batches" if self.unit == "batches" else "batch_size"
