@@ -204,16 +204,10 @@ CALLS = {
     "state: checksum": lambda _: loader().load_state_dict({**saved(), "position": 8}),
     "state: schema": lambda _: loader().load_state_dict({**saved(), "schema": 99}),
     "state: lengths": lambda _: loader().load_state_dict(newer(sections={"lengths": {"edits": 1}})),
-    "state: ledger: was saved at": lambda _: edited(3).load_state_dict(saved(step=2)),
     "state: ledger: was saved within": lambda _: of_windows(
         2, under(sk.BlockSampler(), sk.Ledger(sk.RandomSampler()))
     ).load_state_dict(of_windows(2, under(sk.BlockSampler(), sk.RandomSampler())).state_dict(step=1)),
-    "state: ledger: edit 1 of the saved run is another": lambda _: edited(3).load_state_dict(
-        edited(4).state_dict(step=2)
-    ),
-    "state: ledger: edit 1 of the saved run is missing": lambda _: loader().load_state_dict(
-        edited(3).state_dict(step=2)
-    ),
+    "state: ledger: edit 1": lambda _: edited(3).load_state_dict(edited(4).state_dict(step=2)),
     "at: is before": lambda _: edit_in_the_loop(),
     "edit at ...: weights": lambda _: of_mixture({}, weights={"x": 1}),
     "edit at ...: sets a global": lambda _: next(

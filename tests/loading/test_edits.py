@@ -147,14 +147,10 @@ def test_epochs_that_were_read_before_a_run_went_back_are_not_edited_from_its_st
 @pytest.mark.parametrize(
     ("saved", "current", "message"),
     [
-        (
-            [],
-            SKIPS[:1],
-            r"at position 12, before which this run has an edit that its run had not.*Edit\(at=8",
-        ),
-        (SKIPS[:1], [], r"edit 1 of the saved run is missing in this run.*here '0 edits before position 12'"),
-        (SKIPS[:1], [sk.Edit(at=8, skip=5)], r"edit 1 of the saved run is another one in this run.*skip=5"),
-        (SKIPS[:1], [sk.Edit(at=7, skip=4)], r"edit 1 of the saved run is another one in this run.*at=7"),
+        ([], SKIPS[:1], r"edit 1, before position 12, is not the same.*Edit\(at=8"),
+        (SKIPS[:1], [], r"edit 1, before position 12, is not the same.*here '\[\]'"),
+        (SKIPS[:1], [sk.Edit(at=8, skip=5)], r"edit 1, before position 12, is not the same.*skip=5"),
+        (SKIPS[:1], [sk.Edit(at=7, skip=4)], r"edit 1, before position 12, is not the same.*at=7"),
     ],
 )
 def test_a_state_after_other_edits_is_refused_and_the_edit_is_named(saved, current, message):
@@ -166,7 +162,7 @@ def test_a_state_after_other_edits_is_refused_and_the_edit_is_named(saved, curre
 
 def test_a_state_after_edits_needs_a_ledger_and_one_of_a_plain_run_does_not():
     plain = sk.Loader(range(30), sk.SequentialSampler(), batch_size=2)
-    with pytest.raises(sk.StateError, match="edit 1 of the saved run is missing"):
+    with pytest.raises(sk.StateError, match="edit 1, before position 12, is not the same"):
         plain.load_state_dict(state_after(6, SKIPS))
     edited = loader_of([sk.Edit(at=6, skip=20)])
     edited.load_state_dict(plain.state_dict(step=3))
@@ -184,7 +180,7 @@ def test_a_different_edit_among_many_is_named_by_a_narrow_range():
     )
     state = first.state_dict(step=1200)
     assert len(json.dumps(state)) < 4096
-    with pytest.raises(sk.StateError, match="one of the edits 489 to 744 of the saved run is another one"):
+    with pytest.raises(sk.StateError, match="one of the edits 489 to 744, before position"):
         second.load_state_dict(state)
     second.load_state_dict(first.state_dict(step=350))
 
@@ -267,7 +263,7 @@ def test_a_tree_that_differs_by_more_than_its_new_part_is_refused():
         with pytest.raises(sk.StateError, match="dataset: differs"):
             loader.load_state_dict(state)
     past = sk.Loader(of_parts("web", "code"), mixed(), batch_size=5).state_dict(step=20)
-    with pytest.raises(sk.StateError, match="this run has an edit that its run had not"):
+    with pytest.raises(sk.StateError, match="edit 1, before position 100, is not the same"):
         sk.Loader(of_parts("web", "code", "new"), mixed(GROWN), batch_size=5).load_state_dict(past)
 
 

@@ -122,10 +122,10 @@ def test_a_state_after_other_edits_of_blocks_is_refused():
     free = loader(4, files=TREE, sampler=edited())
     free.load_state_dict(state)
     assert free.fingerprint != loader(4, files=TREE, sampler=edited(WEIGHTS)).fingerprint
-    with pytest.raises(sk.StateError, match="ledger: edit 1 of the saved run is missing"):
+    with pytest.raises(sk.StateError, match="ledger: edit 1, before position 10, is not"):
         loader(2, files=TREE, sampler=edited()).load_state_dict(after)
     late = loader(2, files=TREE, sampler=edited()).state_dict(step=8 * 6 + 1)
-    with pytest.raises(sk.StateError, match="ledger: was saved at position 10, before which this run"):
+    with pytest.raises(sk.StateError, match="ledger: edit 1, before position 10, is not"):
         loader(2, files=TREE, sampler=edited(WEIGHTS)).load_state_dict(late)
 
 

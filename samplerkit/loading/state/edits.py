@@ -123,22 +123,12 @@ class EditHistory:
         agreed = max(same, default=0)
         if agreed == past == current:
             return
-        if agreed == past:
-            problem = f"was saved at position {position}, before which this run has an edit that its run"
-            problem += " had not"
-            hint = "an edit must be at or after the position of the loaded state"
-            raise StateError("ledger", problem, f"{past} edits", ledger.edits[past], hint=hint)
-        end = min((count for count in recorded if count > agreed), default=past)
+        end = min((count for count in recorded if count > agreed), default=current)
         name = f"edit {end}" if end == agreed + 1 else f"one of the edits {agreed + 1} to {end}"
-        if end <= current:
-            edits = ledger.edits[agreed:end]
-            problem, own = "is another one in this run", str(list(edits)[:3])
-            if any(edit.new_sources for edit in edits):
-                problem += ", or its samplers look at other values, such as labels"
-        else:
-            problem, own = "is missing in this run", f"{current} edits before position {position}"
-        hint = "give the ledger all the edits that the run had, edits_file= keeps them"
-        raise StateError("ledger", f"{name} of the saved run {problem}", f"{past} edits", own, hint=hint)
+        problem = f"{name}, before position {position}, is not the same as in the saved run"
+        own = str(list(ledger.edits[agreed : min(end, current)])[:3])
+        hint = "give the ledger all the edits that the run had, edits_file= keeps them, and new ones behind"
+        raise StateError("ledger", problem, f"{past} edits", own, hint=hint)
 
     def ramp(self, units: EpochUnits, start: int, ranks: int) -> Ramp:
         """Returns how many samples a step has, from positions of an epoch on.
