@@ -20,6 +20,7 @@ from samplerkit.loading.sample_fields import (
     describe_sample,
     field_of,
     is_sequence,
+    keys_of,
     require_alike,
     rows_of,
 )
@@ -102,23 +103,20 @@ class PadCollate(PlannedCollate):
                 hint = f"they have {describe_sample(samples[0])}"
                 raise ArgumentValueError("fields", "names nothing that the samples have", path, hint=hint)
         if self.pad_to == "bucket" and self._measure.upper is None:
-            hint = "give batches= to the loader, or plan= to PadCollate"
-            raise ArgumentValueError("pad_to", "needs a plan, which has buckets", self.pad_to, hint=hint)
+            hint = "use BucketBatches, with plan= for a plain DataLoader, or a larger length_multiple"
+            raise ArgumentValueError("pad_to", "needs batches that have buckets", self.pad_to, hint=hint)
         return self._padded(tree, self._lengths(fields, ids))
 
     def _tree(self, path: str, items: list[Any], ids: Ids | None, fields: dict[str, SequenceField]) -> Any:
         """Returns the structure of a sample, with a `SequenceField` in place of each padded field."""
         first, prefix = items[0], f"{path}." if path else ""
-        if isinstance(first, Mapping):
-            keys = first.keys()
-            require_alike(path, items, lambda item: isinstance(item, Mapping) and item.keys() == keys, ids)
-            columns = {key: [item[key] for item in items] for key in first}
-            return {key: self._tree(f"{prefix}{key}", columns[key], ids, fields) for key in first}
-        if isinstance(first, tuple):
-            size = len(first)
-            require_alike(path, items, lambda item: isinstance(item, tuple) and len(item) == size, ids)
-            rows = enumerate(zip(*items, strict=True))
-            return _tuple_like(first, [self._tree(f"{prefix}{at}", [*row], ids, fields) for at, row in rows])
+        if isinstance(first, Mapping | tuple):
+            require_alike(path, items, ids)
+            parts = {
+                key: self._tree(f"{prefix}{key}", [item[key] for item in items], ids, fields)
+                for key in keys_of(first)
+            }
+            return parts if isinstance(first, Mapping) else _tuple_like(first, [*parts.values()])
         if path in self.fields if self.fields is not None else is_sequence(first):
             fields[path] = field_of(path, items, ids, self._measure.longest)
             return fields[path]
@@ -153,8 +151,7 @@ class PadCollate(PlannedCollate):
 
     def _padded(self, tree: Any, lengths: dict[str, int]) -> Any:
         if isinstance(tree, SequenceField):
-            value = self._padding_of(tree.path, tree.items[0].dtype)
-            padded = tree.padded(lengths[tree.path], value)
+            padded = tree.padded(lengths[tree.path], self._padding_of(tree.path, tree.dtype))
             return padded if self.masks is None or tree.path in self.masks else padded.values
         if isinstance(tree, tuple):
             return _tuple_like(tree, [self._padded(part, lengths) for part in tree])
@@ -173,13 +170,6 @@ class PadCollate(PlannedCollate):
                 batch[name] = padded.mask
         return batch
 
-    def _checked(self, measure: Measure) -> Measure:
-        if self.pad_to == "bucket" and measure.upper is None:
-            problem = "has no buckets to pad to: these batches have none"
-            hint = 'use BucketBatches, or use pad_to="longest" and a larger length_multiple'
-            raise ArgumentValueError("pad_to", problem, self.pad_to, hint=hint)
-        return measure
-
 
 def _require_padded(measure: Measure, fields: list[SequenceField], shape: Ids, ids: Ids | None) -> None:
     """Refuses a batch whose fields, padded to these lengths, are above the limit of its plan."""
@@ -189,11 +179,8 @@ def _require_padded(measure: Measure, fields: list[SequenceField], shape: Ids, i
     of = " and ".join(field.path for field in fields if field.path) or "the samples"
     problem = f"a batch of {'x'.join(map(str, (count, *shape.tolist())))} ({of}) is above its limit"
     lengths = np.stack([field.lengths for field in fields], axis=1)
-    given = lengths if ids is None else measure.counted(ids).reshape(lengths.shape)
-    if ids is None or (lengths > given).any():
-        raise above_limit(problem, np.arange(count), ids, lengths, given)
-    hint = "give length_multiple= to the recipe in place of PadCollate"
-    raise DatasetError("length_multiple", problem, shape.tolist(), hint=hint)
+    given = np.zeros_like(lengths) if ids is None else measure.counted(ids).reshape(lengths.shape)
+    raise above_limit(problem, np.arange(count), ids, lengths, given)
 
 
 def _tuple_like(first: Any, parts: list[Any]) -> Any:
@@ -278,8 +265,8 @@ class PackCollate(PlannedCollate):
         """
         seq_len, multiple = self._measure.pack, self._measure.multiple
         if seq_len is None:
-            hint = "give batches=PackBatches(...) to the loader, or plan= to PackCollate"
-            raise ArgumentValueError("plan", "is needed for the length of a pack", hint=hint)
+            hint = "give batches=PackBatches(...) to the loader, or plan= of it to PackCollate"
+            raise ArgumentValueError("plan", "must be one of packs, which have a length", hint=hint)
         name, fields, others = self._fields(rows_of(samples, None if ids is None else ids.size), ids)
         tokens = fields[name]
         if segments is None:
@@ -300,7 +287,7 @@ class PackCollate(PlannedCollate):
             np.concatenate([begins, begins + tokens.lengths, np.arange(shape[0] + 1) * seq_len])
         )
         at = torch.from_numpy(places)
-        packed = {key: self._packed(key, field, at, shape) for key, field in fields.items()}
+        packed = {key: self._packed(field, at, shape) for key, field in fields.items()}
         return {
             # Empty lists have no type.
             "input_ids": packed.pop(name) if places.size else packed.pop(name).long(),
@@ -319,7 +306,7 @@ class PackCollate(PlannedCollate):
         first = samples[0]
         if not isinstance(first, Mapping):
             return "", {"": field_of("", samples, ids)}, {}
-        require_alike("", samples, lambda row: isinstance(row, Mapping) and row.keys() == first.keys(), ids)
+        require_alike("", samples, ids)
         name = self._name(first)
         fields = {name: field_of(name, [sample[name] for sample in samples], ids)}
         others: dict[str, Any] = {}
@@ -351,24 +338,15 @@ class PackCollate(PlannedCollate):
             raise DatasetError("samples", problem, [*sample], hint='name them: PackCollate("text")')
         return str(name)
 
-    def _checked(self, measure: Measure) -> Measure:
-        if measure.pack is None:
-            hint = "use PackBatches, or PadCollate"
-            raise ArgumentValueError("plan", "makes batches that are not packs", measure, hint=hint)
-        return measure
-
-    def _packed(
-        self, key: str, field: SequenceField, places: torch.Tensor, shape: tuple[int, int]
-    ) -> torch.Tensor:
+    def _packed(self, field: SequenceField, places: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
         """Copies the sequences of a field to their places in padded rows."""
-        tensors = isinstance(field.items[0], torch.Tensor)
-        flat = torch.cat(field.items) if tensors else torch.from_numpy(np.concatenate(field.items))
-        # To signed integers: torch has few operations on unsigned ones.
-        if not flat.dtype.is_floating_point and flat.dtype is not torch.bool:
-            flat = flat.long()
-        rows = flat.new_full((shape[0] * shape[1], *flat.shape[1:]), self._padding_of(key, flat.dtype))
-        rows[places.to(flat.device)] = flat
-        return rows.reshape(*shape, *flat.shape[1:])
+        entries = field.joined()
+        if not entries.dtype.is_floating_point and entries.dtype is not torch.bool:
+            entries = entries.long()
+        value = self._padding_of(field.path, entries.dtype)
+        rows = entries.new_full((shape[0] * shape[1], *entries.shape[1:]), value)
+        rows[places.to(entries.device)] = entries
+        return rows.reshape(*shape, *entries.shape[1:])
 
 
 def _require_packed(limit: int, segments: Segments, lengths: Ids, rounded: Ids, ids: Ids | None) -> None:
@@ -379,7 +357,7 @@ def _require_packed(limit: int, segments: Segments, lengths: Ids, rounded: Ids, 
         return
     parts = np.flatnonzero(segments.rows == above[0])
     problem = f"a pack of {int(sums[above[0]])} tokens is above its limit of {limit}"
-    given, starts = segments.lengths[parts, None], segments.starts[parts]
-    raise above_limit(
-        problem, parts, None if ids is None else ids[parts], lengths[parts, None], given, starts
-    )
+    # Up to its end, a part is as long as the document before it and itself.
+    starts = segments.starts[parts]
+    given = starts + segments.lengths[parts] if ids is not None else np.zeros_like(parts)
+    raise above_limit(problem, parts, ids, (starts + lengths[parts])[:, None], given[:, None])
