@@ -15,8 +15,7 @@ from samplerkit.loading.run.token_windows import TokenWindowUnit
 from samplerkit.loading.run.units import EpochUnits, RunFacts, Unit
 from samplerkit.loading.state import identity
 from samplerkit.loading.state.edits import EditHistory
-from samplerkit.loading.state.past import Past
-from samplerkit.loading.state.state import Place, Section, State
+from samplerkit.loading.state.state import Past, Place, Section, State
 from samplerkit.loading.world import world_of
 from samplerkit.order import arguments
 from samplerkit.order.arguments import LARGEST

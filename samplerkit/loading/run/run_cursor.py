@@ -17,8 +17,7 @@ from samplerkit.loading.run.delivery import Reading
 from samplerkit.loading.run.run import Run, beginning_of
 from samplerkit.loading.run.units import StepSamples
 from samplerkit.loading.state.edits import require_divided
-from samplerkit.loading.state.past import EpochsRead, Past
-from samplerkit.loading.state.state import Place
+from samplerkit.loading.state.state import EpochsRead, Past, Place
 from samplerkit.loading.world import require_same_world, world_of
 from samplerkit.order import arguments
 from samplerkit.samplers.block import block_sampler_of

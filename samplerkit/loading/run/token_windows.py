@@ -13,8 +13,7 @@ from typing import Any, final
 
 from samplerkit.errors import StateError
 from samplerkit.loading.run.units import EpochUnits, RunFacts, Unit
-from samplerkit.loading.state.past import Past
-from samplerkit.loading.state.state import Section, State, checks_of, int_in, optional, require_fields
+from samplerkit.loading.state.state import Past, Section, State, checks_of, int_in, optional, require_fields
 from samplerkit.order.arguments import LARGEST
 from samplerkit.order.layout import Layout
 from samplerkit.samplers.base import Sampler
