@@ -236,7 +236,7 @@ CALLS = {
     "state: state: cannot": lambda _: in_the_loop(),
     "ranks: rank": lambda _: two_ranks(),
     "ranks: no rank reads shard": lambda _: two_ranks(seeds=(0, 0), world=sk.World(2, 0)),
-    "RANK": lambda _: detect_world({"WORLD_SIZE": "2"}),
+    "WORLD_SIZE": lambda _: detect_world({"WORLD_SIZE": "2"}),
     "worker": lambda _: list(loader(calling(partial(os._exit, 3)), num_workers=1)),
     "timeout": lambda _: list(loader(calling(signal.pause), num_workers=1, timeout=1)),
     "dataset: gives samples that cannot": lambda _: in_a_worker(calling(threading.Lock), collate_fn=list),

@@ -314,7 +314,7 @@ def test_steps_of_several_sizes_match_a_plain_count_and_each_place_is_located():
                 0 <= step < steps for step in range(-1, len(expected) + 1)
             ]
             for step in range(steps):
-                for place, position in enumerate(delivery.positions(rank, step).tolist()):
+                for place, position in enumerate(delivery.dealt(rank, step)):
                     seen[position] = (rank, step, place)
         for step, positions in enumerate(expected):
             assert {seen[position][1] for position in positions} == {step}, number

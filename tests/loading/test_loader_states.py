@@ -80,7 +80,7 @@ def test_a_state_of_another_run_is_refused_by_field_and_can_be_allowed(field):
         (lambda state: {**state, "checksum": None}, "checksum"),
         (lambda state: {k: v for k, v in state.items() if k != "lanes"}, "missing or unknown"),
         (lambda state: {**state, "more": 1}, "missing or unknown"),
-        (lambda state: forged(state, schema=2), "newer"),
+        (lambda state: forged(state, schema=2), "not known"),
         (lambda state: forged(state, ended=0), "ended: must be None in mid-epoch"),
         (lambda state: forged(state, schema=0), "not known"),
         (lambda state: forged(state, position=11), "outside of an order of 10"),

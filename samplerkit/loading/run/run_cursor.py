@@ -20,7 +20,6 @@ from samplerkit.loading.state.edits import require_divided
 from samplerkit.loading.state.state import EpochsRead, Past, Place
 from samplerkit.loading.world import require_same_world, world_of
 from samplerkit.order import arguments
-from samplerkit.samplers.block import block_sampler_of
 from samplerkit.samplers.mixing.edit import Edit, to_lines
 from samplerkit.samplers.mixing.ledger import Ledger
 from samplerkit.storage.atomic import atomic
@@ -169,13 +168,12 @@ class RunCursor(Cursor):
             return edit.at
 
     def _required_ledger(self) -> Ledger:
-        run = self.run
-        if isinstance(run.recipe, Ledger):
-            return run.recipe
-        hint = "wrap it in Ledger(sampler), which also loads the states of the sampler alone"
-        if block_sampler_of(run.recipe) is not None:
-            hint = "save a state, and start with a ledger below the BlockSampler that has one more edit"
-        raise CompositionError("sampler", "is not a ledger, and cannot be edited", run.recipe, hint=hint)
+        recipe = self.run.recipe
+        if not isinstance(recipe, Ledger):
+            problem = "is not a ledger, and cannot be edited"
+            hint = "save a state, and start from it with Ledger(sampler), or a ledger below the BlockSampler"
+            raise CompositionError("sampler", problem, recipe, hint=hint)
+        return recipe
 
     def _edit(self, ledger: Ledger) -> None:
         self.run = self.run.edited(ledger)

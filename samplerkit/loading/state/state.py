@@ -198,11 +198,9 @@ class State:
             raise StateError("state", "is not the state of a samplerkit loader", saved)
         values = {name: value for name, value in saved.items() if name not in (_KEYWORD, "checksum")}
         schema = values.pop("schema", None)
-        if type(schema) is int and schema > SCHEMA:
-            problem = "is newer than this version reads"
-            raise StateError("schema", problem, schema, SCHEMA, hint="update samplerkit")
         if type(schema) is not int or schema != SCHEMA:
-            raise StateError("schema", "is not known", schema, SCHEMA)
+            problem = "is not known to this version"
+            raise StateError("schema", problem, schema, SCHEMA, hint="update samplerkit")
         require_fields("state", values, checks_of(cls))
         checksum = saved.get("checksum")
         if not _is_text(checksum, _checksum({"schema": schema, **values})):
