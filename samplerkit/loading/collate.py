@@ -189,12 +189,10 @@ def _tuple_like(first: Any, parts: list[Any]) -> Any:
 
 
 def _names(fields: Any) -> tuple[str, ...]:
-    if isinstance(fields, str | bytes) or not arguments.is_iterable(fields):
-        raise ArgumentTypeError("fields", "must be a list of names", fields, hint='use ["text"]')
-    for field in fields:
-        if not isinstance(field, str):
-            raise ArgumentTypeError("fields", "must be names, with dots between the parts", field)
-    return tuple(fields)
+    names = tuple(fields) if arguments.is_iterable(fields) and not isinstance(fields, str) else (fields, None)
+    if not all(isinstance(name, str) for name in names):
+        raise ArgumentTypeError("fields", "must be a list of names", fields, hint='use ["source.ids"]')
+    return names
 
 
 _OUTPUT_KEYS = ("position_ids", "segment_ids", "cu_seqlens", "max_seqlen")
@@ -220,7 +218,7 @@ class PackCollate(PlannedCollate):
     longer than their given lengths.
 
     Args:
-        field: the key of the tokens in dicts; None for `input_ids`, or else the only field with a sequence.
+        field: the key of the tokens in dicts.
         value: what is padded with: a number, or one by field; 0 by default.
         plan: of any epoch, from `recipe.plan(sampler, dataset)`: for a plain DataLoader. A `Loader` knows it.
 
@@ -239,14 +237,12 @@ class PackCollate(PlannedCollate):
 
     def __init__(
         self,
-        field: str | None = None,
+        field: str = "input_ids",
         *,
         value: float | Mapping[str, float] = 0,
         plan: BatchPlan | None = None,
     ) -> None:
-        if field is not None and not isinstance(field, str):
-            raise ArgumentTypeError("field", "must be the key of the tokens in a sample", field)
-        self.field: Final = field
+        self.field: Final = arguments.text("field", field)
         super().__init__(value, plan)
 
     def collated(
@@ -267,8 +263,8 @@ class PackCollate(PlannedCollate):
         if seq_len is None:
             hint = "give batches=PackBatches(...) to the loader, or plan= of it to PackCollate"
             raise ArgumentValueError("plan", "must be one of packs, which have a length", hint=hint)
-        name, fields, others = self._fields(rows_of(samples, None if ids is None else ids.size), ids)
-        tokens = fields[name]
+        fields, others = self._fields(rows_of(samples, None if ids is None else ids.size), ids)
+        name, tokens = next(iter(fields.items()))
         if segments is None:
             zeros = np.zeros_like(tokens.lengths)
             segments = Segments(zeros, tokens.lengths, zeros, np.ones(zeros.size, dtype=bool))
@@ -299,15 +295,16 @@ class PackCollate(PlannedCollate):
             **others,
         }
 
-    def _fields(
-        self, samples: list[Any], ids: Ids | None
-    ) -> tuple[str, dict[str, SequenceField], dict[str, Any]]:
-        """Returns the key of the tokens, the fields that are packed in the same way, and the other fields."""
+    def _fields(self, samples: list[Any], ids: Ids | None) -> tuple[dict[str, SequenceField], dict[str, Any]]:
+        """Returns the tokens, with the fields that are packed in the same way, and the other fields."""
         first = samples[0]
         if not isinstance(first, Mapping):
-            return "", {"": field_of("", samples, ids)}, {}
+            return {"": field_of("", samples, ids)}, {}
         require_alike("", samples, ids)
-        name = self._name(first)
+        name = self.field
+        if not is_sequence(first.get(name)):
+            hint = 'name the tokens: PackCollate("text")'
+            raise DatasetError("samples", f"hold no sequence {name}", [*first], hint=hint)
         fields = {name: field_of(name, [sample[name] for sample in samples], ids)}
         others: dict[str, Any] = {}
         for key in first:
@@ -324,19 +321,7 @@ class PackCollate(PlannedCollate):
                 fields[key] = field_of(key, items, ids)
             else:
                 others[key] = collated_by_torch(key, items)
-        return name, fields, others
-
-    def _name(self, sample: Mapping[str, Any]) -> str:
-        """Finds which field holds the tokens."""
-        keys = [key for key, item in sample.items() if is_sequence(item)]
-        name = self.field or ("input_ids" if "input_ids" in keys else None)
-        if name is None and len(keys) == 1:
-            name = keys[0]
-        if name not in keys:
-            several = f"hold {len(keys)} sequences, and the one with the tokens must be named"
-            problem = several if self.field is None else f"hold no sequence {self.field}"
-            raise DatasetError("samples", problem, [*sample], hint='name them: PackCollate("text")')
-        return str(name)
+        return fields, others
 
     def _packed(self, field: SequenceField, places: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
         """Copies the sequences of a field to their places in padded rows."""
