@@ -58,7 +58,7 @@ class PadCollate(PlannedCollate):
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
-        ArgumentValueError: `pad_to` is not known, or the plan has no buckets to pad to.
+        ArgumentValueError: `pad_to` is not known; or, at the first batch, the plan has no buckets to pad to.
         ArgumentRangeError: `length_multiple` is not positive.
 
     Example:
@@ -82,9 +82,7 @@ class PadCollate(PlannedCollate):
         if masks is not None and not isinstance(masks, Mapping):
             raise ArgumentTypeError("masks", "must be a mapping from a field to the key of its mask", masks)
         self.masks: Final = masks
-        self.length_multiple: Final = (
-            None if length_multiple is None else arguments.positive("length_multiple", length_multiple)
-        )
+        self.length_multiple: Final = arguments.limit("length_multiple", length_multiple)
         super().__init__(value, plan)
 
     def collated(self, samples: Any, ids: Ids | None = None, segments: Segments | None = None) -> Any:
@@ -224,7 +222,7 @@ class PackCollate(PlannedCollate):
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
-        ArgumentValueError: the plan has no packs.
+        ArgumentValueError: at the first batch: the plan has no packs.
 
     Example:
         >>> import samplerkit as sk

@@ -117,14 +117,9 @@ class TokenWindowUnit(Unit):
             inverse = pow(step // common, -1, pool_size // common)
             steps = missing // common * inverse % (pool_size // common)
             missing, how = steps * step, f"for {steps} more steps of as many tokens, "
-        size, place = f"{pool_size} windows", f"position {position + missing}"
-        if saved["seq_len"]:
-            size = f"{pool_size * saved['seq_len']} tokens"
-            place += f", {(position + missing) * saved['seq_len']} tokens into the epoch"
-        name = self._differing(saved)[0]
-        place += ", or the end of the epoch"
+        name, place = self._differing(saved)[0], f"position {position + missing} or the end of the epoch"
         hint = f"continue with {name}={saved[name]} {how}to {place}: there it may change"
-        problem = f"{_DIFFERS}, which is within a pool of {size}"
+        problem = f"{_DIFFERS}, which is within a pool of {pool_size} windows"
         return StateError(name, problem, saved[name], getattr(self, name), hint=hint)
 
     def _differing(self, saved: Section) -> list[str]:
