@@ -151,7 +151,11 @@ class RunCursor(Cursor):
         """Edits the run, and returns the position: see `Loader.edit`."""
         if edit is not None and (fields or not isinstance(edit, Edit)):
             raise ArgumentTypeError("edit", "must be an Edit, or the arguments of one", edit)
-        ledger = self._required_ledger()
+        ledger = self.run.recipe
+        if not isinstance(ledger, Ledger):
+            problem = "is not a ledger, and cannot be edited"
+            hint = "save a state, and start from it with Ledger(sampler), or a ledger below the BlockSampler"
+            raise CompositionError("sampler", problem, ledger, hint=hint)
         with self.lock:
             run, first = self.run, self.editable_from
             edit = Edit(**{"at": first, **fields}) if edit is None else edit
@@ -166,14 +170,6 @@ class RunCursor(Cursor):
                 _write(edited.edits, edited.edits_file)
             self._edit(edited)
             return edit.at
-
-    def _required_ledger(self) -> Ledger:
-        recipe = self.run.recipe
-        if not isinstance(recipe, Ledger):
-            problem = "is not a ledger, and cannot be edited"
-            hint = "save a state, and start from it with Ledger(sampler), or a ledger below the BlockSampler"
-            raise CompositionError("sampler", problem, recipe, hint=hint)
-        return recipe
 
     def _edit(self, ledger: Ledger) -> None:
         self.run = self.run.edited(ledger)
