@@ -1,6 +1,7 @@
 """Runs that are edited while they are read, ramps of the batch size among them, on any ranks."""
 
 import json
+import threading
 from itertools import zip_longest
 
 import numpy as np
@@ -158,6 +159,18 @@ def test_a_state_after_other_edits_is_refused_and_the_edit_is_named(saved, curre
     with pytest.raises(sk.StateError, match=message):
         loader.load_state_dict(state_after(6, saved))
     assert ids_of(loader) == ids_of(loader_of(current))
+
+
+def test_edits_of_two_threads_are_both_made():
+    loader = loader_of([])
+    cursor = loader._cursor
+    other = threading.Thread(target=loader.edit, kwargs={"at": 20, "skip": 2})
+    with cursor.lock:
+        other.start()
+        other.join(0.3)  # it waits for this edit
+        cursor._edit(loader.sampler.edited(SKIPS[0]))
+    other.join(30)
+    assert loader.sampler.edits == (SKIPS[0], sk.Edit(at=20, skip=2))
 
 
 def test_a_state_after_edits_needs_a_ledger_and_one_of_a_plain_run_does_not():

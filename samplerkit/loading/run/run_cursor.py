@@ -151,13 +151,14 @@ class RunCursor(Cursor):
         """Edits the run, and returns the position: see `Loader.edit`."""
         if edit is not None and (fields or not isinstance(edit, Edit)):
             raise ArgumentTypeError("edit", "must be an Edit, or the arguments of one", edit)
-        ledger = self.run.recipe
-        if not isinstance(ledger, Ledger):
-            problem = "is not a ledger, and cannot be edited"
-            hint = "save a state, and start from it with Ledger(sampler), or a ledger below the BlockSampler"
-            raise CompositionError("sampler", problem, ledger, hint=hint)
         with self.lock:
-            run, first = self.run, self.editable_from
+            run, first, ledger = self.run, self.editable_from, self.run.recipe
+            if not isinstance(ledger, Ledger):
+                problem = "is not a ledger, and cannot be edited"
+                hint = (
+                    "save a state, and start from it with Ledger(sampler), or a ledger below the BlockSampler"
+                )
+                raise CompositionError("sampler", problem, ledger, hint=hint)
             edit = Edit(**{"at": first, **fields}) if edit is None else edit
             if edit.at < first:
                 problem = f"is before position {first}, up to which samples were requested"
