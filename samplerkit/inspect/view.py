@@ -37,6 +37,7 @@ class RunView:
         batch_size: units per rank and step: samples, or one batch of a plan.
         epoch: the current epoch of the run.
         start: the position at which the run began this epoch.
+        deals_in_lanes: whether a step is dealt in the order of lanes, as by a `Loader`.
         drops_last: whether each rank drops a last, smaller batch, as a plain DataLoader may.
         num_workers: worker processes of each rank that take its batches in turn; 0 for none.
     """
@@ -45,6 +46,7 @@ class RunView:
     batch_size: int
     epoch: int = 0
     start: int = 0
+    deals_in_lanes: bool = True
     drops_last: bool = False
     num_workers: int = 0
 
@@ -109,12 +111,13 @@ class RunView:
         # Only if needed: counting the batches of a plan may take long.
         if start and not 0 <= start <= reading.delivery.size:
             raise ArgumentRangeError("start", f"must be in [0, {reading.delivery.size}]", start)
-        # A `TorchSampler` counts single samples.
-        dealt = replace(reading.delivery, batch_size=self.batch_size)
-        # If the rank with the most samples drops some of them, each rank does.
-        if self.drops_last and dealt.samples(dealt.rotation) % self.batch_size:
-            dealt = replace(dealt, tail="drop")
-        return replace(reading, delivery=dealt, shard=rank)
+        if not self.deals_in_lanes:
+            dealt = replace(reading.delivery, batch_size=self.batch_size, lanes=1)
+            # If the rank with the most samples drops some of them, each rank does.
+            if self.drops_last and dealt.samples(dealt.rotation) % self.batch_size:
+                dealt = replace(dealt, tail="drop")
+            reading = replace(reading, delivery=dealt)
+        return replace(reading, shard=rank)
 
     @property
     def recipe(self) -> BatchRecipe | None:
@@ -220,6 +223,7 @@ def _view_of_loader(loader: Any) -> RunView:
         batches.batch_size or 1,
         sampler.epoch,
         sampler._cursor.current.start,
+        deals_in_lanes=False,
         drops_last=batches.drop_last and not sampler.counts_batches,
         num_workers=loader.num_workers,
     )

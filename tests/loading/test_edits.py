@@ -304,6 +304,7 @@ def random_delivery(number):
         batch_size=int(rng.integers(1, 5)),
         tail=("pad", "drop", "ragged")[number % 3],
         rotation=int(rng.integers(0, ranks)),
+        lanes=int(rng.integers(1, 6)),
         ramp=ramp,
     )
 

@@ -68,7 +68,7 @@ class EpochBatches(EpochUnits):
         """The number of draws of the epoch, pads not counted."""
         return self.plan.num_draws
 
-    def samples(self, dealt: Sequence[range]) -> list[StepSamples]:
+    def samples(self, dealt: Sequence[range | Ids]) -> list[StepSamples]:
         """Returns what is read in some steps; a unit behind the last one repeats a whole batch.
 
         Args:

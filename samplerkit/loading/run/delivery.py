@@ -57,6 +57,8 @@ class Delivery:
             batches. `ragged`: what there is, so that ranks differ by at most one sample. `split`: the same
             steps as `pad`; what is read in the last one is made smaller there (`Reading`).
         rotation: rank r deals as if it were rank (r - rotation) mod W.
+        lanes: the lanes into which the order is woven. Where W and they do not divide one another, the
+            positions of a step are dealt in the order of lanes, so that a rank meets fewer files.
         ramp: from where on in the epoch G is another number; a multiple of W where the delivery reads.
 
     Example:
@@ -71,6 +73,7 @@ class Delivery:
     batch_size: int
     tail: Tail = "pad"
     rotation: int = 0
+    lanes: int = 1
     ramp: Ramp = ()
 
     @property
@@ -108,6 +111,10 @@ class Delivery:
     def size(self) -> int:
         """N, as a number."""
         return self.total if isinstance(self.total, int) else len(self.total)
+
+    @property
+    def _fits_lanes(self) -> bool:
+        return self.lanes % self.num_shards == 0 or self.num_shards % self.lanes == 0
 
     @property
     def job_steps(self) -> int:
@@ -153,24 +160,30 @@ class Delivery:
         """
         return (steps > 0 or self.start > 0) and not self.job_has(steps)
 
-    def dealt(self, shard: int, step: int) -> range:
-        """Returns the positions that a rank reads in a step; those from N on are pads."""
+    def dealt(self, shard: int, step: int) -> range | Ids:
+        """Returns the positions that a rank reads in a step, as a range if they are evenly spaced.
+
+        These are at most `batch_size`; those from N on are pads.
+        """
         first, slot, covered = self.first(step), self.slot(shard), self.stage_of(step).size
         if not self.is_full(step):
             covered = 0 if self.tail == "drop" else self.size - first
         least, larger = self._per_rank(covered)
         count = least + (slot < larger)
-        begin = first + slot
-        return range(begin, begin + count * self.num_shards, self.num_shards)
+        if self._fits_lanes:
+            begin = first + slot
+            return range(begin, begin + count * self.num_shards, self.num_shards)
+        begin = slot * least + min(slot, larger)
+        return self._in_lane_order(first, covered, np.arange(begin, begin + count))
 
     def _per_rank(self, covered: int) -> tuple[int, int]:
         """Returns how many of some samples each rank gets at least, and how many ranks get one more."""
         least, larger = divmod(covered, self.num_shards)
         return (least, larger) if self.tail == "ragged" else (least + (larger > 0), 0)
 
-    def dealt_in(self, shard: int, steps: range) -> list[range]:
+    def dealt_in(self, shard: int, steps: range) -> list[range | Ids]:
         """Returns `dealt` for each of some steps; at once, if they are dealt in the same way."""
-        if self.ramp or not self.is_full(steps[-1]):
+        if self.ramp or not self._fits_lanes or not self.is_full(steps[-1]):
             return [self.dealt(shard, step) for step in steps]
         slot, covered = self.slot(shard), self.global_batch
         begins = range(self.first(steps[0]) + slot, self.first(steps[-1] + 1), covered * steps.step)
@@ -187,6 +200,21 @@ class Delivery:
     def slot(self, shard: int) -> int:
         """Returns the place of a rank among those that a step is dealt to."""
         return (shard - self.rotation) % self.num_shards
+
+    def _in_lane_order(self, first: int, covered: int, ranks: Ids) -> Ids:
+        """Returns the positions of these ranks when [first, first + covered) is sorted by lane, pads last."""
+        # By three ranges of lanes, each with as many positions in all its lanes: there may be ten thousand
+        # lanes, and this runs in each step.
+        lanes, (least, more) = self.lanes, divmod(covered, self.lanes)
+        begin, end, wraps = first % lanes, first % lanes + more, first % lanes + more > lanes
+        edges = np.array([0, *((end - lanes, begin) if wraps else (begin, end)), lanes])
+        counts = np.array([least + wraps, least + (not wraps), least + wraps])
+        before = np.cumsum(np.append(0, np.diff(edges) * counts))
+        part = np.minimum(np.searchsorted(before[1:], ranks, side="right"), 2)
+        lane, row = np.divmod(ranks - before[part], np.maximum(1, counts[part]))
+        lane += edges[part]
+        in_lane = first + (lane - first) % lanes + row * lanes
+        return np.where(ranks < covered, in_lane, self.size + ranks - covered)
 
 
 EVALUATED_AT_ONCE = 8192

@@ -112,7 +112,8 @@ class Run:
         return self._readings.get((epoch, start), lambda: self._reading(epoch, start))
 
     def _reading(self, epoch: int, start: int) -> Reading:
-        units, deal = self.epoch(epoch), self.recipe.chain.root_deal(self.dataset)
+        chain, units = self.recipe.chain, self.epoch(epoch)
+        deal = chain.root_deal(self.dataset)
         delivery = Delivery(
             total=units.total,
             start=start,
@@ -120,6 +121,8 @@ class Run:
             batch_size=self.batch_size,
             tail=self.tail,
             rotation=0 if deal is None else max(0, deal.offset),
+            # Batches do not come in the lanes of the order.
+            lanes=1 if units.plan is not None else chain.woven_lanes(self.dataset, self.constants),
             ramp=self.edits.ramp(units, start, self.world.num_shards),
         )
         return Reading(units, delivery, self.world.shard_id)

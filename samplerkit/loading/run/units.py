@@ -102,7 +102,7 @@ class EpochUnits:
         """The number of draws of the epoch, pads not counted."""
         return len(self.order)
 
-    def samples(self, dealt: Sequence[range]) -> list[StepSamples]:
+    def samples(self, dealt: Sequence[range | Ids]) -> list[StepSamples]:
         """Returns what is read in some steps, from the numbers of the units of each; pads come last."""
         numbers = np.concatenate([as_array(units) for units in dealt])
         ids = self.order.ids_at(self._wrapped(numbers))
