@@ -99,7 +99,7 @@ class RunFigures:
         delivery = self.delivery
         # Pads are dealt last.
         last = (delivery.rotation - 1) % self.view.num_ranks
-        positions = delivery.positions(last, delivery.job_steps - 1)
+        positions = np.asarray(delivery.dealt(last, delivery.job_steps - 1))
         return int(np.count_nonzero(positions >= delivery.size))
 
     @cached_property

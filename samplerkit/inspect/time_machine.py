@@ -187,8 +187,8 @@ def _batch_of(view: RunView, reading: Reading, step: int) -> BatchRead | None:
     if plan is None:
         return None
     delivery = reading.delivery
-    dealt = delivery.positions(reading.shard, step).tolist()
-    numbers = [number if plan.has(number) else number % len(plan) for number in dealt]
+    dealt = delivery.dealt(reading.shard, step)
+    numbers = [int(number) if plan.has(number) else int(number) % len(plan) for number in dealt]
     if reading._is_split(step):
         numbers = [*range(delivery.first(step), len(plan))]
     read = reading.read(step)
@@ -279,7 +279,7 @@ def occurrences_of(epoch: int, delivery: Delivery, positions: Ids) -> list[Occur
     occurrences = []
     for step in sorted(steps):
         for rank in range(delivery.num_shards):
-            dealt = delivery.positions(rank, step)
+            dealt = np.asarray(delivery.dealt(rank, step))
             places = np.flatnonzero(np.isin(dealt % delivery.size, positions))
             occurrences += [
                 Occurrence(epoch, rank, step, place, int(dealt[place]), bool(dealt[place] >= delivery.size))

@@ -20,6 +20,7 @@ from samplerkit.loading.sample_fields import (
     describe_sample,
     field_of,
     is_sequence,
+    keys_of,
     require_alike,
     rows_of,
 )
@@ -57,7 +58,7 @@ class PadCollate(PlannedCollate):
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
-        ArgumentValueError: `pad_to` is not known, or the plan has no buckets to pad to.
+        ArgumentValueError: `pad_to` is not known; or, at the first batch, the plan has no buckets to pad to.
         ArgumentRangeError: `length_multiple` is not positive.
 
     Example:
@@ -81,9 +82,7 @@ class PadCollate(PlannedCollate):
         if masks is not None and not isinstance(masks, Mapping):
             raise ArgumentTypeError("masks", "must be a mapping from a field to the key of its mask", masks)
         self.masks: Final = masks
-        self.length_multiple: Final = (
-            None if length_multiple is None else arguments.positive("length_multiple", length_multiple)
-        )
+        self.length_multiple: Final = arguments.limit("length_multiple", length_multiple)
         super().__init__(value, plan)
 
     def collated(self, samples: Any, ids: Ids | None = None, segments: Segments | None = None) -> Any:
@@ -102,23 +101,20 @@ class PadCollate(PlannedCollate):
                 hint = f"they have {describe_sample(samples[0])}"
                 raise ArgumentValueError("fields", "names nothing that the samples have", path, hint=hint)
         if self.pad_to == "bucket" and self._measure.upper is None:
-            hint = "give batches= to the loader, or plan= to PadCollate"
-            raise ArgumentValueError("pad_to", "needs a plan, which has buckets", self.pad_to, hint=hint)
+            hint = "use BucketBatches, with plan= for a plain DataLoader, or a larger length_multiple"
+            raise ArgumentValueError("pad_to", "needs batches that have buckets", self.pad_to, hint=hint)
         return self._padded(tree, self._lengths(fields, ids))
 
     def _tree(self, path: str, items: list[Any], ids: Ids | None, fields: dict[str, SequenceField]) -> Any:
         """Returns the structure of a sample, with a `SequenceField` in place of each padded field."""
         first, prefix = items[0], f"{path}." if path else ""
-        if isinstance(first, Mapping):
-            keys = first.keys()
-            require_alike(path, items, lambda item: isinstance(item, Mapping) and item.keys() == keys, ids)
-            columns = {key: [item[key] for item in items] for key in first}
-            return {key: self._tree(f"{prefix}{key}", columns[key], ids, fields) for key in first}
-        if isinstance(first, tuple):
-            size = len(first)
-            require_alike(path, items, lambda item: isinstance(item, tuple) and len(item) == size, ids)
-            rows = enumerate(zip(*items, strict=True))
-            return _tuple_like(first, [self._tree(f"{prefix}{at}", [*row], ids, fields) for at, row in rows])
+        if isinstance(first, Mapping | tuple):
+            require_alike(path, items, ids)
+            parts = {
+                key: self._tree(f"{prefix}{key}", [item[key] for item in items], ids, fields)
+                for key in keys_of(first)
+            }
+            return parts if isinstance(first, Mapping) else _tuple_like(first, [*parts.values()])
         if path in self.fields if self.fields is not None else is_sequence(first):
             fields[path] = field_of(path, items, ids, self._measure.longest)
             return fields[path]
@@ -153,8 +149,7 @@ class PadCollate(PlannedCollate):
 
     def _padded(self, tree: Any, lengths: dict[str, int]) -> Any:
         if isinstance(tree, SequenceField):
-            value = self._padding_of(tree.path, tree.items[0].dtype)
-            padded = tree.padded(lengths[tree.path], value)
+            padded = tree.padded(lengths[tree.path], self._padding_of(tree.path, tree.dtype))
             return padded if self.masks is None or tree.path in self.masks else padded.values
         if isinstance(tree, tuple):
             return _tuple_like(tree, [self._padded(part, lengths) for part in tree])
@@ -173,13 +168,6 @@ class PadCollate(PlannedCollate):
                 batch[name] = padded.mask
         return batch
 
-    def _checked(self, measure: Measure) -> Measure:
-        if self.pad_to == "bucket" and measure.upper is None:
-            problem = "has no buckets to pad to: these batches have none"
-            hint = 'use BucketBatches, or use pad_to="longest" and a larger length_multiple'
-            raise ArgumentValueError("pad_to", problem, self.pad_to, hint=hint)
-        return measure
-
 
 def _require_padded(measure: Measure, fields: list[SequenceField], shape: Ids, ids: Ids | None) -> None:
     """Refuses a batch whose fields, padded to these lengths, are above the limit of its plan."""
@@ -189,11 +177,8 @@ def _require_padded(measure: Measure, fields: list[SequenceField], shape: Ids, i
     of = " and ".join(field.path for field in fields if field.path) or "the samples"
     problem = f"a batch of {'x'.join(map(str, (count, *shape.tolist())))} ({of}) is above its limit"
     lengths = np.stack([field.lengths for field in fields], axis=1)
-    given = lengths if ids is None else measure.counted(ids).reshape(lengths.shape)
-    if ids is None or (lengths > given).any():
-        raise above_limit(problem, np.arange(count), ids, lengths, given)
-    hint = "give length_multiple= to the recipe in place of PadCollate"
-    raise DatasetError("length_multiple", problem, shape.tolist(), hint=hint)
+    given = np.zeros_like(lengths) if ids is None else measure.counted(ids).reshape(lengths.shape)
+    raise above_limit(problem, np.arange(count), ids, lengths, given)
 
 
 def _tuple_like(first: Any, parts: list[Any]) -> Any:
@@ -202,12 +187,10 @@ def _tuple_like(first: Any, parts: list[Any]) -> Any:
 
 
 def _names(fields: Any) -> tuple[str, ...]:
-    if isinstance(fields, str | bytes) or not arguments.is_iterable(fields):
-        raise ArgumentTypeError("fields", "must be a list of names", fields, hint='use ["text"]')
-    for field in fields:
-        if not isinstance(field, str):
-            raise ArgumentTypeError("fields", "must be names, with dots between the parts", field)
-    return tuple(fields)
+    names = tuple(fields) if arguments.is_iterable(fields) and not isinstance(fields, str) else (fields, None)
+    if not all(isinstance(name, str) for name in names):
+        raise ArgumentTypeError("fields", "must be a list of names", fields, hint='use ["source.ids"]')
+    return names
 
 
 _OUTPUT_KEYS = ("position_ids", "segment_ids", "cu_seqlens", "max_seqlen")
@@ -233,13 +216,13 @@ class PackCollate(PlannedCollate):
     longer than their given lengths.
 
     Args:
-        field: the key of the tokens in dicts; None for `input_ids`, or else the only field with a sequence.
+        field: the key of the tokens in dicts.
         value: what is padded with: a number, or one by field; 0 by default.
         plan: of any epoch, from `recipe.plan(sampler, dataset)`: for a plain DataLoader. A `Loader` knows it.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
-        ArgumentValueError: the plan has no packs.
+        ArgumentValueError: at the first batch: the plan has no packs.
 
     Example:
         >>> import samplerkit as sk
@@ -252,14 +235,12 @@ class PackCollate(PlannedCollate):
 
     def __init__(
         self,
-        field: str | None = None,
+        field: str = "input_ids",
         *,
         value: float | Mapping[str, float] = 0,
         plan: BatchPlan | None = None,
     ) -> None:
-        if field is not None and not isinstance(field, str):
-            raise ArgumentTypeError("field", "must be the key of the tokens in a sample", field)
-        self.field: Final = field
+        self.field: Final = arguments.text("field", field)
         super().__init__(value, plan)
 
     def collated(
@@ -278,10 +259,10 @@ class PackCollate(PlannedCollate):
         """
         seq_len, multiple = self._measure.pack, self._measure.multiple
         if seq_len is None:
-            hint = "give batches=PackBatches(...) to the loader, or plan= to PackCollate"
-            raise ArgumentValueError("plan", "is needed for the length of a pack", hint=hint)
-        name, fields, others = self._fields(rows_of(samples, None if ids is None else ids.size), ids)
-        tokens = fields[name]
+            hint = "give batches=PackBatches(...) to the loader, or plan= of it to PackCollate"
+            raise ArgumentValueError("plan", "must be one of packs, which have a length", hint=hint)
+        fields, others = self._fields(rows_of(samples, None if ids is None else ids.size), ids)
+        name, tokens = next(iter(fields.items()))
         if segments is None:
             zeros = np.zeros_like(tokens.lengths)
             segments = Segments(zeros, tokens.lengths, zeros, np.ones(zeros.size, dtype=bool))
@@ -300,7 +281,7 @@ class PackCollate(PlannedCollate):
             np.concatenate([begins, begins + tokens.lengths, np.arange(shape[0] + 1) * seq_len])
         )
         at = torch.from_numpy(places)
-        packed = {key: self._packed(key, field, at, shape) for key, field in fields.items()}
+        packed = {key: self._packed(field, at, shape) for key, field in fields.items()}
         return {
             # Empty lists have no type.
             "input_ids": packed.pop(name) if places.size else packed.pop(name).long(),
@@ -312,15 +293,16 @@ class PackCollate(PlannedCollate):
             **others,
         }
 
-    def _fields(
-        self, samples: list[Any], ids: Ids | None
-    ) -> tuple[str, dict[str, SequenceField], dict[str, Any]]:
-        """Returns the key of the tokens, the fields that are packed in the same way, and the other fields."""
+    def _fields(self, samples: list[Any], ids: Ids | None) -> tuple[dict[str, SequenceField], dict[str, Any]]:
+        """Returns the tokens, with the fields that are packed in the same way, and the other fields."""
         first = samples[0]
         if not isinstance(first, Mapping):
-            return "", {"": field_of("", samples, ids)}, {}
-        require_alike("", samples, lambda row: isinstance(row, Mapping) and row.keys() == first.keys(), ids)
-        name = self._name(first)
+            return {"": field_of("", samples, ids)}, {}
+        require_alike("", samples, ids)
+        name = self.field
+        if not is_sequence(first.get(name)):
+            hint = 'name the tokens: PackCollate("text")'
+            raise DatasetError("samples", f"hold no sequence {name}", [*first], hint=hint)
         fields = {name: field_of(name, [sample[name] for sample in samples], ids)}
         others: dict[str, Any] = {}
         for key in first:
@@ -337,38 +319,17 @@ class PackCollate(PlannedCollate):
                 fields[key] = field_of(key, items, ids)
             else:
                 others[key] = collated_by_torch(key, items)
-        return name, fields, others
+        return fields, others
 
-    def _name(self, sample: Mapping[str, Any]) -> str:
-        """Finds which field holds the tokens."""
-        keys = [key for key, item in sample.items() if is_sequence(item)]
-        name = self.field or ("input_ids" if "input_ids" in keys else None)
-        if name is None and len(keys) == 1:
-            name = keys[0]
-        if name not in keys:
-            several = f"hold {len(keys)} sequences, and the one with the tokens must be named"
-            problem = several if self.field is None else f"hold no sequence {self.field}"
-            raise DatasetError("samples", problem, [*sample], hint='name them: PackCollate("text")')
-        return str(name)
-
-    def _checked(self, measure: Measure) -> Measure:
-        if measure.pack is None:
-            hint = "use PackBatches, or PadCollate"
-            raise ArgumentValueError("plan", "makes batches that are not packs", measure, hint=hint)
-        return measure
-
-    def _packed(
-        self, key: str, field: SequenceField, places: torch.Tensor, shape: tuple[int, int]
-    ) -> torch.Tensor:
+    def _packed(self, field: SequenceField, places: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
         """Copies the sequences of a field to their places in padded rows."""
-        tensors = isinstance(field.items[0], torch.Tensor)
-        flat = torch.cat(field.items) if tensors else torch.from_numpy(np.concatenate(field.items))
-        # To signed integers: torch has few operations on unsigned ones.
-        if not flat.dtype.is_floating_point and flat.dtype is not torch.bool:
-            flat = flat.long()
-        rows = flat.new_full((shape[0] * shape[1], *flat.shape[1:]), self._padding_of(key, flat.dtype))
-        rows[places.to(flat.device)] = flat
-        return rows.reshape(*shape, *flat.shape[1:])
+        entries = field.joined()
+        if not entries.dtype.is_floating_point and entries.dtype is not torch.bool:
+            entries = entries.long()
+        value = self._padding_of(field.path, entries.dtype)
+        rows = entries.new_full((shape[0] * shape[1], *entries.shape[1:]), value)
+        rows[places.to(entries.device)] = entries
+        return rows.reshape(*shape, *entries.shape[1:])
 
 
 def _require_packed(limit: int, segments: Segments, lengths: Ids, rounded: Ids, ids: Ids | None) -> None:
@@ -379,7 +340,7 @@ def _require_packed(limit: int, segments: Segments, lengths: Ids, rounded: Ids, 
         return
     parts = np.flatnonzero(segments.rows == above[0])
     problem = f"a pack of {int(sums[above[0]])} tokens is above its limit of {limit}"
-    given, starts = segments.lengths[parts, None], segments.starts[parts]
-    raise above_limit(
-        problem, parts, None if ids is None else ids[parts], lengths[parts, None], given, starts
-    )
+    # Up to its end, a part is as long as the document before it and itself.
+    starts = segments.starts[parts]
+    given = starts + segments.lengths[parts] if ids is not None else np.zeros_like(parts)
+    raise above_limit(problem, parts, ids, (starts + lengths[parts])[:, None], given[:, None])

@@ -27,12 +27,11 @@ from samplerkit.errors import (
 from samplerkit.loading.loader import Loader
 from samplerkit.loading.sample_fields import SampleCollate, rows_of
 from samplerkit.loading.state.identity import describe_dataset
-from samplerkit.order import arguments
 from samplerkit.order.deal import World
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.subset import SequentialSampler
-from samplerkit.storage.atomic import NoLocksError, atomic, try_lock
+from samplerkit.storage.atomic import atomic, try_lock
 
 _BATCH_SIZE = 256
 _LABEL = "computing lengths:"
@@ -63,8 +62,8 @@ def compute_lengths(
 
     Raises:
         ArgumentTypeError: `function` cannot be called, or returns no integers.
-        ArgumentValueError: `out` exists already, does not end in `.npy`, cannot be written, or is being
-            computed by another process.
+        ArgumentValueError: `out` exists already, does not end in `.npy`, cannot be written or locked, or is
+            being computed by another process.
         ArgumentRangeError: a length is negative or above 2^31 - 1.
         DatasetError: `function` fails; the sample is named.
         StateError: the unfinished file is of another dataset or function.
@@ -89,10 +88,11 @@ def compute_lengths(
     identity = {"samplerkit": "lengths", "dataset": describe_dataset(dataset), "function": _name_of(function)}
     part = path.with_name(f"{path.name}.part")
     with _disk_errors(path):
-        file = _opened(part)
-    if file is None:
+        descriptor = try_lock(part, is_exclusive=True)
+    if descriptor is None:
         raise ArgumentValueError("out", "is being computed by another process", str(path), hint="wait for it")
-    with file:
+    # Without a buffer, whose rest a close would write again where the disk is full.
+    with os.fdopen(descriptor, "wb", buffering=0) as file:
         with _disk_errors(path):
             computed = _resumed(file, identity, part)
         report = progress or (lambda *_: None)
@@ -148,31 +148,26 @@ class _MeasuringCollate(SampleCollate):
         numbers = range(len(samples)) if ids is None else ids.tolist()
         lengths = [self._length(id, sample) for id, sample in zip(numbers, samples, strict=True)]
         try:
-            return np.array(lengths, dtype=np.int64)
-        except ValueError:
-            problem = "must give a number for each sample, or a pair for each"
-            raise ArgumentTypeError("function", problem, lengths[:2]) from None
+            array = np.array(lengths)
+        except ValueError:  # numbers and pairs
+            array = np.array(None)
+        if array.dtype.kind not in "iu" or array.shape[1:] not in {(), (2,)}:
+            problem = "must give an integer for each sample, or a pair for each"
+            raise ArgumentTypeError("function", problem, lengths[:2], hint=INTEGERS)
+        outside = ((array < 0) | (array > LONGEST)).reshape(len(array), -1).any(axis=1)
+        if outside.any():
+            at = int(outside.argmax())
+            raise ArgumentRangeError(f"lengths[{numbers[at]}]", f"must be in [0, {LONGEST}]", lengths[at])
+        return array
 
     def _length(self, id: int, sample: Any) -> Any:
         try:
-            length = self._function(sample)
+            return self._function(sample)
         except SamplerkitError:
             raise
         except Exception as error:  # whatever a function of the user's raises
             problem = f"cannot be measured ({type(error).__name__}: {error})"
             raise DatasetError(f"sample {id}", problem) from error
-        place, value = f"lengths[{id}]", length.tolist() if isinstance(length, np.ndarray) else length
-        is_pair = isinstance(value, tuple | list) and len(value) == 2
-        return [_number(place, number) for number in value] if is_pair else _number(place, value)
-
-
-def _number(place: str, value: Any) -> int:
-    if isinstance(value, float | np.floating):
-        raise ArgumentTypeError(place, "must be an integer", value, hint=INTEGERS)
-    length = arguments.integer(place, value)
-    if not 0 <= length <= LONGEST:
-        raise ArgumentRangeError(place, f"must be in [0, {LONGEST}]", length)
-    return length
 
 
 def _name_of(function: Callable[[Any], Any]) -> str:
@@ -187,16 +182,6 @@ def _name_of(function: Callable[[Any], Any]) -> str:
 _DTYPE: Final = np.dtype("<i4")
 _LONGEST_LINE = 1 << 16
 _HINT = "remove this file, which keeps other lengths computed so far, or give another path for the lengths"
-
-
-def _opened(part: Path) -> BinaryIO | None:
-    """Opens the file of an unfinished computation; None while another process has it open."""
-    try:
-        descriptor = try_lock(part, is_exclusive=True)
-    except NoLocksError:
-        descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    # Without a buffer, whose rest a close would write again where the disk is full.
-    return None if descriptor is None else os.fdopen(descriptor, "wb", buffering=0)
 
 
 def _resumed(file: BinaryIO, identity: dict[str, Any], path: Path) -> list[np.ndarray[Any, Any]]:

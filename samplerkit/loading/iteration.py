@@ -23,8 +23,7 @@ from typing import Any, Final, final
 
 from samplerkit.errors import StateError
 from samplerkit.loading.background import ExitAware
-from samplerkit.loading.state.past import EMPTY_PAST, EpochsRead, Past
-from samplerkit.loading.state.state import Place
+from samplerkit.loading.state.state import EpochsRead, Past, Place
 
 _log = logging.getLogger("samplerkit")
 
@@ -53,7 +52,7 @@ class Iteration(ExitAware):
     place: Place
     is_loaded: bool = False
     is_spent: bool = False
-    past: Past = EMPTY_PAST
+    past: Past = field(default_factory=Past)
     after: int | None = None
     taken: int = field(default=0, init=False)
     is_open: bool = field(default=False, init=False)
@@ -241,14 +240,14 @@ class Cursor(ABC):
             problem = "cannot be loaded while an iteration is under way"
             raise StateError("state", problem, hint="load before iterating")
 
-    def load(self, place: Place, past: Past = EMPTY_PAST) -> None:
+    def load(self, place: Place, past: Past | None = None) -> None:
         """Makes the next iteration begin at the place of a loaded state.
 
         Where the epoch that was set before is the one at whose end the state was saved, nothing of it is
         left.
         """
         set_before = self.current.epoch
-        self._move(Iteration(place.epoch, place, is_loaded=True, after=place.ended), past)
+        self._move(Iteration(place.epoch, place, is_loaded=True, after=place.ended), past or Past())
         if self.was_set and place.ended == set_before:
             self.set_epoch(set_before)
 

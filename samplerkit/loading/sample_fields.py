@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Final, NamedTuple, Self, final
@@ -48,7 +48,6 @@ class PlannedCollate(SampleCollate):
 
     Raises:
         ArgumentTypeError: an argument is something else.
-        ArgumentValueError: the plan does not fit.
     """
 
     def __init__(self, value: Any, plan: Any) -> None:
@@ -59,27 +58,19 @@ class PlannedCollate(SampleCollate):
             hint = "pass recipe.plan(sampler, dataset)"
             raise ArgumentTypeError("plan", "must be a plan", plan, hint=hint)
         self.value: Final[float | Mapping[str, float]] = value
-        self._measure = Measure() if plan is None else self._checked(plan.measure)
+        self._measure = Measure() if plan is None else plan.measure
 
     def measured_by(self, measure: Measure) -> Self:
-        """Returns a copy with the lengths and the limit of a run's batches; called by a loader.
-
-        Raises:
-            ArgumentValueError: these do not fit: they have no buckets to pad to, or no packs.
-        """
+        """Returns a copy with the lengths and the limit of a run's batches; called by a loader."""
         measured = copy.copy(self)
-        measured._measure = self._checked(measure)
+        measured._measure = measure
         return measured
-
-    @abstractmethod
-    def _checked(self, measure: Measure) -> Measure:
-        """Returns the measure of a plan, and refuses that of one which does not fit."""
 
     def _padding_of(self, field: str, dtype: Any) -> float:
         """Returns what a field is padded with.
 
         Raises:
-            ArgumentValueError: its type, torch's or numpy's, is of integers that do not hold it.
+            ArgumentValueError: its type is of integers that do not hold it: it would change silently.
         """
         value = self.value.get(field, 0) if isinstance(self.value, Mapping) else self.value
         if value and not _holds(dtype, value):
@@ -118,11 +109,19 @@ class SequenceField:
         path: of the field.
         items: all tensors, or all arrays; of one shape except for the first dimension.
         lengths: of each, int64 of shape (samples,).
+        dtype: torch's or numpy's type of all together.
     """
 
     path: str
     items: list[Any]
     lengths: Ids
+    dtype: Any
+
+    def joined(self, parts: list[Any] | None = None) -> torch.Tensor:
+        """Joins the items one after another; or other parts of their kind."""
+        parts = self.items if parts is None else parts
+        are_tensors = isinstance(parts[0], torch.Tensor)
+        return torch.cat(parts) if are_tensors else torch.from_numpy(np.concatenate(parts))
 
     def padded(self, length: int, value: float) -> Padded:
         """Pads all to one length.
@@ -131,14 +130,14 @@ class SequenceField:
             length: at least that of each.
             value: what is padded with.
         """
-        first, shape = self.items[0], (len(self.items), length, *self.items[0].shape[1:])
-        is_tensor = isinstance(first, torch.Tensor)
-        padded: Any = first.new_full(shape, value) if is_tensor else np.full(shape, value, dtype=first.dtype)
-        for place, item in enumerate(self.items):
-            padded[place, : item.shape[0]] = item
-        values = padded if is_tensor else torch.from_numpy(padded)
-        ends = torch.from_numpy(self.lengths).to(values.device)
-        return Padded(values, torch.arange(length, device=values.device) < ends[:, None])
+        first = self.items[0]
+        make = first.new_full if isinstance(first, torch.Tensor) else np.full
+        padding = make((length, *first.shape[1:]), value, dtype=self.dtype)
+        ends = (length - self.lengths).tolist()
+        parts = [part for item, end in zip(self.items, ends, strict=True) for part in (item, padding[:end])]
+        values = self.joined(parts).reshape(len(self.items), length, *first.shape[1:])
+        lengths = torch.from_numpy(self.lengths).to(values.device)
+        return Padded(values, torch.arange(length, device=values.device) < lengths[:, None])
 
 
 def rows_of(samples: Any, size: int | None = None) -> list[Any]:
@@ -184,7 +183,7 @@ def is_sequence(item: Any) -> bool:
 def field_of(path: str, items: list[Any], ids: Ids | None, longest: int | None = None) -> SequenceField:
     """Makes the sequences of a field one type: tensors, or arrays.
 
-    Lists become int64, float or bool as in torch. An empty list has no type.
+    Lists become int64, float or bool as in torch. An empty list has no type, and fits any shape.
 
     Args:
         path: of the field.
@@ -195,28 +194,25 @@ def field_of(path: str, items: list[Any], ids: Ids | None, longest: int | None =
     Raises:
         DatasetError: a sample has no sequence there, or one of another shape.
     """
-    if all(isinstance(item, torch.Tensor) for item in items):
-        sequences, kinds = items, {item.dtype for item in items}
-        if len(kinds) > 1:
-            kind = reduce(torch.promote_types, {item.dtype for item in items if item.numel()} or kinds)
-            sequences = [item.to(kind) for item in items]
+    are_tensors = all(isinstance(item, torch.Tensor) for item in items)
+    if are_tensors:
+        items = items.copy()
     else:
-        sequences = [_array(item, _place(ids, place, path)) for place, item in enumerate(items)]
-        typed = [array.dtype for array in sequences if array.size] or [sequences[0].dtype]
-        sequences = [array.astype(np.result_type(*typed), copy=False) for array in sequences]
-    # A list without entries fits any shape.
-    full = next((item for item in sequences if item.ndim and item.shape[0]), sequences[0])
-    expected = tuple(full.shape[1:]) if full.ndim else None
-    for place, item in enumerate(sequences):
-        if item.shape == (0,) and expected is not None:
-            sequences[place] = item.reshape(0, *expected)
-        elif not item.ndim or tuple(item.shape[1:]) != expected:
-            problem = f"must be a sequence, of shape {('length', *expected) if expected else '(length,)'}"
+        items = [_array(item, _place(ids, place, path)) for place, item in enumerate(items)]
+    full = next((item for item in items if item.ndim and item.shape[0]), items[0])
+    shape = full.shape[1:]
+    for place, item in enumerate(items):
+        if item.ndim and not item.shape[0]:
+            items[place] = full[:0]
+        elif not item.ndim or item.shape[1:] != shape:
+            problem = f"must be a sequence, of shape {('length', *shape)}"
             hint = "let all samples have one shape except for the first dimension"
             raise DatasetError(_place(ids, place, path), problem, tuple(item.shape), hint=hint)
     if longest is not None:
-        sequences = [item[:longest] for item in sequences]
-    return SequenceField(path, sequences, np.array([item.shape[0] for item in sequences], dtype=np.int64))
+        items = [item[:longest] for item in items]
+    lengths = np.array([item.shape[0] for item in items], dtype=np.int64)
+    dtype = reduce(torch.promote_types if are_tensors else np.promote_types, {item.dtype for item in items})
+    return SequenceField(path, items, lengths, dtype)
 
 
 def _array(item: Any, where: str) -> np.ndarray[Any, Any]:
@@ -232,14 +228,22 @@ def _array(item: Any, where: str) -> np.ndarray[Any, Any]:
     return array
 
 
-def require_alike(path: str, items: list[Any], is_alike: Callable[[Any], bool], ids: Ids | None) -> None:
+def keys_of(sample: Any) -> Any:
+    """Returns the keys of a dict, or the places of a tuple; None for what has no fields."""
+    if isinstance(sample, Mapping):
+        return sample.keys()
+    return range(len(sample)) if isinstance(sample, tuple) else None
+
+
+def require_alike(path: str, items: list[Any], ids: Ids | None) -> None:
     """Refuses samples that differ in structure from the first one of their batch.
 
     Raises:
         DatasetError: one does.
     """
+    keys = keys_of(items[0])
     for place, item in enumerate(items):
-        if not is_alike(item):
+        if keys_of(item) != keys:
             problem = "has another structure than the first sample of its batch"
             hint = "let all samples have the same fields"
             raise DatasetError(_place(ids, place, path), problem, describe_sample(item), hint=hint)
@@ -282,35 +286,29 @@ def describe_sample(sample: Any) -> str:
     return f"{len(sample)} fields" if isinstance(sample, tuple) else f"a {type(sample).__name__}"
 
 
-def above_limit(
-    problem: str, places: Ids, ids: Ids | None, lengths: Ids, given: Ids, starts: Ids | None = None
-) -> DatasetError:
+def above_limit(problem: str, places: Ids, ids: Ids | None, lengths: Ids, given: Ids) -> DatasetError:
     """Makes the error of a batch above its limit.
 
     Args:
         problem: that it is.
         places: of its samples in the batch, int64 of shape (samples,).
-        ids: of its samples; None where they are not known.
+        ids: of all samples of the batch; None where they are not known.
         lengths: of the samples, int64 of shape (samples, fields).
-        given: the lengths that the plan counts with, where ids are known.
-        starts: where in its sample each begins, int64 of shape (samples,); None for whole samples.
+        given: the lengths that the plan counts with; 0 where ids are not known.
 
     Returns:
-        An error whose value names the samples that are longer than these, or the longest ones.
+        An error whose value names the samples that are longer than these, most of all.
     """
-    too_long: dict[Any, str]
-    if ids is None:
-        problem = f"{problem}; the longest of it"
-        longest = np.argsort(-lengths.max(axis=1), kind="stable")[:_MAX_NAMED]
-        too_long = {f"place {places[at]}": _shown(lengths[at]) for at in longest}
-    else:
-        problem = f"{problem}; samples, by id, are longer than their given lengths"
-        too_long = {
-            int(ids[at]): f"{_shown(lengths[at])}, not {_shown(given[at])}"
-            + (f", from token {starts[at]} on" if starts is not None and starts[at] else "")
-            for at in np.flatnonzero((lengths > given).any(axis=1))[:_MAX_NAMED]
-        }
-    hint = "count them as they come from the dataset, with all that it adds to a sample"
+    excess = (lengths - given).max(axis=1)
+    most = [at for at in np.argsort(-excess, kind="stable")[:_MAX_NAMED] if excess[at] > 0]
+    too_long: dict[Any, str] = {}
+    for at in most:
+        if ids is None:
+            too_long[f"place {places[at]}"] = _shown(lengths[at])
+        else:
+            too_long[int(ids[places[at]])] = f"{_shown(lengths[at])}, not {_shown(given[at])}"
+    problem = f"{problem}; samples, by id, are longer than their given lengths"
+    hint = "count them as the dataset gives them, with all that it adds; length_multiple= is for the recipe"
     return DatasetError("lengths", problem, too_long, hint=hint)
 
 

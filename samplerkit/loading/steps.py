@@ -16,8 +16,7 @@ from samplerkit.errors import WorldError
 from samplerkit.loading.run.delivery import Reading
 from samplerkit.loading.run.history import History
 from samplerkit.loading.run.run_cursor import RunCursor
-from samplerkit.loading.state.past import Past
-from samplerkit.loading.state.state import Place
+from samplerkit.loading.state.state import Past, Place
 from samplerkit.loading.stats import LoaderStats, Received
 from samplerkit.loading.world import detect_world
 from samplerkit.order import arguments

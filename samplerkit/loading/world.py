@@ -68,22 +68,14 @@ def _warn_of_no_srun(world: World) -> None:
     )
 
 
-def _world_from(environment: Mapping[str, str], size_name: str, rank_name: str) -> World:
-    for name, other in ((size_name, rank_name), (rank_name, size_name)):
-        if name not in environment:
-            raise WorldError(name, f"is not set, while {other} is", hint="set both or none")
-    numbers = [_number(environment, name) for name in (size_name, rank_name)]
+def _world_from(environment: Mapping[str, str], *names: str) -> World:
+    """Makes a world of the variables of its size and its rank."""
+    values = [environment.get(name) for name in names]
     try:
-        return World(*numbers)
-    except SamplerkitError as error:
-        raise WorldError(f"{size_name} and {rank_name}", "contradict each other", tuple(numbers)) from error
-
-
-def _number(environment: Mapping[str, str], name: str) -> int:
-    try:
-        return int(environment[name])
-    except ValueError:
-        raise WorldError(name, "must be an integer", environment[name]) from None
+        return World(*(int(value or "") for value in values))
+    except (SamplerkitError, ValueError) as error:
+        problem = "must be set to a number of ranks, and a rank below it"
+        raise WorldError(" and ".join(names), problem, values, hint="set both or none") from error
 
 
 def world_of(sampler: Sampler, given: World | None) -> World:

@@ -204,16 +204,10 @@ CALLS = {
     "state: checksum": lambda _: loader().load_state_dict({**saved(), "position": 8}),
     "state: schema": lambda _: loader().load_state_dict({**saved(), "schema": 99}),
     "state: lengths": lambda _: loader().load_state_dict(newer(sections={"lengths": {"edits": 1}})),
-    "state: ledger: was saved at": lambda _: edited(3).load_state_dict(saved(step=2)),
     "state: ledger: was saved within": lambda _: of_windows(
         2, under(sk.BlockSampler(), sk.Ledger(sk.RandomSampler()))
     ).load_state_dict(of_windows(2, under(sk.BlockSampler(), sk.RandomSampler())).state_dict(step=1)),
-    "state: ledger: edit 1 of the saved run is another": lambda _: edited(3).load_state_dict(
-        edited(4).state_dict(step=2)
-    ),
-    "state: ledger: edit 1 of the saved run is missing": lambda _: loader().load_state_dict(
-        edited(3).state_dict(step=2)
-    ),
+    "state: ledger: edit 1": lambda _: edited(3).load_state_dict(edited(4).state_dict(step=2)),
     "at: is before": lambda _: edit_in_the_loop(),
     "edit at ...: weights": lambda _: of_mixture({}, weights={"x": 1}),
     "edit at ...: sets a global": lambda _: next(
@@ -242,7 +236,7 @@ CALLS = {
     "state: state: cannot": lambda _: in_the_loop(),
     "ranks: rank": lambda _: two_ranks(),
     "ranks: no rank reads shard": lambda _: two_ranks(seeds=(0, 0), world=sk.World(2, 0)),
-    "RANK": lambda _: detect_world({"WORLD_SIZE": "2"}),
+    "WORLD_SIZE": lambda _: detect_world({"WORLD_SIZE": "2"}),
     "worker": lambda _: list(loader(calling(partial(os._exit, 3)), num_workers=1)),
     "timeout": lambda _: list(loader(calling(signal.pause), num_workers=1, timeout=1)),
     "dataset: gives samples that cannot": lambda _: in_a_worker(calling(threading.Lock), collate_fn=list),

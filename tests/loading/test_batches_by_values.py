@@ -75,7 +75,7 @@ def dealt(tail: str, count: int, start: int, ranks: int) -> Dealt:
         if tail != "ragged":
             assert delivery.steps(rank) == len(steps)
         for step in range(delivery.steps(rank)):
-            (number,) = delivery.positions(rank, step).tolist()
+            (number,) = as_array(delivery.dealt(rank, step)).tolist()
             # The last step of `split` reads parts of the remaining batches: `require_parts`.
             is_split = tail == "split" and not delivery.is_full(step)
             steps[step] += [] if is_split else [number]
@@ -207,7 +207,7 @@ def test_dealing_several_steps_at_once_equals_dealing_each():
             for rank, first, stride in product(range(ranks), range(3), (1, 2)):
                 steps = range(first, delivery.steps(rank), stride)
                 if steps:
-                    expected = [delivery.positions(rank, step).tolist() for step in steps]
+                    expected = [as_array(delivery.dealt(rank, step)).tolist() for step in steps]
                     assert [as_array(dealt).tolist() for dealt in delivery.dealt_in(rank, steps)] == expected
                     cases += 1
     assert cases > 1000

@@ -16,8 +16,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.loading.run.delivery import Delivery
-from samplerkit.loading.state.past import MAX_STRETCHES, EpochsRead, Past
-from samplerkit.loading.state.state import State
+from samplerkit.loading.state.state import MAX_STRETCHES, EpochsRead, Past, State
 from tests.loading.forged_states import forged_section
 from tests.numbers import Numbers
 

@@ -128,6 +128,21 @@ def test_a_chain_that_shuffles_above_its_child_has_no_lanes_and_is_dealt_like_ca
         assert loader.ids(0).tolist() == order[rank:6:3]
 
 
+@pytest.mark.parametrize("ranks", [6, 7])
+def test_a_run_that_resumes_on_ranks_that_do_not_divide_its_lanes_still_reads_few_files_on_each(ranks):
+    def loader(rank, ranks):
+        dataset = Made(sk.Layout([10] * 64), int)
+        recipe = sk.RandomSampler(shuffle="files", seed=1)
+        return sk.Loader(dataset, recipe, batch_size=4, world=sk.World(ranks, rank))
+
+    state = loader(0, 8).state_dict(step=1)
+    for rank in range(ranks):
+        resumed = loader(rank, ranks)
+        resumed.load_state_dict(state)
+        ids = [id for step in range(resumed.steps_left) for id in resumed.ids(step).tolist()]
+        assert len({id // 10 for id in ids}) <= 28  # dealt like cards: 32, and 64
+
+
 def test_the_longest_wait_is_that_of_one_batch_and_not_of_the_first():
     uneven = Made(4, lambda index: time.sleep((0.3, 0.0, 0.2, 0.1)[index]) or index)
     loader = sk.Loader(uneven, sk.SequentialSampler(), batch_size=1)

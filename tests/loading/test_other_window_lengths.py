@@ -21,17 +21,24 @@ def test_another_length_within_a_pool_is_refused_and_the_suggested_step_is_accep
         if tokens % pool == 0 or tokens == total:
             other.load_state_dict(state)
             continue
-        with pytest.raises(sk.StateError, match=r"seq_len: .* is within a pool of 24 tokens") as caught:
+        with pytest.raises(sk.StateError, match=r"seq_len: .* is within a pool of 12 windows") as caught:
             other.load_state_dict(state)
         missing = int(str(caught.value).split("seq_len=2 for ")[1].split(" more steps")[0])
         assert 0 < missing <= 2
         other.load_state_dict(run.state_dict(step=step + missing))
-        assert f"{tokens + 8 * missing} tokens into the epoch" in str(caught.value)
+        assert f"to position {tokens // 2 + 4 * missing} or the end" in str(caught.value)
         cases += 1
     assert cases == 28
     # Steps that never meet the beginning of a pool: the place is named, and taken by other steps.
-    with pytest.raises(sk.StateError, match="seq_len=2 to position 12, 24 tokens"):
+    with pytest.raises(sk.StateError, match="seq_len=2 to position 12 or the end"):
         loader(4, 5, batch_size=1).load_state_dict(loader(2, 5).state_dict(step=1))
+
+
+def test_the_next_place_is_found_at_once_in_a_pool_of_any_size():
+    size, blocks_in_a_pool = 1 << 40, (1 << 30) - 1
+    runs = [loader(seq_len, files=[size], sampler=blocks(blocks_in_a_pool)) for seq_len in (2, 4)]
+    with pytest.raises(sk.StateError, match=f"for {blocks_in_a_pool * 3 - 1} more steps of as many tokens"):
+        runs[1].load_state_dict(runs[0].state_dict(step=2))
 
 
 def test_the_identity_of_a_run_does_not_change_with_the_length():
@@ -96,7 +103,7 @@ def test_batches_of_windows_are_refused_with_another_length():
     recipe = sk.TokenBatches(24, lengths=np.full(168, 2))
     saved = sk.Loader(Rings(FILES, 2, BLOCK), blocks(), batches=recipe, world=sk.World(1, 0)).state_dict()
     other = sk.TokenBatches(24, lengths=np.full(84, 4))
-    with pytest.raises(sk.StateError, match="counts batches"):
+    with pytest.raises(sk.StateError, match="in a run of samples, not batches"):
         sk.Loader(Rings(FILES, 4, BLOCK), blocks(), batches=other, world=sk.World(1, 0)).load_state_dict(
             saved
         )
@@ -115,10 +122,10 @@ def test_a_state_after_other_edits_of_blocks_is_refused():
     free = loader(4, files=TREE, sampler=edited())
     free.load_state_dict(state)
     assert free.fingerprint != loader(4, files=TREE, sampler=edited(WEIGHTS)).fingerprint
-    with pytest.raises(sk.StateError, match="ledger: edit 1 of the saved run is missing"):
+    with pytest.raises(sk.StateError, match="ledger: edit 1, before position 10, is not"):
         loader(2, files=TREE, sampler=edited()).load_state_dict(after)
     late = loader(2, files=TREE, sampler=edited()).state_dict(step=8 * 6 + 1)
-    with pytest.raises(sk.StateError, match="ledger: was saved at position 10, before which this run"):
+    with pytest.raises(sk.StateError, match="ledger: edit 1, before position 10, is not"):
         loader(2, files=TREE, sampler=edited(WEIGHTS)).load_state_dict(late)
 
 
@@ -128,7 +135,7 @@ def test_edits_that_do_not_go_with_blocks_are_refused():
     with pytest.raises(sk.ArgumentValueError, match="below a BlockSampler edits count blocks"):
         loader(2, files=TREE, sampler=edited({"at": 8, "global_batch": 4})).state_dict()
     for sampler in (edited(), sk.BlockSampler(2)):
-        with pytest.raises(sk.CompositionError, match="start with a ledger below the BlockSampler"):
+        with pytest.raises(sk.CompositionError, match="or a ledger below the BlockSampler"):
             loader(2, files=TREE, sampler=sampler).edit(skip=2)
     recipe = sk.TokenBatches(24, lengths=np.full(60, 2))
     with pytest.raises(sk.NotSupportedError, match="not counted in blocks"):

@@ -132,7 +132,7 @@ def test_a_length_multiple_that_breaks_the_limit_is_named_instead_of_samples():
     plan = plan_of(TOKENS)
     collate = sk.PadCollate(length_multiple=64).measured_by(plan.measure)
     ids = max(plan, key=len)
-    with pytest.raises(sk.DatasetError, match=r"length_multiple: a batch of .* give length_multiple= to the"):
+    with pytest.raises(sk.DatasetError, match=r"lengths: a batch of .*, got {}; .*length_multiple= is for"):
         collate.collated([torch.ones(int(length)) for length in LENGTHS[ids]], ids)
 
 

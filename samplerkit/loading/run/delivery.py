@@ -63,7 +63,7 @@ class Delivery:
 
     Example:
         >>> delivery = Delivery(total=10, start=0, num_shards=2, batch_size=3, tail="pad")
-        >>> [delivery.positions(shard=1, step=step).tolist() for step in range(delivery.steps(shard=1))]
+        >>> [[*delivery.dealt(shard=1, step=step)] for step in range(delivery.steps(shard=1))]
         [[1, 3, 5], [7, 9]]
     """
 
@@ -160,16 +160,11 @@ class Delivery:
         """
         return (steps > 0 or self.start > 0) and not self.job_has(steps)
 
-    def positions(self, shard: int, step: int) -> Ids:
-        """Returns the positions that a rank reads in a step.
-
-        Returns:
-            int64 array of shape (samples,), at most `batch_size`; those from N on are pads.
-        """
-        return as_array(self.dealt(shard, step))
-
     def dealt(self, shard: int, step: int) -> range | Ids:
-        """Returns the same positions, as a range if they are evenly spaced."""
+        """Returns the positions that a rank reads in a step, as a range if they are evenly spaced.
+
+        These are at most `batch_size`; those from N on are pads.
+        """
         first, slot, covered = self.first(step), self.slot(shard), self.stage_of(step).size
         if not self.is_full(step):
             covered = 0 if self.tail == "drop" else self.size - first

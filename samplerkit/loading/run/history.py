@@ -11,8 +11,7 @@ import numpy as np
 
 from samplerkit.errors import ArgumentTypeError, InverseTooLargeError, OutOfDatasetError, StateError
 from samplerkit.loading.run.run import Run
-from samplerkit.loading.state.past import EpochsRead, Past
-from samplerkit.loading.state.state import State
+from samplerkit.loading.state.state import EpochsRead, Past, State
 from samplerkit.order import arguments
 from samplerkit.order.caching import Latest, cached_property
 from samplerkit.order.intervals import edges_of, groups, interval_of

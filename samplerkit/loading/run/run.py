@@ -15,8 +15,7 @@ from samplerkit.loading.run.token_windows import TokenWindowUnit
 from samplerkit.loading.run.units import EpochUnits, RunFacts, Unit
 from samplerkit.loading.state import identity
 from samplerkit.loading.state.edits import EditHistory
-from samplerkit.loading.state.past import Past
-from samplerkit.loading.state.state import Place, Section, State
+from samplerkit.loading.state.state import Past, Place, Section, State
 from samplerkit.loading.world import world_of
 from samplerkit.order import arguments
 from samplerkit.order.arguments import LARGEST
@@ -188,12 +187,11 @@ class Run:
         of_smaller_trees = map(self._described_as, self.edits.smaller_trees())
         if state.dataset != current.dataset and state.dataset in of_smaller_trees:
             state = replace(state, dataset=current.dataset)
-        cost_of = partial(identity.resume_cost, saved=state, sampler=self.recipe, dataset=self.dataset)
-        state.require_equal(current, () if allow is None else allow, None if allow is None else cost_of)
+        state.require_equal(current, allow)
         if {*state.differing(current)} - {"tail"}:
             # This order cannot find the samples that another one has read.
             state = Past.of(state).forgotten().in_state(state)
-        state = self.unit.converted(self._facts, state, self.world.num_shards * self.batch_size)
+        state = self.unit.converted(state, self.world.num_shards * self.batch_size)
         constants = RunConstants(state.lanes, state.limit)
         unit = self.unit.restored(self._facts._replace(constants=constants), state)
         run = self.replaced(fixed=constants, unit=unit)

@@ -17,11 +17,9 @@ from samplerkit.loading.run.delivery import Reading
 from samplerkit.loading.run.run import Run, beginning_of
 from samplerkit.loading.run.units import StepSamples
 from samplerkit.loading.state.edits import require_divided
-from samplerkit.loading.state.past import EpochsRead, Past
-from samplerkit.loading.state.state import Place
+from samplerkit.loading.state.state import EpochsRead, Past, Place
 from samplerkit.loading.world import require_same_world, world_of
 from samplerkit.order import arguments
-from samplerkit.samplers.block import block_sampler_of
 from samplerkit.samplers.mixing.edit import Edit, to_lines
 from samplerkit.samplers.mixing.ledger import Ledger
 from samplerkit.storage.atomic import atomic
@@ -153,9 +151,14 @@ class RunCursor(Cursor):
         """Edits the run, and returns the position: see `Loader.edit`."""
         if edit is not None and (fields or not isinstance(edit, Edit)):
             raise ArgumentTypeError("edit", "must be an Edit, or the arguments of one", edit)
-        ledger = self._required_ledger()
         with self.lock:
-            run, first = self.run, self.editable_from
+            run, first, ledger = self.run, self.editable_from, self.run.recipe
+            if not isinstance(ledger, Ledger):
+                problem = "is not a ledger, and cannot be edited"
+                hint = (
+                    "save a state, and start from it with Ledger(sampler), or a ledger below the BlockSampler"
+                )
+                raise CompositionError("sampler", problem, ledger, hint=hint)
             edit = Edit(**{"at": first, **fields}) if edit is None else edit
             if edit.at < first:
                 problem = f"is before position {first}, up to which samples were requested"
@@ -168,15 +171,6 @@ class RunCursor(Cursor):
                 _write(edited.edits, edited.edits_file)
             self._edit(edited)
             return edit.at
-
-    def _required_ledger(self) -> Ledger:
-        run = self.run
-        if isinstance(run.recipe, Ledger):
-            return run.recipe
-        hint = "wrap it in Ledger(sampler), which also loads the states of the sampler alone"
-        if block_sampler_of(run.recipe) is not None:
-            hint = "save a state, and start with a ledger below the BlockSampler that has one more edit"
-        raise CompositionError("sampler", "is not a ledger, and cannot be edited", run.recipe, hint=hint)
 
     def _edit(self, ledger: Ledger) -> None:
         self.run = self.run.edited(ledger)

@@ -7,13 +7,13 @@ epoch, a run with another length can resume, at the same position in its own win
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Any, final
 
 from samplerkit.errors import StateError
 from samplerkit.loading.run.units import EpochUnits, RunFacts, Unit
-from samplerkit.loading.state.past import Past
-from samplerkit.loading.state.state import Section, State, checks_of, int_in, optional, require_fields
+from samplerkit.loading.state.state import Past, Section, State, checks_of, int_in, optional, require_fields
 from samplerkit.order.arguments import LARGEST
 from samplerkit.order.layout import Layout
 from samplerkit.samplers.base import Sampler
@@ -24,10 +24,10 @@ from samplerkit.samplers.block import (
     required_pieces,
     shared_value,
 )
-from samplerkit.samplers.chain import RunConstants
 
 _POSITIVE = int_in(1, LARGEST)
 _DIFFERS = "differs from the saved state"
+_LENGTHS = ("seq_len", "block_len", "windows_per_block")
 
 
 @final
@@ -80,68 +80,52 @@ class TokenWindowUnit(Unit):
         if saved is None:
             return
         require_fields("tokens", saved, {**checks_of(type(self)), "tokens": optional(int_in(0, LARGEST))})
-        is_of_this_length = saved["seq_len"] == self.seq_len or None in (saved["seq_len"], self.seq_len)
-        if saved["windows_per_block"] == self.windows_per_block and is_of_this_length:
-            return
-        if None in (saved["pool"], self.pool) and not (is_of_this_length and self._differs_in_blocks(saved)):
-            name = self._name(saved)
+        names = self._differing(saved)
+        can_change = None not in (saved["pool"], self.pool) and state.unit == "samples"
+        if names and (not can_change or "block_len" in names):
+            name = names[0]
             hint = (
-                f"allow= does not cover this: finish the epoch with {name}={saved[name]}; within an epoch it "
-                "may change only in a run that is read by a BlockSampler from the start, with one block_len= "
-                "that is a multiple of all lengths"
+                f"allow= does not cover this: finish the epoch with {name}={saved[name]}; within an "
+                "epoch seq_len alone may change, in a run of samples, not batches, that is read by a "
+                "BlockSampler from the start, with one block_len= that is a multiple of all lengths"
             )
-            raise self._error(saved, _DIFFERS, hint)
-        if self._differs_in_blocks(saved):
-            hint = f"use block_len={saved['block_len']} as it was: seq_len alone may change"
-            raise StateError("block_len", _DIFFERS, saved["block_len"], self.block_len, hint=hint)
-        if state.unit != "samples":
-            raise self._error(saved, f"{_DIFFERS}, which counts batches", "make the loader with batch_size=")
+            raise StateError(name, _DIFFERS, saved[name], getattr(self, name), hint=hint)
 
-    def converted(self, run: RunFacts, state: State, samples_per_step: int) -> State:
+    def converted(self, state: State, samples_per_step: int) -> State:
         """Converts the position of a state to windows of this length."""
         saved = state.sections.get("tokens")
         if saved is None or saved["windows_per_block"] == self.windows_per_block or self.pool is None:
             return state
         before = saved["windows_per_block"]
-        unlimited = run.recipe.undealt_order(run.dataset, state.epoch, constants=RunConstants(state.lanes))
-        pool_size, end = self.pool * before, len(unlimited) * before // self.windows_per_block
+        pool_size = self.pool * before
         if state.limit is not None and state.limit % pool_size:
             problem = "is not a whole number of pools, so that another seq_len reads other tokens"
             raise StateError("limit", problem, state.limit, f"a multiple of {pool_size}")
-        if state.position % pool_size and state.position != end:
-            raise self._pool_error(saved, state.position, pool_size, end, samples_per_step)
+        if state.position % pool_size:
+            raise self._pool_error(saved, state.position, pool_size, samples_per_step)
         limit = None if state.limit is None else state.limit * self.windows_per_block // before
         state = Past.of(state).rescaled(pool_size, before, self.windows_per_block).in_state(state)
         return replace(state, position=state.position * self.windows_per_block // before, limit=limit)
 
-    def _pool_error(
-        self, saved: Section, position: int, pool_size: int, end: int, samples_per_step: int
-    ) -> StateError:
+    def _pool_error(self, saved: Section, position: int, pool_size: int, samples_per_step: int) -> StateError:
         """The error of a state within a pool, which names the next place between two."""
-        following, how = min(end, (position // pool_size + 1) * pool_size), ""
+        missing, how = -position % pool_size, ""
         # The saved windows in a step of as many tokens.
         step, rest = divmod(samples_per_step * saved["windows_per_block"], self.windows_per_block)
-        # After as many steps as a pool has windows, they end at the same places of a pool again.
-        ends = () if rest else range(position, end + 1, step)[:pool_size]
-        if (reached := next((at for at in ends if at % pool_size == 0), None)) is not None:
-            following, how = reached, f"for {(reached - position) // step} more steps of as many tokens, "
-        size, place = f"{pool_size} windows", f"position {following}"
-        if saved["seq_len"]:
-            size = f"{pool_size * saved['seq_len']} tokens"
-            place += f", {following * saved['seq_len']} tokens into the epoch"
-        name = self._name(saved)
+        common = math.gcd(step, pool_size)
+        if not rest and missing % common == 0:
+            inverse = pow(step // common, -1, pool_size // common)
+            steps = missing // common * inverse % (pool_size // common)
+            missing, how = steps * step, f"for {steps} more steps of as many tokens, "
+        name, place = self._differing(saved)[0], f"position {position + missing} or the end of the epoch"
         hint = f"continue with {name}={saved[name]} {how}to {place}: there it may change"
-        return self._error(saved, f"{_DIFFERS}, which is within a pool of {size}", hint)
-
-    def _differs_in_blocks(self, saved: Section) -> bool:
-        return None not in (saved["block_len"], self.block_len) and saved["block_len"] != self.block_len
-
-    def _name(self, saved: Section) -> str:
-        return "windows_per_block" if None in (saved["seq_len"], self.seq_len) else "seq_len"
-
-    def _error(self, saved: Section, problem: str, hint: str) -> StateError:
-        name = self._name(saved)
+        problem = f"{_DIFFERS}, which is within a pool of {pool_size} windows"
         return StateError(name, problem, saved[name], getattr(self, name), hint=hint)
+
+    def _differing(self, saved: Section) -> list[str]:
+        """Returns the names of lengths that are others in a state, as far as both are known."""
+        both = {name: (saved[name], getattr(self, name)) for name in _LENGTHS}
+        return [name for name, pair in both.items() if None not in pair and pair[0] != pair[1]]
 
 
 @final

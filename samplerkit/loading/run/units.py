@@ -195,11 +195,10 @@ class Unit:
             StateError: it is such a state, or its section is damaged.
         """
 
-    def converted(self, run: RunFacts, state: State, samples_per_step: int) -> State:
+    def converted(self, state: State, samples_per_step: int) -> State:
         """Returns a state of units of another size, in these.
 
         Args:
-            run: the run that loads it.
             state: the state.
             samples_per_step: of all ranks, for errors that count steps.
 

@@ -93,52 +93,35 @@ class EditHistory:
         Raises:
             StateError: the section is damaged; or an edit before the position is another one, is missing in
                 this run, or was not made when the state was saved: it names the edit, or a narrow range of
-                them. Or its sampler looks at something else in its part; or the ranks do not divide the
-                samples of a step.
+                them. Or its sampler looks at something else in its part.
+            ArgumentValueError: the ranks do not divide the samples of a step.
         """
         saved = state.sections.get("ledger")
         if saved is not None:
             require_fields("ledger", saved, _CHECKS)
-            if len(saved["before"]) != len(_distances(saved["past"])):
-                problem = "must be a digest for each power of two below the edits"
-                raise StateError("before", problem, saved["before"])
         if saved is None and not self.ledger.edits:
             return
         position = units.run_position(state.position)
         self._require_past(saved or {"past": 0, "digest": "", "before": []}, position)
-        try:
-            require_divided(self.ledger, position, ranks)
-        except ArgumentValueError as error:
-            problem = f"{error.place}: {error.problem}"
-            raise StateError("ledger", problem, error.value, f"{ranks} ranks") from None
+        require_divided(self.ledger, position, ranks)
 
     def _require_past(self, saved: Section, position: int) -> None:
         """Refuses other edits before a position than those of the state."""
         ledger, past, digests = self.ledger, saved["past"], self.digests
         current = ledger.past(position)
-        before = zip(_distances(past), saved["before"], strict=True)
+        before = zip(_distances(past), saved["before"], strict=False)
         recorded = {past - distance: of for distance, of in before}
         recorded |= {past: saved["digest"], 0: digests[0]}
         same = [count for count, of in recorded.items() if count <= current and digests[count] == of]
         agreed = max(same, default=0)
         if agreed == past == current:
             return
-        if agreed == past:
-            problem = f"was saved at position {position}, before which this run has an edit that its run"
-            problem += " had not"
-            hint = "an edit must be at or after the position of the loaded state"
-            raise StateError("ledger", problem, f"{past} edits", ledger.edits[past], hint=hint)
-        end = min((count for count in recorded if count > agreed), default=past)
+        end = min((count for count in recorded if count > agreed), default=current)
         name = f"edit {end}" if end == agreed + 1 else f"one of the edits {agreed + 1} to {end}"
-        if end <= current:
-            edits = ledger.edits[agreed:end]
-            problem, own = "is another one in this run", str(list(edits)[:3])
-            if any(edit.new_sources for edit in edits):
-                problem += ", or its samplers look at other values, such as labels"
-        else:
-            problem, own = "is missing in this run", f"{current} edits before position {position}"
-        hint = "give the ledger all the edits that the run had, edits_file= keeps them"
-        raise StateError("ledger", f"{name} of the saved run {problem}", f"{past} edits", own, hint=hint)
+        problem = f"{name}, before position {position}, is not the same as in the saved run"
+        own = str(list(ledger.edits[agreed : min(end, current)])[:3])
+        hint = "give the ledger all the edits that the run had, edits_file= keeps them, and new ones behind"
+        raise StateError("ledger", problem, f"{past} edits", own, hint=hint)
 
     def ramp(self, units: EpochUnits, start: int, ranks: int) -> Ramp:
         """Returns how many samples a step has, from positions of an epoch on.

@@ -1,23 +1,22 @@
-"""Descriptions and digests of a recipe and a dataset, which processes compare; the cost if they differ."""
+"""Descriptions and digests of a recipe and a dataset, which processes compare."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from samplerkit.errors import StateError
-from samplerkit.loading.state.state import TEXT, Section, State, digest, require_fields
+from samplerkit.loading.state.state import TEXT, Section, digest, require_fields
 from samplerkit.order.dataset_protocol import find_fingerprint
 from samplerkit.order.layout import Layout
 from samplerkit.order.mixing.streams import Passes, Stream
 from samplerkit.order.order import Order
 from samplerkit.order.sequences import Table
 from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.chain import RunConstants, class_name
+from samplerkit.samplers.chain import class_name
 
 LONGEST_DESCRIPTION = 1200
 MAX_SEEDS = 32
@@ -185,32 +184,3 @@ def _described(value: Any) -> str:
 
 def _portable(array: np.ndarray[Any, Any]) -> bytes:
     return array.astype(array.dtype.newbyteorder("<")).tobytes()
-
-
-def resume_cost(name: str, saved: State, sampler: Sampler, dataset: Any) -> str:
-    """Returns what a run skips and repeats if it resumes although a field differs, as a clause for an error.
-
-    Args:
-        name: of the field, one of `COMPARED`.
-        saved: the state.
-        sampler: of the run that loads it.
-        dataset: what that reads.
-    """
-    position, unit = saved.position, saved.unit
-    if name == "tail":
-        return "the order is the same"
-    if not position:
-        return "the state is at the beginning of an epoch, so no sample is skipped or repeated"
-    resumes = f"the epoch resumes at position {position} of a different order, which"
-    size = None
-    if unit == "samples":
-        # A sampler may not be able to read the other dataset, but the difference must still be reported.
-        with suppress(Exception):
-            constants = RunConstants(saved.lanes, saved.limit)
-            size = len(sampler.undealt_order(dataset, saved.epoch, constants=constants))
-    if size is None:
-        return f"{resumes} may skip and repeat up to {position} {unit}"
-    if position > size:
-        return f"{resumes} has only {size} samples: it cannot be loaded, call set_epoch for the next epoch"
-    most = min(position, size - position)
-    return f"{resumes} may skip up to {position} of its {size} samples and repeat up to {most}"

@@ -119,7 +119,11 @@ def parts_in(batch: Any) -> list[Part]:
 
 
 KINDS = ("tokens", "tokens", "packs", "packs", "buckets", "keys", "classes", "custom")
-COLLATES: tuple[dict[str, Any], ...] = ({"collate_fn": list}, {"collate_fn": sk.PadCollate()}, {})
+COLLATES: tuple[dict[str, Any], ...] = (
+    {"collate_fn": list},
+    {"collate_fn": sk.PadCollate()},
+    {"collate_fn": sk.PackCollate("tokens")},
+)
 """Samples as they are, padded, and packed: the last one for packs alone."""
 
 Batch = tuple[Part, ...]
