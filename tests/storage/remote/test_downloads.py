@@ -21,7 +21,7 @@ def send_without_size(handler, resource):
 
 def test_a_file_of_unknown_size_takes_only_its_own_bytes_of_the_cache(server, storage, url, tmp_path):
     server.always["GET", "/a"] = server.always["VERSION", "/a"] = send_without_size
-    with pytest.raises(DatasetError, match=r"does not fit into the cache: .* \(max_cache_bytes\)"):
+    with pytest.raises(DatasetError, match="does not fit into the cache"):
         storage(max_cache_bytes=len(DATA) - 1).fetch(url)
     assert leftovers(tmp_path / "cache") == []
     assert content(storage(max_cache_bytes=len(DATA)).fetch(url)) == DATA
