@@ -15,7 +15,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Generic, ParamSpec, TypeVar, final
 from weakref import WeakMethod
 
-from samplerkit.errors import ArgumentTypeError
+from samplerkit.errors import ArgumentTypeError, DatasetError
 from samplerkit.order import arguments
 
 TICK = 0.1
@@ -37,8 +37,14 @@ Result = TypeVar("Result")
 
 
 @final
-class Stopped(Exception):  # noqa: N818  # a signal to stop, and no fault
-    """The work was stopped meanwhile, or another part of the same request has failed."""
+class Stopped(DatasetError):  # noqa: N818  # a signal to stop, and no fault
+    """The work was stopped meanwhile, or another part of the same request has failed.
+
+    Users see it only of remote files, whose storage was closed by another thread.
+    """
+
+    def __init__(self, message: str = "remote storage: was closed while it was read") -> None:
+        super().__init__(message)
 
 
 @final

@@ -15,6 +15,7 @@ from samplerkit.storage.remote.version import (
     Transient,
     Version,
     is_transient,
+    no_size,
 )
 from samplerkit.storage.urls import is_web
 
@@ -50,10 +51,10 @@ def check_part(url: str, answer: Head | Response, version: Version, first: int, 
     check_answer(url, answer)
     announced = content_length(headers)
     if answer.status == 200:
-        version.check(announced, _tag(headers, version.tag))
+        version.check(announced, tag_of(headers, version.tag))
         return version.size if announced == UNKNOWN_SIZE else announced
     *received, size = content_range(headers)
-    version.check(size, _tag(headers, version.tag))
+    version.check(size, tag_of(headers, version.tag))
     if last is None or received != [first, last]:
         expected = "all" if last is None else f"{first} to {last}"
         raise Transient(f"bytes {received[0]} to {received[1]}, though {expected} were requested")
@@ -93,16 +94,18 @@ def version_of(url: str, answer: Response) -> Version:
     """Returns the version in a response, with the ETag as its tag, else the modification time.
 
     Raises:
-        Transient: as `check_answer`, and if the response has no valid size.
-        Refused: as `check_answer`.
+        Transient: as `check_answer`, and if the response has no valid range.
+        Refused: as `check_answer`, and if the response has no size.
     """
     check_answer(url, answer)
     headers = answer.headers
     size = content_range(headers)[2] if answer.status == 206 else content_length(headers)
-    return Version(size, _tag(headers))
+    if size == UNKNOWN_SIZE:
+        raise no_size()
+    return Version(size, tag_of(headers))
 
 
-def _tag(headers: Headers, known: str = "") -> str:
+def tag_of(headers: Headers, known: str = "") -> str:
     """Returns the ETag, else the modification time; of the kind of the known tag, if there is one."""
     tag, modified = headers.get("etag", ""), headers.get("last-modified", "")
     if known.startswith(MODIFIED) or not (known or tag):
@@ -119,14 +122,12 @@ def content_length(headers: Headers) -> int:
     text = headers.get("content-length", "")
     if len(text) > _MAX_DIGITS:
         raise Transient(f"a length of {len(text)} digits, which no file has")
-    is_chunked = "chunked" in headers.get("transfer-encoding", "").lower()
-    return int(text) if text.isascii() and text.isdigit() and not is_chunked else UNKNOWN_SIZE
+    return int(text) if text.isascii() and text.isdigit() and not is_chunked(headers) else UNKNOWN_SIZE
 
 
-def check_end(headers: Headers, hint: str = "") -> None:
-    """Refuses a body whose end cannot be distinguished from a broken connection."""
-    if content_length(headers) < 0 and "chunked" not in headers.get("transfer-encoding", "").lower():
-        raise Refused("is sent without its length, so a broken connection could not be detected", hint)
+def is_chunked(headers: Headers) -> bool:
+    """Returns whether a body is sent in chunks, whose end is marked."""
+    return "chunked" in headers.get("transfer-encoding", "").lower()
 
 
 def content_range(headers: Headers) -> list[int]:

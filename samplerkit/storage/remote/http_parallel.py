@@ -9,7 +9,7 @@ from collections import defaultdict, deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from http.client import HTTPConnection, IncompleteRead, RemoteDisconnected
+from http.client import HTTPConnection, RemoteDisconnected
 from typing import Any, NamedTuple, final
 
 from samplerkit.storage.remote.access import Span
@@ -218,7 +218,7 @@ class _Exchange:
                 yield
                 continue
             if not count:
-                raise IncompleteRead(b"") if self._received else RemoteDisconnected
+                raise Transient("the response broke off") if self._received else RemoteDisconnected
             self._received += count
             if head is None and (match := END_OF_HEAD.search(self._buffer[: self._received])):
                 body_at, end = match.end(), time.monotonic() + self.timeout

@@ -6,17 +6,16 @@ contain URLs with their queries, so they are never chained, and their texts are 
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar, final
+from typing import TypeVar, final
 
 MODIFIED = "modified "
 """The prefix of a tag that is only a modification time."""
 
 UNKNOWN_SIZE = -1
-"""The size of a file whose size the server does not report."""
+"""The size of a file or a body whose size a response does not report."""
 
 
 @final
@@ -25,7 +24,7 @@ class Version:
     """The version of a remote file at its first request.
 
     Args:
-        size: the size in bytes; -1 if the server does not report it.
+        size: the size in bytes; -1 in a comparison of which only the tag is known.
         tag: a string that changes with the content: the ETag, else a checksum, a generation or the
             modification time, with its name before it; "" if the server sends none.
     """
@@ -36,8 +35,7 @@ class Version:
     @property
     def may_resume(self) -> bool:
         """Whether a broken download may be resumed, since a strong tag identifies every byte."""
-        is_strong = self.tag != "" and not self.tag.startswith(("W/", MODIFIED))
-        return is_strong and self.size != UNKNOWN_SIZE
+        return self.tag != "" and not self.tag.startswith(("W/", MODIFIED))
 
     def check(self, size: int, tag: str) -> None:
         """Compares the version of a response with this one.
@@ -122,31 +120,10 @@ def translate_errors(
         del other
 
 
-def causes(error: BaseException) -> list[BaseException]:
-    """Returns an exception and its chain of causes and contexts."""
-    chain: list[BaseException] = []
-    cause: BaseException | None = error
-    while cause is not None and not any(cause is seen for seen in chain):
-        chain.append(cause)
-        cause = cause.__cause__ or cause.__context__
-    return chain
-
-
 def changed() -> Refused:
     """Returns the fault for a file that was replaced after its version was requested."""
     return Refused("was changed while it was in use", "start again, so that all of it is of one version")
 
-
-_PERMANENT_ERRNOS = {
-    errno.EINVAL,
-    errno.EISDIR,
-    errno.ENAMETOOLONG,
-    errno.ENOSYS,
-    errno.ENOTDIR,
-    errno.ENOTSUP,
-    errno.EPERM,
-    getattr(errno, "EREMCHG", errno.ENOENT),  # s3fs: the bucket is in another region
-}
 
 _MISTAKES = (ValueError, TypeError, LookupError, AttributeError, ImportError, NotImplementedError)
 
@@ -165,48 +142,23 @@ def library_fault(error: Exception, library: str, *, is_mistake: bool = False) -
         is_mistake: whether the caller knows that the error is permanent.
 
     Returns:
-        `Absent` for "not found" and "forbidden"; `Refused` for permanent errors; `Transient` for all others.
+        `Absent` for a missing file and a missing permission; `Refused` for wrong arguments; `Transient` for
+        all others.
     """
     if isinstance(error, FileNotFoundError):
         return Absent("does not exist", "check the URL")
-    name, status = f"{type(error).__name__}{_detail(error)}", _status(error)
-    if isinstance(error, PermissionError) or status in {401, 403}:
+    # The text of the error itself may have secrets.
+    reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else ""
+    name = f"{type(error).__name__}: {reason}" if reason else type(error).__name__
+    if isinstance(error, PermissionError):
         return Absent(f"may not be read ({name})", "check the credentials in storage_options")
-    if is_mistake or _is_permanent(error, name, status):
+    # Some connection errors are both an OSError and a ValueError; these are not permanent.
+    if is_mistake or (isinstance(error, _MISTAKES) and not isinstance(error, OSError)):
         hint = "check the URL, the credentials and the other storage_options"
         return Refused(f"cannot be read through {library} ({name})", hint)
     return Transient(f"{library} failed ({name})")
 
 
-def _is_permanent(error: Exception, name: str, status: int | None) -> bool:
-    if status is not None:
-        return not is_transient(status)
-    numbers = {each.errno for each in causes(error) if isinstance(each, OSError)}
-    # Some connection errors are both an OSError and a ValueError; these are not permanent.
-    is_mistake = isinstance(error, _MISTAKES) and not isinstance(error, OSError)
-    return is_mistake or "Credentials" in name or bool(numbers & _PERMANENT_ERRNOS)
-
-
-def _status(error: BaseException) -> int | None:
-    """Returns the HTTP status that other stores put into their exceptions."""
-    chain = causes(error)
-    # aiohttp uses status 400 for a response that broke off or is not HTTP.
-    if any(type(each).__module__ == "aiohttp.http_exceptions" for each in chain):
-        return None
-    for each in chain:
-        statuses = (getattr(each, name, None) for name in ("status", "status_code", "code"))
-        number = next((number for number in statuses if isinstance(number, int)), 0)
-        if 400 <= number < 600:
-            return number
-    return None
-
-
-def _detail(error: BaseException) -> str:
-    """Returns details of an exception other than its class: the code of a store, or the text of an errno."""
-    for each in causes(error):
-        response: Any = getattr(each, "response", None)  # of botocore
-        code = response.get("Error", {}).get("Code", "") if isinstance(response, dict) else ""
-        if isinstance(code, str) and code.isalnum():
-            return f": {code}"
-    number = error.errno if isinstance(error, OSError) else None
-    return f": {os.strerror(number)}" if number else ""
+def no_size() -> Refused:
+    """Returns the fault for a file whose size is not reported."""
+    return Refused("has no size, so truncation could not be detected", "let the server report its size")

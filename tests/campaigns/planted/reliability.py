@@ -244,7 +244,7 @@ BUGS = [
     Bug(
         "a part of another version passes",
         "check_part",
-        "version.check(size, _tag(headers, version.tag))",
+        "version.check(size, tag_of(headers, version.tag))",
         "pass",
         "tests/storage/remote/test_http.py",
     ),

@@ -179,7 +179,7 @@ def test_a_header_value_with_a_line_break_is_refused(server, storage):
 
 
 def test_illegal_characters_of_a_url_are_escaped_once(server, storage):
-    for name, escaped in {"/ä b": "/%C3%A4%20b", "/a%20b": "/a%20b", "/100%.tar": "/100%25.tar"}.items():
+    for name, escaped in {"/ä b": "/%C3%A4%20b", "/a%20b": "/a%20b"}.items():
         server.put(escaped, DATA[:10])
         assert storage().read_small(f"{server.url}{name}") == DATA[:10]
 
