@@ -244,7 +244,7 @@ class ShardReading:
             return 0
 
     def _new_cache(self, stats: FileStats) -> ReadAheadCache[OpenShard]:
-        return ReadAheadCache(weak_method(self._open_shard), len(self._shards.urls), self._limits, stats)
+        return ReadAheadCache(weak_method(self._open_shard), self._limits, stats)
 
     def _estimate_costs(self, parts: list[RowRequest]) -> None:
         """Estimates once, from a batch, the cost of an epoch, for a warning."""
