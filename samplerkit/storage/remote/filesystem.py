@@ -119,10 +119,6 @@ class Filesystems(Client):
 
     def fault(self, error: Exception) -> Exception:
         """Classifies an exception of a filesystem; filesystems raise exceptions of many types."""
-        if isinstance(error, TimeoutError):
-            return Transient(
-                f"no response in time, which is {self.options.timeout:g} s and as much for each MiB"
-            )
         return library_fault(error, "its filesystem")
 
     def put(self, url: str, data: bytes, stop: Stop) -> None:

@@ -168,10 +168,8 @@ class Connections:
             connection.close()
             if isinstance(error, ssl.SSLError):
                 return error
-            if isinstance(error, TimeoutError):
-                return Transient(f"no connection within {self._timeout:g} s")
             server = "the proxy" if route.proxy else "its server"
-            return Transient(f"{server} cannot be reached{errno_text(error)}")
+            return Transient(f"{server} cannot be reached ({error.strerror or type(error).__name__})")
 
         translate_errors(connection.connect, OSError, translated)
         return connection
@@ -244,12 +242,6 @@ class Connections:
             tls.load_cert_chain(*((cert,) if isinstance(cert, str) else cert))
         self._tls = tls
         return tls
-
-
-def errno_text(error: Exception) -> str:
-    """Returns the text of the system for an exception in parentheses; "" if it has none."""
-    text = error.strerror if isinstance(error, OSError) and error.errno else ""
-    return f" ({text})" if text else ""
 
 
 def _no_certificates(error: Exception) -> Refused:
