@@ -15,8 +15,7 @@ from samplerkit.order.caching import cached_property
 from samplerkit.order.intervals import edges_of
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.stored import Stored
-from samplerkit.storage.remote.access import RemoteAccess
-from samplerkit.storage.remote.version import Version
+from samplerkit.storage.remote.access import RemoteAccess, Version
 from samplerkit.storage.urls import is_remote, shown
 
 

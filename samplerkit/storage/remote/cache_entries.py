@@ -22,7 +22,7 @@ import numpy as np
 from samplerkit.errors import DatasetError
 from samplerkit.storage.atomic import NoLocksError, is_the_file, try_lock, unlock
 from samplerkit.storage.open_files import cache_error
-from samplerkit.storage.remote.version import UNKNOWN_SIZE, Version
+from samplerkit.storage.remote.access import UNKNOWN_SIZE, Version
 from samplerkit.storage.threads import Stop
 
 FOLDER_LOCK = "samplerkit-remote.lock"

@@ -14,6 +14,7 @@ from typing import Final, final
 from samplerkit.closing import Closing
 from samplerkit.errors import DatasetError
 from samplerkit.storage.atomic import try_lock, unlock, user_cache_folder
+from samplerkit.storage.remote.access import UNKNOWN_SIZE
 from samplerkit.storage.remote.cache_entries import (
     FOLDER_LOCK,
     PAUSE,
@@ -26,7 +27,6 @@ from samplerkit.storage.remote.cache_entries import (
     write_lock,
 )
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.version import UNKNOWN_SIZE
 from samplerkit.storage.threads import TICK, Stop
 
 _STEP = 64 << 20

@@ -12,9 +12,7 @@ from typing import Any, TypeVar, final
 from samplerkit.errors import DatasetError
 from samplerkit.storage.atomic import atomic
 from samplerkit.storage.names import may_match_folders
-from samplerkit.storage.remote.options import HTTP_OPTIONS, RemoteOptions
-from samplerkit.storage.remote.retries import Client, Counts, check_small, retry
-from samplerkit.storage.remote.version import (
+from samplerkit.storage.remote.access import (
     Refused,
     Transient,
     Version,
@@ -22,6 +20,8 @@ from samplerkit.storage.remote.version import (
     no_size,
     translate_errors,
 )
+from samplerkit.storage.remote.options import HTTP_OPTIONS, RemoteOptions
+from samplerkit.storage.remote.retries import Client, Counts, check_small, retry
 from samplerkit.storage.threads import Pool, Stop, importing, with_timeout
 from samplerkit.storage.urls import has_pattern, has_version, is_remote, is_s3, is_web, shown
 

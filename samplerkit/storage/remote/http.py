@@ -14,12 +14,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, final
 
-from samplerkit.storage.remote.http_checks import check_part, is_chunked, tag_of, version_of
-from samplerkit.storage.remote.http_connections import Connections, Route
-from samplerkit.storage.remote.http_response import Headers, Response
-from samplerkit.storage.remote.options import HTTP_OPTIONS, RemoteOptions
-from samplerkit.storage.remote.retries import Client, Counts, check_small
-from samplerkit.storage.remote.version import (
+from samplerkit.storage.remote.access import (
     UNKNOWN_SIZE,
     Refused,
     Transient,
@@ -28,6 +23,11 @@ from samplerkit.storage.remote.version import (
     no_size,
     translate_errors,
 )
+from samplerkit.storage.remote.http_checks import check_part, is_chunked, tag_of, version_of
+from samplerkit.storage.remote.http_connections import Connections, Route
+from samplerkit.storage.remote.http_response import Headers, Response
+from samplerkit.storage.remote.options import HTTP_OPTIONS, RemoteOptions
+from samplerkit.storage.remote.retries import Client, Counts, check_small
 from samplerkit.storage.threads import Pool, Stop, importing
 from samplerkit.storage.urls import is_s3, is_web
 

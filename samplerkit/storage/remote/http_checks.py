@@ -6,8 +6,7 @@ import email.utils
 import re
 import time
 
-from samplerkit.storage.remote.http_response import Head, Headers, Response
-from samplerkit.storage.remote.version import (
+from samplerkit.storage.remote.access import (
     MODIFIED,
     UNKNOWN_SIZE,
     Absent,
@@ -17,6 +16,7 @@ from samplerkit.storage.remote.version import (
     is_transient,
     no_size,
 )
+from samplerkit.storage.remote.http_response import Head, Headers, Response
 from samplerkit.storage.urls import is_web
 
 _CONTENT_RANGE = re.compile(r"bytes (?:(\d{1,18})-(\d{1,18})|\*)/(\d{1,18}|\*)", re.ASCII)

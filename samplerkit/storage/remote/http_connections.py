@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any, final
 from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit
 
+from samplerkit.storage.remote.access import Refused, Transient, translate_errors
 from samplerkit.storage.remote.http_response import Headers, Response
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.version import Refused, Transient, translate_errors
 from samplerkit.storage.threads import TICK, Stop
 from samplerkit.storage.urls import is_web
 

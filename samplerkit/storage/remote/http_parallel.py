@@ -12,12 +12,11 @@ from dataclasses import dataclass, field
 from http.client import HTTPConnection, RemoteDisconnected
 from typing import Any, NamedTuple, final
 
-from samplerkit.storage.remote.access import Span
+from samplerkit.storage.remote.access import Refused, Span, Transient, Version
 from samplerkit.storage.remote.http import Http
 from samplerkit.storage.remote.http_checks import check_part
 from samplerkit.storage.remote.http_connections import REDIRECTS, Route
 from samplerkit.storage.remote.http_response import END_OF_HEAD, MAX_HEAD, Head
-from samplerkit.storage.remote.version import Refused, Transient, Version
 from samplerkit.storage.threads import TICK, Pool, Stop
 
 _LONGEST = 1 << 20

@@ -13,8 +13,8 @@ from typing import TypeVar, final
 
 from samplerkit.errors import DatasetError, SamplerkitError
 from samplerkit.storage.open_files import AbsentError
+from samplerkit.storage.remote.access import Absent, Refused, Transient, translate_errors
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.version import Absent, Refused, Transient, translate_errors
 from samplerkit.storage.threads import Stop
 from samplerkit.storage.urls import shown
 

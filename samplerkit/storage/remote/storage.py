@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar, final
 from samplerkit.closing import Closing
 from samplerkit.errors import DatasetError, OutOfDatasetError
 from samplerkit.storage.open_files import AbsentError
-from samplerkit.storage.remote.access import Requests, Span
+from samplerkit.storage.remote.access import Refused, Requests, Span, Transient, Version, changed
 from samplerkit.storage.remote.cache_entries import Entry, entry_of
 from samplerkit.storage.remote.disk_cache import DiskCache, LocalFile, PartFile
 from samplerkit.storage.remote.filesystem import Filesystems
@@ -22,7 +22,6 @@ from samplerkit.storage.remote.http import Http
 from samplerkit.storage.remote.http_parallel import ParallelHttp
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.retries import Counts, RemoteStats, final_error, retry
-from samplerkit.storage.remote.version import Refused, Transient, Version, changed
 from samplerkit.storage.threads import Pool, Stop
 from samplerkit.storage.urls import digest_of, identity, shown
 
