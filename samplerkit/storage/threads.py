@@ -38,10 +38,7 @@ Result = TypeVar("Result")
 
 @final
 class Stopped(DatasetError):  # noqa: N818  # a signal to stop, and no fault
-    """The work was stopped meanwhile, or another part of the same request has failed.
-
-    Users see it only of remote files, whose storage was closed by another thread.
-    """
+    """The work was stopped meanwhile; users see it if another thread closes a storage of remote files."""
 
     def __init__(self, message: str = "remote storage: was closed while it was read") -> None:
         super().__init__(message)
@@ -95,12 +92,9 @@ class Pool:
     """A pool of threads that are started when needed, and wait for work until they are stopped.
 
     Args:
-        max_threads: the most threads.
+        max_threads: the most threads; also an attribute.
         name: the prefix of the threads' names.
         stop: stops all threads.
-
-    Attributes:
-        max_threads: the most threads.
     """
 
     def __init__(self, max_threads: int, name: str, stop: Stop) -> None:
