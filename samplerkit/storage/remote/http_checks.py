@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import email.utils
 import re
-import time
 
 from samplerkit.storage.remote.access import (
     MODIFIED,
@@ -21,8 +19,7 @@ from samplerkit.storage.urls import is_web
 
 _CONTENT_RANGE = re.compile(r"bytes (?:(\d{1,18})-(\d{1,18})|\*)/(\d{1,18}|\*)", re.ASCII)
 
-_MAX_DIGITS = 18
-"""The most digits of a file size; Python refuses to parse numbers of thousands of digits."""
+_LENGTH = re.compile(r"\d{1,18}", re.ASCII)
 
 
 def check_part(url: str, answer: Head | Response, version: Version, first: int, last: int | None) -> int:
@@ -43,11 +40,6 @@ def check_part(url: str, answer: Head | Response, version: Version, first: int, 
         Refused: the response is of another version.
     """
     headers = answer.headers
-    if answer.status in {412, 416}:
-        size = content_range(headers)[2] if answer.status == 416 else UNKNOWN_SIZE
-        Version(version.size).check(size, "")
-        problem = f"was refused by its server (status {answer.status}), from byte {first} on"
-        raise Refused(problem, "it may have been changed: start again")
     check_answer(url, answer)
     announced = content_length(headers)
     if answer.status == 200:
@@ -82,7 +74,7 @@ def check_answer(url: str, answer: Head | Response) -> None:
         hint = "check the credentials; a signed URL may have expired"
         raise Absent(f"may not be read (status {status})", hint)
     if status not in {200, 206}:
-        raise Refused(f"was refused by its server (status {status})")
+        raise Refused(f"was refused by its server (status {status})", "it may have been changed")
     encoding = headers.get("content-encoding", "identity").lower()
     # For S3, this is the encoding with which the object was stored, and not one of the transfer.
     if encoding not in {"", "identity"} and is_web(url):
@@ -117,12 +109,14 @@ def content_length(headers: Headers) -> int:
     """Returns the length of the body in the headers, -1 if they have none.
 
     Raises:
-        Transient: the length is larger than any file.
+        Transient: it is not a number, or larger than any file.
     """
-    text = headers.get("content-length", "")
-    if len(text) > _MAX_DIGITS:
-        raise Transient(f"a length of {len(text)} digits, which no file has")
-    return int(text) if text.isascii() and text.isdigit() and not is_chunked(headers) else UNKNOWN_SIZE
+    text = headers.get("content-length")
+    if text is None or is_chunked(headers):
+        return UNKNOWN_SIZE
+    if not _LENGTH.fullmatch(text):
+        raise Transient("a length that no file has")
+    return int(text)
 
 
 def is_chunked(headers: Headers) -> bool:
@@ -147,11 +141,6 @@ def content_range(headers: Headers) -> list[int]:
 
 
 def _retry_after(headers: Headers) -> float | None:
+    """Returns the seconds of `Retry-After`; None if there is none, or a date."""
     text = headers.get("retry-after", "")
-    if text.isascii() and text.isdigit():
-        return float(text[:9])
-    try:
-        moment = email.utils.parsedate_to_datetime(text).timestamp()
-    except (ValueError, OverflowError):
-        return None
-    return max(0.0, moment - time.time())
+    return float(text) if _LENGTH.fullmatch(text) else None
