@@ -17,7 +17,7 @@ from samplerkit.storage.remote.access import (
 from samplerkit.storage.remote.http_response import Head, Headers, Response
 from samplerkit.storage.urls import is_web
 
-_CONTENT_RANGE = re.compile(r"bytes (?:(\d{1,18})-(\d{1,18})|\*)/(\d{1,18}|\*)", re.ASCII)
+_CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)", re.ASCII)
 
 _LENGTH = re.compile(r"\d{1,18}", re.ASCII)
 
@@ -125,19 +125,19 @@ def is_chunked(headers: Headers) -> bool:
 
 
 def content_range(headers: Headers) -> list[int]:
-    """Parses `Content-Range`: the first byte, the last one, and the size; -1 for missing values.
+    """Parses `Content-Range`: the first byte, the last one, and the size, -1 if it is unknown.
 
     Raises:
         Transient: the header is missing or invalid, or a number has more than 18 digits.
 
     Example:
-        >>> content_range({"content-range": "bytes 0-9/100"}), content_range({"content-range": "bytes */9"})
-        ([0, 9, 100], [-1, -1, 9])
+        >>> content_range({"content-range": "bytes 0-9/100"}), content_range({"content-range": "bytes 0-9/*"})
+        ([0, 9, 100], [0, 9, -1])
     """
     match = _CONTENT_RANGE.fullmatch(headers.get("content-range", ""))
     if match is None:
         raise Transient("a part without a valid Content-Range")
-    return [UNKNOWN_SIZE if each in {None, "*"} else int(each) for each in match.groups()]
+    return [UNKNOWN_SIZE if each == "*" else int(each) for each in match.groups()]
 
 
 def _retry_after(headers: Headers) -> float | None:

@@ -32,7 +32,7 @@ class RemoteOptions:
         attempts: the most attempts of a request.
         retry_seconds: the most seconds that a request waits between its attempts, in total; 0 to retry
             without waiting. Each wait is drawn from [0, d), and d doubles with each attempt, up to 30 s; a
-            `Retry-After` is respected.
+            `Retry-After` in seconds is respected.
         threads: the number of parallel requests for parts of files, for each thread that reads.
         digests: digests of whole files, such as "sha256:9f86d0...", by URL or by the end of its path:
             md5, sha1, sha256 or sha512.

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar, final
 
 from samplerkit.closing import Closing
-from samplerkit.errors import DatasetError, OutOfDatasetError
+from samplerkit.errors import DatasetError
 from samplerkit.storage.open_files import AbsentError
 from samplerkit.storage.remote.access import Requests, Span, Transient, Version, changed
 from samplerkit.storage.remote.cache_entries import Entry, entry_of
@@ -95,7 +95,6 @@ class RemoteStorage(Closing):
             The bytes of each part, in the given order.
 
         Raises:
-            OutOfDatasetError: the offset or the length of a part is negative.
             DatasetError: a part cannot be read or ends beyond its file, or the file was changed.
         """
         parts = list(spans)
@@ -188,11 +187,7 @@ class RemoteStorage(Closing):
 
 
 def _check(span: Span, size: int) -> None:
-    if span.offset < 0 or span.length < 0:
-        raise OutOfDatasetError(
-            shown(span.url), "has no part with this offset and length", (span.offset, span.length)
-        )
-    if span.offset + span.length > size:
+    if not 0 <= span.offset <= span.offset + span.length <= size:
         last = span.offset + span.length
         problem = f"has {size} bytes, but those from {span.offset} to {last} were requested"
         raise DatasetError(shown(span.url), problem, hint="it may have been truncated: check the file")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from samplerkit.errors import DatasetError, OutOfDatasetError
+from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.http_response import Response
 from samplerkit.storage.remote.storage import Span
 from samplerkit.storage.threads import Stop
@@ -45,8 +45,9 @@ def test_a_part_outside_of_its_file_is_an_error_before_the_request(server, stora
     url = server.put("/a", DATA[:100])
     with pytest.raises(DatasetError, match="has 100 bytes, but those from 90 to 101 were requested"):
         storage().read([Span(url, 90, 11)])
-    with pytest.raises(OutOfDatasetError):
-        storage().read([Span(url, -1, 1)])
+    for part in ((-1, 2), (5, -1)):
+        with pytest.raises(DatasetError, match="has 100 bytes"):
+            storage().read([Span(url, *part)])
     assert server.calls("GET") == []
 
 
