@@ -96,18 +96,22 @@ class Entry:
 
         Args:
             lock: the descriptor of the lock file, with a shared or exclusive lock.
+
+        Raises:
+            OSError: the file cannot be opened.
         """
         checksum, _, state = os.pread(lock, _LONGEST, 0).decode("latin-1").partition(" ")
         if not checksum:  # its writer was killed
             return False
-        try:
-            with self.file.open("rb", buffering=0) as file:
-                before, state = state, state_of(file)
-                if state == before:
-                    return True
+        # If it cannot be opened, for lack of descriptors, it is not damaged: other processes may use it.
+        with self.file.open("rb", buffering=0) as file:
+            before, state = state, state_of(file)
+            if state == before:
+                return True
+            try:
                 is_right = checksum == checksum_of(file)
-        except OSError:
-            return False
+            except OSError:
+                is_right = False
         if not is_right:
             _LOG.warning("%s: its copy in the cache is damaged, and is made again", self.place)
             return False

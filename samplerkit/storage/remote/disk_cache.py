@@ -7,6 +7,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from io import FileIO
 from pathlib import Path
 from typing import Final, final
@@ -148,13 +149,14 @@ class DiskCache:
         descriptor = try_lock(entry.lock, is_exclusive=False) if entry.exists else None
         if descriptor is None:
             return None
-        if entry.exists and entry.is_intact(descriptor):
-            os.utime(descriptor)
-            return LocalFile(entry.file, entry.file.stat().st_size, descriptor)
-        try:
+        with ExitStack() as stack:
+            stack.callback(unlock, descriptor)
+            if entry.exists and entry.is_intact(descriptor):
+                os.utime(descriptor)
+                local = LocalFile(entry.file, entry.file.stat().st_size, descriptor)
+                stack.pop_all()
+                return local
             entry.discard(descriptor, self.stop)
-        finally:
-            unlock(descriptor)
         return None
 
     def _write(self, entry: Entry, descriptor: int, write: Callable[[PartFile], None]) -> bool:
@@ -170,6 +172,7 @@ class DiskCache:
             # Also readable: on filesystems without fallocate, such as NFS, the C library reads the file.
             with entry.part.open("x+b", buffering=0) as file:
                 part = PartFile(entry, self, file)
+                os.pwrite(descriptor, b" ", 0)  # the disk may be full later, and the checksum needs a block
                 write(part)
                 part.finish(descriptor)
                 return True

@@ -112,6 +112,22 @@ def test_a_verified_copy_is_read_even_if_the_check_cannot_be_recorded(
     assert len(server.calls("GET")) == 1
 
 
+def test_a_copy_that_cannot_be_opened_is_not_taken_for_a_damaged_one(server, storage, url, copy, monkeypatch):
+    opens = Path.open
+
+    def lacks_descriptors(path, *arguments, **options):
+        if path == copy:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return opens(path, *arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", lacks_descriptors)
+        with pytest.raises(DatasetError, match="Too many open files"):
+            storage().fetch(url)
+    assert content(storage().fetch(url)) == DATA
+    assert len(server.calls("GET")) == 1
+
+
 def _read_by_this_process() -> int:
     lines = Path("/proc/self/io").read_text(encoding="ascii").splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("rchar"))
