@@ -68,11 +68,9 @@ def check_answer(url: str, answer: Head | Response) -> None:
     status, headers = answer.status, answer.headers
     if is_transient(status):
         raise Transient(f"status {status}", _retry_after(headers))
-    if status in {404, 410}:
-        raise Absent(f"does not exist (status {status})", "check the URL")
-    if status in {401, 403}:
-        hint = "check the credentials; a signed URL may have expired"
-        raise Absent(f"may not be read (status {status})", hint)
+    if status in {401, 403, 404, 410}:
+        hint = "check the URL and the credentials; a signed URL may have expired"
+        raise Absent(f"does not exist or may not be read (status {status})", hint)
     if status not in {200, 206}:
         raise Refused(f"was refused by its server (status {status})", "it may have been changed")
     encoding = headers.get("content-encoding", "identity").lower()

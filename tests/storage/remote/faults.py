@@ -215,8 +215,7 @@ ONLY_FETCH = ("fetch",)
 ENDLESS_RANGE = with_header("Content_Range", f"bytes 0-{'9' * 5000}/*")
 
 REFUSALS = {
-    "may not be read": (401, 403),
-    "does not exist": (404, 410),
+    "does not exist or may not be read": (401, 403, 404, 410),
     "was refused by its server": (204, 304, 400, 412),
 }
 CASES = [
