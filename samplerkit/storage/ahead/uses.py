@@ -123,49 +123,26 @@ class Uses:
         self._num_uses -= len(files)
 
     def _extend(self, max_ids: int) -> None:
-        """Takes batches with at most `max_ids` ids, until enough files or uses are known."""
+        """Takes batches with some `max_ids` ids, until enough files or uses are known."""
         while self._upcoming is not None and max_ids > 0:
             if self._batches and (len(self._uses) >= self._num_files or self._num_uses >= MAX_USES):
                 return
-            max_ids -= self._take(min(max_ids, _MIN_IDS))
-
-    def _take(self, num_ids: int) -> int:
-        """Takes batches with `num_ids` ids; returns how many these have."""
-        batches: list[Ids] = []
-        count = 0
-        for ids in self._upcoming or ():
-            count += ids.size or _IDS_PER_EMPTY_BATCH
+            ids = next(self._upcoming, None)
+            if ids is None:
+                self._upcoming = None  # it may refer to a dataset that is dropped
+                return
+            max_ids -= ids.size or _IDS_PER_EMPTY_BATCH
             if ids.size:
-                batches.append(np.asarray(ids, dtype=np.int64))
-            if count >= num_ids:
-                break
-        else:
-            self._upcoming = None  # it may refer to a dataset that is dropped
-        for ids, files in zip(batches, self._files_of(batches), strict=True):
-            self._batches.append((self._num_batches, _mark(ids), files))
-            for file in files:
-                self._uses.setdefault(file, deque()).append(self._num_batches)
-            self._num_uses += len(files)
-            self._num_batches += 1
-        return count
+                self._add(np.asarray(ids, dtype=np.int64))
 
-    def _files_of(self, batches: list[Ids]) -> list[set[int]]:
-        """Returns the distinct files of each batch, found for all at once, which is faster."""
-        if not batches:
-            return []
-        file = self._file_of(np.concatenate(batches))
-        number = np.repeat(np.arange(len(batches)), [ids.size for ids in batches])
-        # Neighbours mostly share a file, so after removing repeats there is little to sort.
-        label = number * (int(file.max()) + 1) + file
-        # `np.unique` would import numpy's masked arrays, which takes as long as reading hundreds of samples.
-        label = _without_repeats(np.sort(_without_repeats(label)))
-        number, file = np.divmod(label, int(file.max()) + 1)
-        parts = np.split(file, np.searchsorted(number, np.arange(1, len(batches))))
-        return [set(part.tolist()) for part in parts]
-
-
-def _without_repeats(labels: Ids) -> Ids:
-    return labels[np.flatnonzero(np.diff(labels, prepend=-1))]
+    def _add(self, ids: Ids) -> None:
+        """Adds an upcoming batch."""
+        files = set(self._file_of(ids).tolist())
+        self._batches.append((self._num_batches, _mark(ids), files))
+        for file in files:
+            self._uses.setdefault(file, deque()).append(self._num_batches)
+        self._num_uses += len(files)
+        self._num_batches += 1
 
 
 def _mark(ids: Ids) -> Mark:
