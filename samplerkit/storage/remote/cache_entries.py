@@ -1,4 +1,4 @@
-"""The files of the cache on disk: their names, their locks, and what tells whether a copy is intact."""
+"""The files of the cache on disk: their names, their locks, and whether a copy is intact."""
 
 from __future__ import annotations
 
