@@ -139,7 +139,9 @@ def _storage_options(value: Any) -> dict[str, Any]:
 def _digests(value: Any) -> dict[str, str]:
     digests = _mapping("digests", value)
     for text in digests.values():
-        if not isinstance(text, str) or not _DIGEST.fullmatch(text.lower()):
-            hint = "write md5, sha1, sha256 or sha512, a colon, and all hexadecimal digits"
+        if not isinstance(text, str):
+            raise ArgumentTypeError("digests", "must be texts such as 'sha256:9f86d0...'", text)
+        if not _DIGEST.fullmatch(text.lower()):
+            hint = "write ALGORITHM:HEX, as in 'sha256:9f86d0...', with all digits; or md5, sha1, sha512"
             raise ArgumentValueError("digests", "is not a digest of a known algorithm", text, hint=hint)
     return {key: text.lower() for key, text in digests.items()}
