@@ -15,7 +15,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Generic, ParamSpec, TypeVar, final
 from weakref import WeakMethod
 
-from samplerkit.errors import ArgumentTypeError
+from samplerkit.errors import ArgumentTypeError, DatasetError
 from samplerkit.order import arguments
 
 TICK = 0.1
@@ -37,8 +37,11 @@ Result = TypeVar("Result")
 
 
 @final
-class Stopped(Exception):  # noqa: N818  # a signal to stop, and no fault
-    """The work was stopped meanwhile, or another part of the same request has failed."""
+class Stopped(DatasetError):  # noqa: N818  # a signal to stop, and no fault
+    """The work was stopped meanwhile; users see it if another thread closes a storage of remote files."""
+
+    def __init__(self, message: str = "remote storage: was closed while it was read") -> None:
+        super().__init__(message)
 
 
 @final
@@ -89,12 +92,9 @@ class Pool:
     """A pool of threads that are started when needed, and wait for work until they are stopped.
 
     Args:
-        max_threads: the most threads.
+        max_threads: the most threads; also an attribute.
         name: the prefix of the threads' names.
         stop: stops all threads.
-
-    Attributes:
-        max_threads: the most threads.
     """
 
     def __init__(self, max_threads: int, name: str, stop: Stop) -> None:

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, final
+from typing import Any, Generic, TypeVar, final
 
 import numpy as np
 
@@ -16,34 +16,20 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.uses import MAX_OVERTAKEN
 from samplerkit.storage.threads import Calls, Stop, join
 
-MAX_BYTES = 256 << 20
-"""After a batch with more bytes, the next one is not prefetched."""
-
-
-@dataclass(frozen=True, eq=False)
-class SampleBatch:
-    """A batch of samples that were read together.
-
-    Args:
-        samples: the samples.
-        num_bytes: the bytes read for them.
-    """
-
-    samples: list[Any]
-    num_bytes: int
+Batch = TypeVar("Batch")
 
 
 @dataclass(eq=False)
-class _Expected:
+class _Expected(Generic[Batch]):
     """An upcoming batch; `reading` is None until a thread reads it."""
 
     number: int
     ids: Ids
-    reading: Calls[SampleBatch] | None = None
+    reading: Calls[Batch] | None = None
 
 
 @final
-class BatchesAhead:
+class BatchesAhead(Generic[Batch]):
     """Prefetches upcoming batches: while one is processed, the next one is read in a thread.
 
     Several threads may read batches, which they begin nearly in order.
@@ -54,23 +40,21 @@ class BatchesAhead:
             ids are skipped.
     """
 
-    def __init__(self, read: Callable[[Ids], SampleBatch], upcoming: Iterable[Any]) -> None:
+    def __init__(self, read: Callable[[Ids], Batch], upcoming: Iterable[Any]) -> None:
         self._read = read
         self._upcoming: Iterator[Any] = iter(upcoming)
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        self._expected: deque[_Expected] = deque()
+        self._expected: deque[_Expected[Batch]] = deque()
         self._num_taken = 0
-        self._num_bytes = 0
         self._read_ahead()
 
-    def read(self, ids: Ids) -> list[Any]:
-        """Returns the samples of a batch, read now if it was not prefetched."""
+    def read(self, ids: Ids) -> Batch:
+        """Returns a batch, read now if it was not prefetched."""
         reading = self._begin(ids)
         batch = self._read(ids) if reading is None else reading.next()[1]
-        self._num_bytes = batch.num_bytes
         self._read_ahead()
-        return batch.samples
+        return batch
 
     def close(self, *, waits: bool = True) -> None:
         """Ends prefetching after the current read; with `waits`, waits for it, at most a second."""
@@ -85,7 +69,7 @@ class BatchesAhead:
         if waits:
             join(thread for reading in readings for thread in reading.threads)
 
-    def _begin(self, ids: Ids) -> Calls[SampleBatch] | None:
+    def _begin(self, ids: Ids) -> Calls[Batch] | None:
         """Begins a batch, and returns its reading, if it is one that is prefetched."""
         with self._lock:
             while self._take_upcoming() and not self._expected:
@@ -102,7 +86,7 @@ class BatchesAhead:
         """Starts to read the next batch."""
         with self._lock:
             self._take_upcoming()
-            if self._expected and self._expected[0].reading is None and self._num_bytes <= MAX_BYTES:
+            if self._expected and self._expected[0].reading is None:
                 batch = self._expected[0]
                 batch.reading = Calls(Stop())
                 batch.reading.start(partial(self._read, batch.ids), "samplerkit-read-ahead")

@@ -10,10 +10,12 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Generic, final
 
+import numpy as np
+
 from samplerkit.errors import DatasetError
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.limits import CacheLimits, Content, FileStats
-from samplerkit.storage.ahead.uses import NEVER, AssumedUses, Uses
+from samplerkit.storage.ahead.uses import NEVER, Uses
 from samplerkit.storage.threads import join
 
 
@@ -23,14 +25,13 @@ class ReadAheadCache(Generic[Content]):
 
     After `expect`, the upcoming uses are known: the file whose next use is furthest in the future is evicted
     (Belady 1966), and the files that are used next are prefetched. Otherwise the least recently used file is
-    evicted, and following files are prefetched as long as files are read sequentially.
+    evicted, and none is prefetched.
 
     A file that a thread uses is not evicted; if all room is taken by such files, further threads wait in a
     queue until another thread is done. Waiting threads use no file, so none blocks another.
 
     Args:
         read: reads a file by its number; called from several threads.
-        num_files: the number of files.
         limits: limits of the cache.
         stats: the initial counters.
 
@@ -38,11 +39,8 @@ class ReadAheadCache(Generic[Content]):
         rereads: the number of reads of files that had been read before, since the last `expect`.
     """
 
-    def __init__(
-        self, read: Callable[[int], Content], num_files: int, limits: CacheLimits, stats: FileStats
-    ) -> None:
+    def __init__(self, read: Callable[[int], Content], limits: CacheLimits, stats: FileStats) -> None:
         self._read = read
-        self._num_files = num_files
         self._limits = limits
         self._counts: dict[str, Any] = {**vars(stats)}  # the fields of `FileStats`
         self._pid = os.getpid()
@@ -56,7 +54,7 @@ class ReadAheadCache(Generic[Content]):
         self._waiting: dict[int, None] = {}  # the threads that wait for room, in their order
         self._threads: list[threading.Thread] = []
         self._is_stopped = False
-        self._change_uses(AssumedUses(num_files, limits.read_ahead))
+        self._change_uses()
 
     @property
     def stats(self) -> FileStats:
@@ -74,10 +72,8 @@ class ReadAheadCache(Generic[Content]):
 
     def expect(self, upcoming: Iterable[Any], file_of: Callable[[Ids], Ids]) -> None:
         """Receives the upcoming ids of this process, batch by batch; replaces those received before."""
-        limits = self._limits
         with self._changed:
-            # With so many known files, Belady's choice between the files in memory is exact.
-            self._change_uses(Uses(upcoming, file_of, limits.max_files + limits.read_ahead + 1))
+            self._change_uses(upcoming, file_of)
             self._read_ahead()
 
     def begin(self, ids: Ids) -> None:
@@ -85,13 +81,13 @@ class ReadAheadCache(Generic[Content]):
         with self._changed:
             self._uses.begin(ids)
             if not self._uses.is_valid:
-                self._change_uses(AssumedUses(self._num_files, self._limits.read_ahead))
+                self._change_uses()
 
     def end(self) -> None:
         """Ends the batch of this thread: its files may be evicted."""
         with self._changed:
             self._uses.end()
-            if self._uses.are_known and not self._limits.keeps_unneeded:
+            if self._uses.is_valid and not self._limits.keeps_unneeded:
                 for file in list(self._contents):
                     if self._uses.next_use(file) == NEVER and file not in self._in_use:
                         self._drop(file)
@@ -145,7 +141,7 @@ class ReadAheadCache(Generic[Content]):
             return
         with self._changed:
             self._is_stopped = True
-            self._change_uses(AssumedUses(0, 0))
+            self._change_uses()
             self._contents.clear()
             self._num_bytes = 0
             self._changed.notify_all()
@@ -230,7 +226,7 @@ class ReadAheadCache(Generic[Content]):
         self._contents[file] = content
         self._num_bytes += size
         self._largest = max(self._largest, size)
-        if self._uses.are_known:
+        if self._uses.is_valid:
             self.rereads += file in self._read_files
             self._read_files.add(file)
         self._counts["bytes_read"] += size
@@ -298,8 +294,12 @@ class ReadAheadCache(Generic[Content]):
         self._num_bytes -= self._contents.pop(file).num_bytes
         self._ahead.discard(file)
 
-    def _change_uses(self, uses: Uses | AssumedUses) -> None:
-        self._uses: Uses | AssumedUses = uses
+    def _change_uses(
+        self, upcoming: Iterable[Any] | None = None, file_of: Callable[[Ids], Ids] = np.asarray
+    ) -> None:
+        # With so many known files, Belady's choice between the files in memory is exact.
+        num_files = self._limits.max_files + self._limits.read_ahead + 1
+        self._uses = Uses(upcoming, file_of, num_files)
         self.rereads = 0
         self._read_files: set[int] = set()
         self._ahead.clear()
@@ -319,8 +319,6 @@ class ReadAheadCache(Generic[Content]):
         """Returns the file to prefetch now, for which room was made; None if there is none."""
         if self._is_stopped or self._waiting:
             return None
-        if not self._uses.are_known:  # files that were assumed wrongly are like any others in memory
-            self._ahead = {file for file in self._ahead if self._uses.next_use(file) < NEVER}
         if len(self._ahead) >= self._limits.read_ahead:
             return None
         upcoming = self._uses.upcoming_files(self._contents.keys())

@@ -1,11 +1,11 @@
-"""The upcoming uses of files: known from the upcoming ids within a bounded lookahead, or assumed."""
+"""The upcoming uses of files, known from the upcoming ids within a bounded lookahead."""
 
 from __future__ import annotations
 
 import threading
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Collection, Container, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
 from typing import Any, final
 
@@ -43,15 +43,14 @@ class Uses:
     Several threads may read batches, which they begin nearly in order.
 
     Args:
-        upcoming: the ids of each upcoming batch, computed lazily; batches without ids are skipped.
+        upcoming: the ids of each upcoming batch, computed lazily; batches without ids are skipped. None if
+            they are not known.
         file_of: returns the file of each id.
         num_files: the number of distinct upcoming files to know.
     """
 
-    are_known = True
-
-    def __init__(self, upcoming: Iterable[Any], file_of: Callable[[Ids], Ids], num_files: int) -> None:
-        self._upcoming: Iterator[Any] | None = iter(upcoming)
+    def __init__(self, upcoming: Iterable[Any] | None, file_of: Callable[[Ids], Ids], num_files: int) -> None:
+        self._upcoming: Iterator[Any] | None = None if upcoming is None else iter(upcoming)
         self._file_of = file_of
         self._num_files = num_files
         self._batches: deque[tuple[int, Mark, set[int]]] = deque()
@@ -59,7 +58,7 @@ class Uses:
         self._num_batches = 0  # batches taken from `upcoming`
         self._current: dict[int, tuple[int, set[int]]] = {}  # the batch of each thread, and its files
         self._num_uses = 0
-        self._mistakes = 0
+        self._mistakes = MAX_MISTAKES if upcoming is None else 0
         self._extend(_MIN_IDS)
 
     @property
@@ -109,7 +108,7 @@ class Uses:
             return NEVER
         return uses[0] if uses[0] > after else uses[bisect_right(uses, after)]
 
-    def upcoming_files(self, cached: Iterable[Any] = ()) -> list[tuple[int, int]]:
+    def upcoming_files(self, cached: Iterable[int] = ()) -> list[tuple[int, int]]:
         """Returns pairs of next batch and file for the used files that are not in `cached`, in no order."""
         # Called at each use of a file, when mostly all files are cached, so sets are compared first.
         return [(self._uses[file][0], file) for file in self._uses.keys() - cached]
@@ -124,91 +123,26 @@ class Uses:
         self._num_uses -= len(files)
 
     def _extend(self, max_ids: int) -> None:
-        """Takes batches with at most `max_ids` ids, until enough files or uses are known."""
+        """Takes batches with some `max_ids` ids, until enough files or uses are known."""
         while self._upcoming is not None and max_ids > 0:
             if self._batches and (len(self._uses) >= self._num_files or self._num_uses >= MAX_USES):
                 return
-            max_ids -= self._take(min(max_ids, _MIN_IDS))
-
-    def _take(self, num_ids: int) -> int:
-        """Takes batches with `num_ids` ids; returns how many these have."""
-        batches: list[Ids] = []
-        count = 0
-        for ids in self._upcoming or ():
-            count += ids.size or _IDS_PER_EMPTY_BATCH
+            ids = next(self._upcoming, None)
+            if ids is None:
+                self._upcoming = None  # it may refer to a dataset that is dropped
+                return
+            max_ids -= ids.size or _IDS_PER_EMPTY_BATCH
             if ids.size:
-                batches.append(np.asarray(ids, dtype=np.int64))
-            if count >= num_ids:
-                break
-        else:
-            self._upcoming = None  # it may refer to a dataset that is dropped
-        for ids, files in zip(batches, self._files_of(batches), strict=True):
-            self._batches.append((self._num_batches, _mark(ids), files))
-            for file in files:
-                self._uses.setdefault(file, deque()).append(self._num_batches)
-            self._num_uses += len(files)
-            self._num_batches += 1
-        return count
+                self._add(np.asarray(ids, dtype=np.int64))
 
-    def _files_of(self, batches: list[Ids]) -> list[set[int]]:
-        """Returns the distinct files of each batch, found for all at once, which is faster."""
-        if not batches:
-            return []
-        file = self._file_of(np.concatenate(batches))
-        number = np.repeat(np.arange(len(batches)), [ids.size for ids in batches])
-        # Neighbours mostly share a file, so after removing repeats there is little to sort.
-        label = number * (int(file.max()) + 1) + file
-        # `np.unique` would import numpy's masked arrays, which takes as long as reading hundreds of samples.
-        label = _without_repeats(np.sort(_without_repeats(label)))
-        number, file = np.divmod(label, int(file.max()) + 1)
-        parts = np.split(file, np.searchsorted(number, np.arange(1, len(batches))))
-        return [set(part.tolist()) for part in parts]
-
-
-@final
-class AssumedUses:
-    """The uses of files if the upcoming ids are not known.
-
-    Files that are read one after another are assumed to continue so; otherwise only the last one is assumed
-    to be used again.
-
-    Args:
-        num_files: the number of files.
-        read_ahead: the number of following files whose use is assumed.
-    """
-
-    is_valid, are_known = True, False
-
-    def __init__(self, num_files: int, read_ahead: int) -> None:
-        self._num_files = num_files
-        self._read_ahead = read_ahead
-        self._files = range(0)  # the last file, and those that are assumed to follow
-
-    def begin(self, ids: Ids) -> None:
-        """Starts a batch, which changes nothing."""
-
-    def used(self, file: int) -> None:
-        """Notes that a file is used now."""
-        if file not in self._files[:1]:
-            follows = bool(self._files) and file == self._files.start + 1
-            self._files = range(file, min(self._num_files, file + 1 + self._read_ahead * follows))
-
-    def end(self) -> None:
-        """Ends a batch, which changes nothing."""
-
-    def next_use(self, file: int, after: float = -1) -> float:
-        """Returns the number of files after which a file is used, `NEVER` if it is not assumed to be."""
-        distance = file - self._files.start
-        return distance if file in self._files and distance > after else NEVER
-
-    def upcoming_files(self, cached: Container[int] = ()) -> list[tuple[int, int]]:
-        """Returns pairs of next use and file for the assumed files that are not in `cached`."""
-        start = self._files.start
-        return [(file - start, file) for file in self._files[1:] if file not in cached]
-
-
-def _without_repeats(labels: Ids) -> Ids:
-    return labels[np.flatnonzero(np.diff(labels, prepend=-1))]
+    def _add(self, ids: Ids) -> None:
+        """Adds an upcoming batch."""
+        files = set(self._file_of(ids).tolist())
+        self._batches.append((self._num_batches, _mark(ids), files))
+        for file in files:
+            self._uses.setdefault(file, deque()).append(self._num_batches)
+        self._num_uses += len(files)
+        self._num_batches += 1
 
 
 def _mark(ids: Ids) -> Mark:

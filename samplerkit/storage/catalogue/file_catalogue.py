@@ -16,8 +16,7 @@ from samplerkit.order.intervals import edges_of
 from samplerkit.order.typing import Ids
 from samplerkit.storage.arrays import Array
 from samplerkit.storage.files.stored import Stored
-from samplerkit.storage.remote.access import RemoteAccess
-from samplerkit.storage.remote.version import Version
+from samplerkit.storage.remote.access import RemoteAccess, Version
 from samplerkit.storage.urls import is_remote, shown
 
 

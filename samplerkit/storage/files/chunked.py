@@ -190,7 +190,7 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
         if cache is not None:
             return cache
         read = partial(read_decoded, self._index.read, self._decode)
-        make = partial(ReadAheadCache, read, self.layout.num_files, self._limits)
+        make = partial(ReadAheadCache, read, self._limits)
         return process.open(self, make)
 
 

@@ -14,8 +14,8 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.files.content import FileContent
 from samplerkit.storage.files.packages import guarded
 from samplerkit.storage.lengths import COUNTING_THREADS
+from samplerkit.storage.remote.access import translate_errors
 from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.remote.version import translate_errors
 from samplerkit.storage.threads import Progress, all_in_threads
 from samplerkit.storage.urls import is_remote, shown
 

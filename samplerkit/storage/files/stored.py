@@ -20,7 +20,6 @@ from samplerkit.storage.open_files import (
     read_part,
 )
 from samplerkit.storage.remote.access import RemoteAccess, Span
-from samplerkit.storage.remote.version import UNKNOWN_SIZE
 from samplerkit.storage.threads import all_in_threads
 from samplerkit.storage.urls import identity, is_remote, shown
 
@@ -54,9 +53,6 @@ class Stored:
     def of(cls, path: str, storage: RemoteAccess | None = None) -> Stored:
         """Looks up the size and modification time of a file, with `storage` if it is remote.
 
-        A remote file whose size the server does not report is fetched into the cache, since only so is its
-        size known.
-
         Raises:
             AbsentError: the file is missing, may not be read, or is not a regular file.
             DatasetError: the file cannot be read, or is remote and there is no storage.
@@ -66,11 +62,7 @@ class Stored:
             return cls(path, status.st_size, status.st_mtime_ns)
         if storage is None:
             raise DatasetError(shown(path), "has no known size", hint="fetch it first")
-        size = storage.version(path).size
-        if size == UNKNOWN_SIZE:
-            with storage.fetch(path) as local:
-                size = local.size
-        return cls(path, size, 0, storage)
+        return cls(path, storage.version(path).size, 0, storage)
 
     @property
     def name(self) -> str:

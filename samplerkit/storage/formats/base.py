@@ -33,8 +33,8 @@ from samplerkit.storage.formats.file_index import IndexKind
 from samplerkit.storage.formats.values import ends_in
 from samplerkit.storage.lengths import COUNTING_THREADS
 from samplerkit.storage.per_process import storage_for
+from samplerkit.storage.remote.access import UNKNOWN_SIZE
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.version import UNKNOWN_SIZE
 from samplerkit.storage.threads import all_in_threads
 from samplerkit.storage.urls import add_suffix, is_remote, shown
 

@@ -1,13 +1,63 @@
-"""Access to remote files: the protocol, and the requests for parts of files."""
+"""Access to remote files: the protocol, versions, requests for parts of files, and faults of requests.
+
+No fault leaves this package: `retry` turns each into a `DatasetError`. Exceptions of other libraries may
+contain URLs with their queries, so they are never chained, and their texts are never shown.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, final
+from typing import Any, NamedTuple, Protocol, TypeVar, final
 
-from samplerkit.storage.remote.version import Version
+MODIFIED = "modified "
+"""The prefix of a tag that is only a modification time."""
+
+UNKNOWN_SIZE = -1
+"""The size of a file or a body whose size a response does not report."""
+
+
+@final
+@dataclass(frozen=True)
+class Version:
+    """The version of a remote file at its first request.
+
+    Args:
+        size: the size in bytes; -1 in a comparison of which only the tag is known.
+        tag: a string that changes with the content: the ETag, else a checksum, a generation or the
+            modification time, with its name before it; "" if the server sends none.
+    """
+
+    size: int
+    tag: str = ""
+
+    @property
+    def may_resume(self) -> bool:
+        """Whether a broken download may be resumed, since a strong tag identifies every byte."""
+        return self.tag != "" and not self.tag.startswith(("W/", MODIFIED))
+
+    def check(self, size: int, tag: str) -> None:
+        """Compares the version of a response with this one.
+
+        Args:
+            size: the size of the whole file in the response, -1 if it has none.
+            tag: the tag in the response, "" if it has none.
+
+        Raises:
+            Refused: the versions differ.
+            Transient: the response has no tag, though an earlier one had.
+        """
+        if UNKNOWN_SIZE not in {size, self.size} and size != self.size:
+            raise changed()
+        if not self.tag:
+            return
+        if not tag:
+            raise Transient("a response without the tag of earlier ones")
+        # A weak tag only promises equivalent content; but if it differs, the version differs in any case.
+        if tag.removeprefix("W/") != self.tag.removeprefix("W/"):
+            raise changed()
 
 
 @final
@@ -112,3 +162,108 @@ def _joined(before: Span, part: Span) -> Span | None:
     if part.url != before.url or not is_near or end - before.offset > LONGEST:
         return None
     return Span(part.url, before.offset, end - before.offset)
+
+
+Result = TypeVar("Result")
+Fault = TypeVar("Fault", bound=Exception)
+
+
+@final
+class Transient(Exception):  # noqa: N818  # not an error yet, since the next attempt may succeed
+    """An attempt failed, but another one may succeed.
+
+    Args:
+        reason: what happened, without text of other libraries.
+        wait: seconds that the server asks to wait before the next attempt; None if it does not ask.
+    """
+
+    def __init__(self, reason: str, wait: float | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.wait = wait
+
+
+class Refused(Exception):  # noqa: N818  # it is turned into a DatasetError
+    """An attempt failed, and another one would not help.
+
+    Args:
+        problem: what is wrong, without text of other libraries.
+        hint: what to do about it.
+    """
+
+    def __init__(self, problem: str, hint: str = "") -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.hint = hint
+
+
+@final
+class Absent(Refused):
+    """The file does not exist, or may not be read."""
+
+
+def translate_errors(
+    call: Callable[[], Result],
+    kinds: type[Fault] | tuple[type[Fault], ...],
+    translate: Callable[[Fault], Exception],
+) -> Result:
+    """Calls a function, and replaces its exceptions by others, without chaining them.
+
+    Args:
+        call: the function.
+        kinds: the types of exceptions to replace.
+        translate: returns the exception to raise instead, which may be the same one.
+    """
+    try:
+        return call()
+    except kinds as error:
+        other = translate(error)
+    try:
+        raise other
+    finally:
+        # Exceptions refer to frames: if a frame referred to the exception, it would keep the storage alive.
+        del other
+
+
+def changed() -> Refused:
+    """Returns the fault for a file that was replaced after its version was requested."""
+    return Refused("was changed while it was in use", "start again, so that all of it is of one version")
+
+
+_MISTAKES = (ValueError, TypeError, LookupError, AttributeError, ImportError, NotImplementedError)
+
+
+def is_transient(status: int) -> bool:
+    """Returns whether a request with an HTTP error status may succeed the next time."""
+    return status >= 500 or status in {408, 429}
+
+
+def library_fault(error: Exception, library: str, *, is_mistake: bool = False) -> Transient | Refused:
+    """Classifies an exception of a library as transient or permanent.
+
+    Args:
+        error: the exception.
+        library: the name of the library in messages.
+        is_mistake: whether the caller knows that the error is permanent.
+
+    Returns:
+        `Absent` for a missing file and a missing permission; `Refused` for wrong arguments; `Transient` for
+        all others.
+    """
+    if isinstance(error, FileNotFoundError):
+        return Absent("does not exist", "check the URL")
+    # The text of the error itself may have secrets.
+    reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else ""
+    name = f"{type(error).__name__}: {reason}" if reason else type(error).__name__
+    if isinstance(error, PermissionError):
+        return Absent(f"may not be read ({name})", "check the credentials in storage_options")
+    # Some connection errors are both an OSError and a ValueError; these are not permanent.
+    if is_mistake or (isinstance(error, _MISTAKES) and not isinstance(error, OSError)):
+        hint = "check the URL, the credentials and the other storage_options"
+        return Refused(f"cannot be read through {library} ({name})", hint)
+    return Transient(f"{library} failed ({name})")
+
+
+def no_size() -> Refused:
+    """Returns the fault for a file whose size is not reported."""
+    return Refused("has no size, so truncation could not be detected", "let the server report its size")

@@ -1,33 +1,37 @@
-"""The files of the cache on disk: their names, locks, checksums, and the order of eviction."""
+"""The files of the cache on disk: their names, their locks, and whether a copy is intact."""
 
 from __future__ import annotations
 
 import hashlib
-import json
+import logging
 import os
 import re
 import secrets
 import stat
-import time
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
+from io import FileIO
 from pathlib import Path
 from typing import final
 
 import numpy as np
 
 from samplerkit.errors import DatasetError
-from samplerkit.storage.atomic import NoLocksError, try_lock, unlock
+from samplerkit.storage.atomic import NoLocksError, is_the_file, try_lock, unlock
 from samplerkit.storage.open_files import cache_error
-from samplerkit.storage.remote.version import UNKNOWN_SIZE, Version
+from samplerkit.storage.remote.access import UNKNOWN_SIZE, Version
 from samplerkit.storage.threads import Stop
 
 FOLDER_LOCK = "samplerkit-remote.lock"
 
-_NAME = re.compile(r"samplerkit-([0-9a-f]{32}-[0-9a-f]{16})\.(file|part|lock)")
+PAUSE = 0.01
+"""Seconds between two attempts to get a lock."""
+
+_LOG = logging.getLogger(__name__)
+_NAME = re.compile(r"samplerkit-([0-9a-f]{40})\.(file|part|lock)")
 
 
 @final
@@ -37,8 +41,8 @@ class Entry:
 
     Args:
         folder: the folder of the cache.
-        key: digests of the identity of the file and of its version.
-        place: the name in errors and in the lock file, without secrets; "" for an entry found in the folder.
+        key: a digest of the identity of the file and of its version.
+        place: the name in errors, without secrets; "" for an entry found in the folder.
         size: the required size; -1 if unknown. For an entry found in the folder: the bytes of the file and
             of the part, where a part already has its final size.
         used: the time of the last use in nanoseconds.
@@ -64,7 +68,10 @@ class Entry:
 
     @property
     def lock(self) -> Path:
-        """The path of the lock file: locked exclusively to write or delete, shared to use; has a `Record`."""
+        """The path of the lock file: locked exclusively to write or delete, shared to use.
+
+        It has the checksum of the file, and its state when the checksum was last verified.
+        """
         return self.folder / f"samplerkit-{self.key}.lock"
 
     @property
@@ -76,15 +83,64 @@ class Entry:
             return False
         return stat.S_ISREG(status.st_mode) and self.size in {UNKNOWN_SIZE, status.st_size}
 
-    @property
-    def address(self) -> str:
-        """The first half of the key, which is the same for all versions of a file."""
-        return self.key.partition("-")[0]
-
     def delete(self) -> None:
         """Deletes all its files; the caller must hold its lock."""
         for path in (self.file, self.part, self.lock):
             path.unlink(missing_ok=True)
+
+    def is_intact(self, lock: int) -> bool:
+        """Returns whether the file matches the checksum in its lock file; logs if it does not.
+
+        The file is read and its checksum verified, unless that was done since the machine was booted and the
+        file did not change since: a power failure may replace content by zeros without any other trace.
+
+        Args:
+            lock: the descriptor of the lock file, with a shared or exclusive lock.
+
+        Raises:
+            OSError: the file cannot be opened.
+        """
+        checksum, _, state = os.pread(lock, _LONGEST, 0).decode("latin-1").partition(" ")
+        if not checksum:  # its writer was killed
+            return False
+        # If it cannot be opened, for lack of descriptors, it is not damaged: other processes may use it.
+        with self.file.open("rb", buffering=0) as file:
+            before, state = state, state_of(file)
+            if state == before:
+                return True
+            try:
+                is_right = checksum == checksum_of(file)
+            except OSError:
+                is_right = False
+        if not is_right:
+            _LOG.warning("%s: its copy in the cache is damaged, and is made again", self.place)
+            return False
+        with suppress(OSError):  # on a full disk the checksum is verified again the next time
+            write_lock(lock, checksum, state)
+        return True
+
+    def discard(self, lock: int, stop: Stop) -> None:
+        """Deletes a damaged file, also while other processes use it, which keep what they have opened.
+
+        Args:
+            lock: the descriptor of the lock file, with a shared lock.
+            stop: ends the waiting for the lock of the folder.
+        """
+        with exclusive_lock(self.folder / FOLDER_LOCK, stop):
+            # If another process discarded it too, the files of this name are new ones.
+            if is_the_file(lock, self.lock):
+                self.delete()
+
+    def evict(self) -> bool:
+        """Deletes all its files if it is not in use; returns whether it was deleted."""
+        descriptor = try_lock(self.lock, is_exclusive=True, may_create=False)
+        if descriptor is None:
+            return False
+        try:
+            self.delete()
+        finally:
+            unlock(descriptor)
+        return True
 
 
 def entry_of(folder: Path, place: str, identity: str, version: Version, digest: str | None) -> Entry:
@@ -101,11 +157,13 @@ def entry_of(folder: Path, place: str, identity: str, version: Version, digest: 
         >>> first, second = (Version(9, tag) for tag in ('"1"', '"2"'))
         >>> url = "https://host/a.tar"
         >>> one, other = (entry_of(Path("/cache"), url, url, each, None) for each in (first, second))
-        >>> one.address == other.address, one.key == other.key
-        (True, False)
+        >>> one.key == other.key
+        False
     """
-    text = f"{version.size} {version.tag} {digest or ''}"
-    return Entry(folder, f"{_digest(identity, 16)}-{_digest(text, 8)}", place, version.size)
+    text = f"{version.size} {version.tag} {digest or ''} {identity}"
+    data = text.encode("utf-8", "surrogateescape")
+    key = hashlib.blake2b(data, digest_size=20, person=b"samplerkit").hexdigest()
+    return Entry(folder, key, place, version.size)
 
 
 def entries_in(folder: Path) -> Iterator[Entry]:
@@ -127,7 +185,7 @@ def entries_in(folder: Path) -> Iterator[Entry]:
             if stat.S_ISREG(status.st_mode):
                 files_by_key.setdefault(match[1], {})[match[2]] = status
     for key, files in files_by_key.items():
-        if "lock" not in files:  # without it, ownership and use cannot be determined
+        if "lock" not in files:  # without it, use cannot be determined
             continue
         # Using an entry touches its lock file, since the times of the file itself show whether it changed.
         size = sum(status.st_size for kind, status in files.items() if kind != "lock")
@@ -135,129 +193,37 @@ def entries_in(folder: Path) -> Iterator[Entry]:
         yield Entry(folder, key, size=size, used=used, is_part="file" not in files)
 
 
-def _digest(text: str, size: int) -> str:
-    data = text.encode("utf-8", "surrogateescape")
-    return hashlib.blake2b(data, digest_size=size, person=b"samplerkit").hexdigest()
-
-
-MARKER = b"samplerkit remote cache 1\n"
-"""The first bytes of samplerkit's lock files."""
-
 _PAGE = 4096
 _PIECE = 1 << 20
 _LONGEST = 4096
-_SETTLED_NS = 10**8
-"""A file written less than this many ns ago may be written again with the same time, as clocks are coarse."""
 
 
-@final
-class Checksum:
-    """The incremental checksum of a file: the CRC-32 of the sums of its pages.
+def checksum_of(file: FileIO) -> str:
+    """Returns the checksum of an open file: the CRC-32 of its size and of the sums of its pages.
 
     It detects what a power failure leaves, pages of zeros or of another file, and takes an eighth of the time
     of a CRC-32 of all bytes, which was a quarter of the processor time of a download.
-
-    Example:
-        >>> checksum = Checksum()
-        >>> checksum.add(bytes(5000))
-        >>> whole = checksum.value
-        >>> checksum.add(b"more")
-        >>> checksum.value == whole
-        False
     """
-
-    def __init__(self) -> None:
-        self._sums = 0
-        self._rest = b""
-
-    def add(self, data: bytes | memoryview) -> None:
-        """Adds the next bytes."""
-        data = self._rest + data if self._rest else data
-        end = len(data) // _PAGE * _PAGE
-        pages = np.frombuffer(data, np.uint64, end // 8).reshape(-1, _PAGE // 8)
-        self._sums = zlib.crc32(pages.sum(axis=1), self._sums)
-        self._rest = bytes(data[end:])
-
-    @property
-    def value(self) -> int:
-        """The checksum of all bytes that were added."""
-        return zlib.crc32(self._rest, self._sums)
+    checksum = zlib.crc32(b"%d" % os.fstat(file.fileno()).st_size)
+    piece = bytearray(_PIECE)
+    file.seek(0)
+    while count := file.readinto(piece):
+        piece[count:] = bytes(_PIECE - count)
+        pages = np.frombuffer(piece, np.uint64).reshape(-1, _PAGE // 8)
+        checksum = zlib.crc32(pages.sum(axis=1), checksum)
+    return f"{checksum:08x}"
 
 
-@final
-@dataclass(frozen=True)
-class Record:
-    """The content of a lock file, stored as JSON.
-
-    Args:
-        checksum: the checksum of the file, computed while it was written; None while it is being written, and
-            if the file is damaged.
-        state: the state of the file, from `_state_of`, when its checksum was last verified.
-        name: the name of the file for people who look at the cache, without secrets.
-    """
-
-    checksum: int | None = None
-    state: str = ""
-    name: str = ""
-
-    @classmethod
-    def read(cls, descriptor: int) -> Record | None:
-        """Reads a lock file; returns None if it was not written by samplerkit."""
-        data = os.pread(descriptor, _LONGEST, 0)
-        if not data.startswith(MARKER):
-            return None
-        try:
-            return cls(**json.loads(data[len(MARKER) :]))
-        except (ValueError, TypeError):  # its writer was killed
-            return cls()
-
-    def write(self, descriptor: int) -> None:
-        """Writes a lock file; processes that share its lock may do so at once.
-
-        Only the state differs, which has a fixed length, or the file is damaged for all of them.
-        """
-        header = {"checksum": self.checksum, "state": f"{self.state:120}", "name": self.name[:200]}
-        data = MARKER + json.dumps(header).encode()
-        os.pwrite(descriptor, data, 0)
-        os.ftruncate(descriptor, len(data))
+def write_lock(lock: int, checksum: str, state: str) -> None:
+    """Writes a lock file; processes that share its lock may do so at once, since they write the same."""
+    data = f"{checksum} {state}".encode()
+    os.pwrite(lock, data, 0)
+    os.ftruncate(lock, len(data))
 
 
-def is_intact(path: Path, descriptor: int) -> bool:
-    """Returns whether the content of a file matches the checksum in its lock file.
-
-    The file is read and its checksum verified, unless that was done since the machine was booted and the file
-    did not change since: a power failure may replace content by zeros without any other trace.
-
-    Args:
-        path: the path of the file.
-        descriptor: the descriptor of its lock file, with a shared or exclusive lock.
-    """
-    record = Record.read(descriptor)
-    if record is None or record.checksum is None:
-        return False
-    checksum = Checksum()
-    try:
-        with path.open("rb", buffering=0) as file:
-            status, now = os.fstat(file.fileno()), time.time_ns()
-            state = _state_of(status)
-            if state == record.state.strip():
-                return True
-            while data := file.read(_PIECE):
-                checksum.add(data)
-    except OSError:
-        return False
-    is_right = checksum.value == record.checksum
-    if not is_right:
-        record = replace(record, checksum=None)  # so that nobody reads a damaged file again
-    elif abs(now - status.st_ctime_ns) > _SETTLED_NS:  # the clock may have been set back
-        record = replace(record, state=state)
-    with suppress(OSError):  # on a full disk the checksum is verified again the next time
-        record.write(descriptor)
-    return is_right
-
-
-def _state_of(status: os.stat_result) -> str:
+def state_of(file: FileIO) -> str:
     """Returns a string that changes when the machine is booted, and when the file is written to."""
+    status = os.fstat(file.fileno())
     times = f"{status.st_mtime_ns:x} {status.st_ctime_ns:x}"
     return f"{_boot_id()} {status.st_ino:x} {status.st_size:x} {times}"
 
@@ -270,9 +236,6 @@ def _boot_id() -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip().replace("-", "")
     except OSError:
         return secrets.token_hex(16)
-
-
-_PAUSE = 0.005
 
 
 @contextmanager
@@ -301,50 +264,8 @@ def exclusive_lock(path: Path, stop: Stop) -> Iterator[None]:
         Stopped: `stop` was set.
     """
     while (descriptor := try_lock(path, is_exclusive=True)) is None:
-        stop.sleep(_PAUSE)
+        stop.sleep(PAUSE)
     try:
         yield
-    finally:
-        unlock(descriptor)
-
-
-def evict_excess(others: Sequence[Entry], excess: int) -> int:
-    """Evicts entries until at most `-excess` bytes are left, if possible.
-
-    Args:
-        others: the entries in order of eviction.
-        excess: the bytes of the new file minus the limit of the cache.
-
-    Returns:
-        The bytes that are left.
-    """
-    used = sum(each.size for each in others)
-    for each in others:
-        # Parts left by dead processes are always evicted.
-        if (each.is_part or used + excess > 0) and evict(each):
-            used -= each.size
-    return used
-
-
-def eviction_order(entries: Iterable[Entry]) -> list[Entry]:
-    """Sorts entries in order of eviction."""
-    now = time.time_ns()
-    # A use in the future was before the clock was set back; it counts as old, or it would never be evicted.
-    by_use = sorted(entries, key=lambda each: each.used if each.used <= now else 0)
-    newest = {each.address: each.key for each in by_use if not each.is_part}
-    return sorted(by_use, key=lambda each: (not each.is_part, newest.get(each.address) == each.key))
-
-
-def evict(entry: Entry) -> bool:
-    """Deletes an entry if it is not in use; returns whether it was deleted."""
-    descriptor = try_lock(entry.lock, is_exclusive=True, may_create=False)
-    if descriptor is None:
-        return False
-    try:
-        # An empty lock file is left if its process died, or power failed, before the marker was written.
-        is_ours = os.fstat(descriptor).st_size == 0 or Record.read(descriptor) is not None
-        if is_ours:
-            entry.delete()
-        return is_ours
     finally:
         unlock(descriptor)

@@ -3,41 +3,35 @@
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from io import FileIO
 from pathlib import Path
 from typing import Final, final
 
 from samplerkit.closing import Closing
 from samplerkit.errors import DatasetError
 from samplerkit.storage.atomic import try_lock, unlock, user_cache_folder
+from samplerkit.storage.remote.access import UNKNOWN_SIZE
 from samplerkit.storage.remote.cache_entries import (
     FOLDER_LOCK,
-    Checksum,
+    PAUSE,
     Entry,
-    Record,
     cache_errors,
+    checksum_of,
     entries_in,
-    evict,
-    evict_excess,
-    eviction_order,
     exclusive_lock,
-    is_intact,
+    state_of,
+    write_lock,
 )
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.version import UNKNOWN_SIZE
 from samplerkit.storage.threads import TICK, Stop
 
-_LOG = logging.getLogger(__name__)
-_FIRST_PAUSE = 0.002
-_WARN_SECONDS = 60.0
-_HINT = "raise max_cache_bytes, or use cache=FOLDER on a larger disk"
-
 _STEP = 64 << 20
-"""Bytes that are reserved at a time if the size of a file is unknown; less in a small cache."""
+"""The most bytes that are reserved in advance if the size of a file is unknown."""
 
 
 @final
@@ -46,11 +40,11 @@ class DiskCache:
 
     A file is written by one process under a temporary name, while it holds the exclusive lock of the entry.
     If that process dies, the lock is released, and another process starts again. Processes that use a file
-    hold a shared lock. Each file has a checksum, which is verified when it is opened: see `is_intact`.
+    hold a shared lock. Each file has a checksum, which is verified when it is opened: see `Entry.is_intact`.
 
-    Space is reserved under a short lock of the folder. The order of eviction is: parts left by dead
-    processes, versions of a file that has a newer version, and then the least recently used files. Files in
-    use are never evicted, and other files in the folder are never touched.
+    Space is reserved under a short lock of the folder. Parts left by dead processes are evicted first, then
+    the least recently used files. Files in use are never evicted, and other files in the folder are never
+    touched.
 
     Args:
         options: the folder, created for the first file; the most bytes of the cache, by default half of the
@@ -83,43 +77,21 @@ class DiskCache:
             DatasetError: the file does not fit, or the folder cannot be used; or as raised by `write`.
             Stopped: `stop` was set.
         """
-        is_new = was_damaged = False
-        started = warned = time.monotonic()
-        pause = _FIRST_PAUSE
+        is_new = False
         with cache_errors(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
-            while True:
-                local, is_damaged = self._pin(entry, is_verified=is_new)
-                if local is not None:
-                    return local, is_new
-                if is_damaged and not was_damaged:
-                    _LOG.warning("%s: its copy in the cache is damaged, and is made again", entry.place)
-                was_damaged = is_damaged
+            while (local := self._pin(entry)) is None:
                 descriptor = try_lock(entry.lock, is_exclusive=True)
-                if descriptor is not None:
+                if descriptor is None:
+                    self.stop.sleep(PAUSE)
+                else:
                     is_new = self._write(entry, descriptor, write)
-                    continue
-                now = time.monotonic()
-                if is_damaged and now - started > self._options.timeout:
-                    problem = "has a damaged copy in the cache, which a process uses"
-                    hint = "end the processes that use it, and start again"
-                    raise DatasetError(entry.place, problem, str(entry.file), hint=hint)
-                if now - warned > _WARN_SECONDS:
-                    warned = now
-                    _LOG.warning("%s: waits for another process for %.0f s", entry.place, now - started)
-                self.stop.sleep(pause)
-                pause = min(TICK, 2 * pause)
+        return local, is_new
 
     def find(self, entry: Entry) -> LocalFile | None:
         """Returns a file that exists, pinned; None if it is missing, damaged, or being written or deleted."""
         with cache_errors(self.folder):
-            return self._pin(entry)[0]
-
-    def bound(self, entries: Iterable[Entry]) -> int:
-        """Returns the size limit of the folder, given the entries in it."""
-        if (limit := self._options.max_cache_bytes) is not None:
-            return limit
-        return (shutil.disk_usage(self.folder).free + sum(each.size for each in entries)) // 2
+            return self._pin(entry)
 
     def reserve(self, entry: Entry, descriptor: int, size: int) -> None:
         """Makes room for a file and allocates it on disk, so that writing cannot run out of space.
@@ -136,20 +108,23 @@ class DiskCache:
         while True:
             with exclusive_lock(self.folder / FOLDER_LOCK, self.stop):
                 entries = list(entries_in(self.folder))
-                bound = self.bound(entries)
-                others = eviction_order(each for each in entries if each != entry)
-                used = evict_excess(others, size - bound)
-                if used + size <= bound:
+                limit = self._options.max_cache_bytes
+                if limit is None:
+                    free = shutil.disk_usage(self.folder).free
+                    limit = (free + sum(each.size for each in entries)) // 2
+                others = [each for each in entries if each != entry]
+                others.sort(key=lambda each: (not each.is_part, each.used))
+                used = sum(each.size for each in others)
+                for each in others:
+                    if (each.is_part or used + size > limit) and each.evict():
+                        used -= each.size
+                if used + size <= limit:
                     self._allocate(entry.place, descriptor, size, others)
                     return
-            if size > bound or time.monotonic() > end:
-                is_given = self._options.max_cache_bytes is not None
-                source = "max_cache_bytes" if is_given else "half of the free space on its disk"
-                usage = f"it may hold {bound} ({source})"
-                if size <= bound:
-                    usage = f"{used} of {bound} ({source}) are in use"
-                problem = f"does not fit into the cache: {size} bytes, and {usage}"
-                raise DatasetError(entry.place, problem, str(self.folder), hint=_HINT)
+            if size > limit or time.monotonic() > end:
+                problem = f"does not fit into the cache: {size} bytes, and {used} of {limit} are in use"
+                hint = "raise max_cache_bytes, by default half of the free space, or use cache=FOLDER"
+                raise DatasetError(entry.place, problem, str(self.folder), hint=hint)
             self.stop.sleep(TICK)
 
     def _allocate(self, place: str, descriptor: int, size: int, others: Sequence[Entry]) -> None:
@@ -161,34 +136,28 @@ class DiskCache:
             except OSError as error:
                 if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
                     raise
-                if any(evict(each) for each in candidates):
+                if any(each.evict() for each in candidates):
                     continue
-                # The free space of a quota is unknown.
-                free = 0 if error.errno == errno.EDQUOT else shutil.disk_usage(self.folder).free
-                missing = max(1, size - free - 512 * os.fstat(descriptor).st_blocks)
-                reason = f"does not fit on the disk of the cache ({error.strerror})"
-                problem = f"{reason}: {missing} of {size} bytes are missing"
+                problem = f"does not fit on the disk of the cache ({error.strerror}): {size} bytes"
                 hint = "free some space, lower max_cache_bytes, or use cache=FOLDER on a larger disk"
                 raise DatasetError(place, problem, str(self.folder), hint=hint) from error
             else:
                 return
 
-    def _pin(self, entry: Entry, *, is_verified: bool = False) -> tuple[LocalFile | None, bool]:
-        """Pins a file that exists and is not being written; returns None if it cannot, and if it is damaged.
-
-        Args:
-            entry: the entry of the file.
-            is_verified: whether this process has just written the file.
-        """
+    def _pin(self, entry: Entry) -> LocalFile | None:
+        """Pins a file that exists and is not being written; discards a damaged one."""
         descriptor = try_lock(entry.lock, is_exclusive=False) if entry.exists else None
         if descriptor is None:
-            return None, False
-        exists = entry.exists
-        if exists and (is_verified or is_intact(entry.file, descriptor)):
-            os.utime(descriptor)
-            return LocalFile(entry.file, entry.file.stat().st_size, descriptor), False
-        unlock(descriptor)
-        return None, exists
+            return None
+        with ExitStack() as stack:
+            stack.callback(unlock, descriptor)
+            if entry.exists and entry.is_intact(descriptor):
+                os.utime(descriptor)
+                local = LocalFile(entry.file, entry.file.stat().st_size, descriptor)
+                stack.pop_all()
+                return local
+            entry.discard(descriptor, self.stop)
+        return None
 
     def _write(self, entry: Entry, descriptor: int, write: Callable[[PartFile], None]) -> bool:
         """Writes a file, unless another process has, under the exclusive lock, which is then released.
@@ -196,13 +165,14 @@ class DiskCache:
         The lock is not made shared, as Linux releases it for that too: `get` pins the file like any other.
         """
         try:
-            if entry.exists and is_intact(entry.file, descriptor):
+            if entry.exists and entry.is_intact(descriptor):
                 return False
             entry.file.unlink(missing_ok=True)
+            entry.part.unlink(missing_ok=True)
             # Also readable: on filesystems without fallocate, such as NFS, the C library reads the file.
-            with open(entry.part, "w+b", 0, opener=_without_links) as file:  # Path.open takes none
-                part = PartFile(entry, self, file.fileno())
-                Record(name=entry.place).write(descriptor)  # after room was made, as the disk may be full
+            with entry.part.open("x+b", buffering=0) as file:
+                part = PartFile(entry, self, file)
+                os.pwrite(descriptor, b" ", 0)  # the disk may be full later, and the checksum needs a block
                 write(part)
                 part.finish(descriptor)
                 return True
@@ -250,15 +220,14 @@ class PartFile:
     Args:
         entry: the entry of the file.
         cache: the cache.
-        descriptor: the descriptor of the file, which the caller closes.
+        file: the file, which the caller closes.
     """
 
-    def __init__(self, entry: Entry, cache: DiskCache, descriptor: int) -> None:
+    def __init__(self, entry: Entry, cache: DiskCache, file: FileIO) -> None:
         self._entry: Final = entry
         self._cache: Final = cache
-        self._descriptor: Final = descriptor
+        self._file: Final = file
         self.written = self._reserved = 0
-        self._checksum = Checksum()
         if entry.size != UNKNOWN_SIZE:
             self._reserve(entry.size)
 
@@ -271,38 +240,33 @@ class PartFile:
         # A client would take an OSError for a fault of its connection.
         with cache_errors(self._cache.folder):
             if self.written + len(data) > self._reserved:
-                step = min(_STEP, (self._cache.bound(entries_in(self._cache.folder)) - self.written) // 8)
-                self._reserve(self.written + max(len(data), step))
-            self._checksum.add(data)
+                self._reserve(self.written + max(len(data), min(_STEP, self.written // 8)))
             rest = memoryview(data)
             while rest:
-                count = os.pwrite(self._descriptor, rest, self.written)
+                count = self._file.write(rest)
                 self.written += count
                 rest = rest[count:]
 
     def restart(self) -> None:
         """Discards all data written so far."""
-        self.written, self._checksum = 0, Checksum()
+        self.written = self._file.seek(0)
 
     def finish(self, lock: int) -> None:
-        """Renames the file to its final name, without fsync: after a power failure `is_intact` checks it.
+        """Renames the file to its final name, without fsync: `Entry.is_intact` notices a power failure.
 
         Args:
-            lock: the descriptor of the lock file, to which the checksum is written before.
+            lock: the descriptor of the lock file, to which the checksum is written.
 
         Raises:
             OSError: the file cannot be renamed.
         """
-        os.ftruncate(self._descriptor, self.written)
-        Record(self._checksum.value, name=self._entry.place).write(lock)
+        self._file.truncate(self.written)
+        checksum = checksum_of(self._file)
         # A process that lists the folder during a rename may see neither name, and not count the file.
         with exclusive_lock(self._cache.folder / FOLDER_LOCK, self._cache.stop):
             self._entry.part.rename(self._entry.file)
+        write_lock(lock, checksum, state_of(self._file))
 
     def _reserve(self, size: int) -> None:
-        self._cache.reserve(self._entry, self._descriptor, size)
+        self._cache.reserve(self._entry, self._file.fileno(), size)
         self._reserved = size
-
-
-def _without_links(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW, 0o666)

@@ -12,17 +12,16 @@ from typing import Any, TypeVar, final
 from samplerkit.errors import DatasetError
 from samplerkit.storage.atomic import atomic
 from samplerkit.storage.names import may_match_folders
-from samplerkit.storage.remote.options import HTTP_OPTIONS, RemoteOptions
-from samplerkit.storage.remote.retries import Client, Counts, check_small, retry
-from samplerkit.storage.remote.version import (
-    UNKNOWN_SIZE,
+from samplerkit.storage.remote.access import (
     Refused,
     Transient,
     Version,
-    causes,
     library_fault,
+    no_size,
     translate_errors,
 )
+from samplerkit.storage.remote.options import HTTP_OPTIONS, RemoteOptions
+from samplerkit.storage.remote.retries import Client, Counts, check_small, retry
 from samplerkit.storage.threads import Pool, Stop, importing, with_timeout
 from samplerkit.storage.urls import has_pattern, has_version, is_remote, is_s3, is_web, shown
 
@@ -70,12 +69,13 @@ class Filesystems(Client):
         info = self._call(fetch_info, 0, stop)
         if info.get("type") == "directory":
             raise Refused("is a folder", "give its files")
-        size = info.get("size")
+        if info.get("size") is None:
+            raise no_size()
         # Azure's tag has quotes or not, depending on the request.
         tag = next((f"{name} {info[name]}" for name in _TAGS if info.get(name)), "")
         tag = tag.removeprefix("ETag ").replace('etag "', "etag ")  # for S3 the same as by HTTP
         tag = tag.rstrip('"') if tag.startswith("etag ") else tag
-        return Version(UNKNOWN_SIZE if size is None else int(size), tag)
+        return Version(int(info["size"]), tag)
 
     def part(self, url: str, version: Version, offset: int, length: int, stop: Stop) -> bytes:
         """Reads a part of at least one byte of a file, in whatever version the file has."""
@@ -93,7 +93,6 @@ class Filesystems(Client):
     def small(self, url: str, max_bytes: int, stop: Stop) -> tuple[bytes, Version]:
         """Reads a whole small file, after requesting its version."""
         version = self.version(url, stop)
-        _check_size(version)
         check_small(version.size, max_bytes)
         data = self.part(url, version, 0, version.size, stop) if version.size else b""
         self.confirm(url, version, stop)
@@ -109,7 +108,6 @@ class Filesystems(Client):
             pool: the threads that read parts.
             stop: stops the requests.
         """
-        _check_size(version)
 
         def part(at: int, stop: Stop) -> bytes:
             return self.part(url, version, at, min(_PART, version.size - at), stop)
@@ -121,10 +119,6 @@ class Filesystems(Client):
 
     def fault(self, error: Exception) -> Exception:
         """Classifies an exception of a filesystem; filesystems raise exceptions of many types."""
-        if isinstance(error, TimeoutError):
-            return Transient(
-                f"no response in time, which is {self.options.timeout:g} s and as much for each MiB"
-            )
         return library_fault(error, "its filesystem")
 
     def put(self, url: str, data: bytes, stop: Stop) -> None:
@@ -193,16 +187,9 @@ def open_filesystem(url: str, options: RemoteOptions) -> tuple[Any, str]:
     given = {key: value for key, value in options.storage_options.items() if key not in HTTP_OPTIONS}
 
     def failed(error: Exception) -> DatasetError:
-        if not isinstance(error, ImportError):  # filesystems raise exceptions of many types
-            problem = f"its filesystem cannot be made ({type(error).__name__})"
-            return DatasetError(shown(url), problem, hint="check its scheme and storage_options")
-        # fsspec raises an error without a name, from the one that has it.
-        name = next(
-            (cause.name for cause in causes(error) if isinstance(cause, ImportError) and cause.name), ""
-        )
-        needs = f" ({name})" if name else ""
-        hint = "install fsspec's package for its scheme"
-        return DatasetError(shown(url), f"needs a package that is not installed{needs}", hint=hint)
+        problem = f"its filesystem cannot be made ({type(error).__name__})"
+        hint = "check its scheme, fsspec's package for it, and storage_options"
+        return DatasetError(shown(url), problem, hint=hint)
 
     filesystem, path = translate_errors(
         lambda: core.url_to_fs(url, **_s3_defaults(url, given, options.timeout)), Exception, failed
@@ -250,11 +237,6 @@ def _s3_defaults(url: str, given: Mapping[str, Any], timeout: float) -> dict[str
     return options
 
 
-def _check_size(version: Version) -> None:
-    if version.size == UNKNOWN_SIZE:
-        raise Refused("has no size in its filesystem, so truncation could not be detected")
-
-
 def read_small(path: str, read_remote: Callable[[str], bytes | None]) -> bytes | None:
     """Reads a small file; returns None if it does not exist.
 
@@ -297,11 +279,7 @@ def write_small(path: str, data: bytes, options: RemoteOptions) -> None:
         raise DatasetError(shown(path), "cannot be written by HTTP", hint=hint)
     if is_remote(path):
         client, stop = Filesystems(options, Counts()), Stop()
-        translate_errors(
-            lambda: retry(path, client, lambda client: client.put(path, data, stop), stop),
-            DatasetError,
-            lambda error: DatasetError(shown(path), f"cannot be written: {error.problem}", hint=error.hint),
-        )
+        retry(path, client, lambda client: client.put(path, data, stop), stop)
         return
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)

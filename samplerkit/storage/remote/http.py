@@ -14,21 +14,22 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, final
 
-from samplerkit.storage.remote.http_checks import check_end, check_part, version_of
-from samplerkit.storage.remote.http_connections import Connections, Route, errno_text
-from samplerkit.storage.remote.http_response import Headers, Response
-from samplerkit.storage.remote.options import HTTP_OPTIONS, RemoteOptions
-from samplerkit.storage.remote.retries import Client, Counts, check_small
-from samplerkit.storage.remote.version import (
+from samplerkit.storage.remote.access import (
     UNKNOWN_SIZE,
     Refused,
     Transient,
     Version,
     library_fault,
+    no_size,
     translate_errors,
 )
+from samplerkit.storage.remote.http_checks import check_part, is_chunked, tag_of, version_of
+from samplerkit.storage.remote.http_connections import Connections, Route
+from samplerkit.storage.remote.http_response import Headers, Response
+from samplerkit.storage.remote.options import HTTP_OPTIONS, RemoteOptions
+from samplerkit.storage.remote.retries import Client, Counts, check_small
 from samplerkit.storage.threads import Pool, Stop, importing
-from samplerkit.storage.urls import digest_of, is_s3, is_web
+from samplerkit.storage.urls import is_s3, is_web
 
 _ROUTES = 1 << 14
 """The most URLs whose routes are cached, since a dataset may have millions."""
@@ -87,13 +88,11 @@ class Http(Client):
         return None
 
     def rest(self, url: str, version: Version, offset: int, _: Pool, stop: Stop) -> Iterator[memoryview]:
-        """Reads a file from an offset to its end by one request; the end is certain, or a digest is given."""
+        """Reads a file from an offset to its end by one request."""
         if offset and offset == version.size:  # the earlier response broke off after the last byte
             return
         with self._request(url, stop, f"{offset}-" if offset else "") as answer:
             end = check_part(url, answer, version, offset, version.size - 1 if offset else None)
-            if end == UNKNOWN_SIZE and digest_of(self.options.digests, url) is None:
-                check_end(answer.headers, "let the server send Content-Length, or give a digest of the file")
             skip = offset if answer.status == 200 else 0
             for piece in self._body(answer, end):
                 yield piece[skip:]
@@ -102,15 +101,15 @@ class Http(Client):
     def small(self, url: str, max_bytes: int, stop: Stop) -> tuple[bytes, Version]:
         """Reads a whole small file by one request, with its version from the same response."""
         with self._request(url, stop) as answer:
-            check_part(url, answer, Version(UNKNOWN_SIZE), 0, None)
-            version = version_of(url, answer)
-            check_end(answer.headers)
-            check_small(version.size, max_bytes)
+            size = check_part(url, answer, Version(UNKNOWN_SIZE), 0, None)
+            if size == UNKNOWN_SIZE and not is_chunked(answer.headers):
+                raise no_size()
+            check_small(size, max_bytes)
             data = bytearray()
-            for piece in self._body(answer, version.size):
+            for piece in self._body(answer, size):
                 data += piece
                 check_small(len(data), max_bytes)
-        return bytes(data), Version(len(data), version.tag)
+        return bytes(data), Version(len(data), tag_of(answer.headers))
 
     def fault(self, error: Exception) -> Exception:
         """Classifies an exception of a request."""
@@ -119,18 +118,14 @@ class Http(Client):
             hint = "correct the certificate, or name its authority by REQUESTS_CA_BUNDLE or `verify`"
             problem = f"the certificate of its server is not trusted ({error.verify_message})"
             return Refused(problem, hint)
-        if isinstance(error, ValueError | http.client.InvalidURL):
+        if isinstance(error, ValueError):
             hint = "check the URL, the headers, and a proxy that the environment names"
             return Refused("cannot be requested: its URL, a header, a redirect or the proxy is invalid", hint)
-        reasons: dict[type[Exception], str] = {
-            ssl.SSLError: "TLS failed",
-            TimeoutError: f"the response stalled, for {self.options.timeout:g} s",
-            http.client.IncompleteRead: "the response broke off",
-            http.client.HTTPException: "the connection broke",
-            OSError: f"the connection broke{errno_text(error)}",
-        }
-        reason = next((reason for kind, reason in reasons.items() if isinstance(error, kind)), "")
-        return Transient(reason) if reason else error
+        if isinstance(error, TimeoutError):
+            return Transient(f"the response stalled, for {self.options.timeout:g} s")
+        if isinstance(error, OSError | http.client.HTTPException):
+            return Transient(f"the connection broke ({type(error).__name__})")
+        return error
 
     def _body(self, answer: Response, end: int) -> Iterator[memoryview]:
         """Yields the pieces of a body of `end` bytes, -1 if unknown; each is valid until the next one."""
@@ -173,13 +168,6 @@ _NAMES = {
 
 _SUPPORTED = {*_NAMES, "anon", "profile", "requester_pays", "client_kwargs", "config_kwargs"}
 
-_IGNORED = {
-    *HTTP_OPTIONS, "asynchronous", "cache_regions", "default_block_size", "default_cache_type",
-    "default_fill_cache", "listings_expiry_time", "max_paths",
-    "skip_instance_cache", "use_listings_cache", "version_aware",
-}  # fmt: skip
-"""Options for HTTP, listings, caches and open files, which have no effect here."""
-
 
 @final
 class SignedUrls:
@@ -193,7 +181,7 @@ class SignedUrls:
     """
 
     def __init__(self, options: Mapping[str, Any], headers: Callable[[str], Headers]) -> None:
-        self._options = {key: value for key, value in options.items() if key not in _IGNORED}
+        self._options = {key: value for key, value in options.items() if key not in HTTP_OPTIONS}
         of_client = self._options.get("client_kwargs") or {}
         self._is_supported = self._options.keys() <= _SUPPORTED and of_client.keys() <= {*_NAMES.values()}
         self._headers = headers

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import email.utils
 import re
-import time
 
-from samplerkit.storage.remote.http_response import Head, Headers, Response
-from samplerkit.storage.remote.version import (
+from samplerkit.storage.remote.access import (
     MODIFIED,
     UNKNOWN_SIZE,
     Absent,
@@ -15,13 +12,14 @@ from samplerkit.storage.remote.version import (
     Transient,
     Version,
     is_transient,
+    no_size,
 )
+from samplerkit.storage.remote.http_response import Head, Headers, Response
 from samplerkit.storage.urls import is_web
 
-_CONTENT_RANGE = re.compile(r"bytes (?:(\d{1,18})-(\d{1,18})|\*)/(\d{1,18}|\*)", re.ASCII)
+_CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)", re.ASCII)
 
-_MAX_DIGITS = 18
-"""The most digits of a file size; Python refuses to parse numbers of thousands of digits."""
+_LENGTH = re.compile(r"\d{1,18}", re.ASCII)
 
 
 def check_part(url: str, answer: Head | Response, version: Version, first: int, last: int | None) -> int:
@@ -42,18 +40,13 @@ def check_part(url: str, answer: Head | Response, version: Version, first: int, 
         Refused: the response is of another version.
     """
     headers = answer.headers
-    if answer.status in {412, 416}:
-        size = content_range(headers)[2] if answer.status == 416 else UNKNOWN_SIZE
-        Version(version.size).check(size, "")
-        problem = f"was refused by its server (status {answer.status}), from byte {first} on"
-        raise Refused(problem, "it may have been changed: start again")
     check_answer(url, answer)
     announced = content_length(headers)
     if answer.status == 200:
-        version.check(announced, _tag(headers, version.tag))
+        version.check(announced, tag_of(headers, version.tag))
         return version.size if announced == UNKNOWN_SIZE else announced
     *received, size = content_range(headers)
-    version.check(size, _tag(headers, version.tag))
+    version.check(size, tag_of(headers, version.tag))
     if last is None or received != [first, last]:
         expected = "all" if last is None else f"{first} to {last}"
         raise Transient(f"bytes {received[0]} to {received[1]}, though {expected} were requested")
@@ -75,13 +68,11 @@ def check_answer(url: str, answer: Head | Response) -> None:
     status, headers = answer.status, answer.headers
     if is_transient(status):
         raise Transient(f"status {status}", _retry_after(headers))
-    if status in {404, 410}:
-        raise Absent(f"does not exist (status {status})", "check the URL")
-    if status in {401, 403}:
-        hint = "check the credentials; a signed URL may have expired"
-        raise Absent(f"may not be read (status {status})", hint)
+    if status in {401, 403, 404, 410}:
+        hint = "check the URL and the credentials; a signed URL may have expired"
+        raise Absent(f"does not exist or may not be read (status {status})", hint)
     if status not in {200, 206}:
-        raise Refused(f"was refused by its server (status {status})")
+        raise Refused(f"was refused by its server (status {status})", "it may have been changed")
     encoding = headers.get("content-encoding", "identity").lower()
     # For S3, this is the encoding with which the object was stored, and not one of the transfer.
     if encoding not in {"", "identity"} and is_web(url):
@@ -93,16 +84,18 @@ def version_of(url: str, answer: Response) -> Version:
     """Returns the version in a response, with the ETag as its tag, else the modification time.
 
     Raises:
-        Transient: as `check_answer`, and if the response has no valid size.
-        Refused: as `check_answer`.
+        Transient: as `check_answer`, and if the response has no valid range.
+        Refused: as `check_answer`, and if the response has no size.
     """
     check_answer(url, answer)
     headers = answer.headers
     size = content_range(headers)[2] if answer.status == 206 else content_length(headers)
-    return Version(size, _tag(headers))
+    if size == UNKNOWN_SIZE:
+        raise no_size()
+    return Version(size, tag_of(headers))
 
 
-def _tag(headers: Headers, known: str = "") -> str:
+def tag_of(headers: Headers, known: str = "") -> str:
     """Returns the ETag, else the modification time; of the kind of the known tag, if there is one."""
     tag, modified = headers.get("etag", ""), headers.get("last-modified", "")
     if known.startswith(MODIFIED) or not (known or tag):
@@ -114,43 +107,38 @@ def content_length(headers: Headers) -> int:
     """Returns the length of the body in the headers, -1 if they have none.
 
     Raises:
-        Transient: the length is larger than any file.
+        Transient: it is not a number, or larger than any file.
     """
-    text = headers.get("content-length", "")
-    if len(text) > _MAX_DIGITS:
-        raise Transient(f"a length of {len(text)} digits, which no file has")
-    is_chunked = "chunked" in headers.get("transfer-encoding", "").lower()
-    return int(text) if text.isascii() and text.isdigit() and not is_chunked else UNKNOWN_SIZE
+    text = headers.get("content-length")
+    if text is None or is_chunked(headers):
+        return UNKNOWN_SIZE
+    if not _LENGTH.fullmatch(text):
+        raise Transient("a length that no file has")
+    return int(text)
 
 
-def check_end(headers: Headers, hint: str = "") -> None:
-    """Refuses a body whose end cannot be distinguished from a broken connection."""
-    if content_length(headers) < 0 and "chunked" not in headers.get("transfer-encoding", "").lower():
-        raise Refused("is sent without its length, so a broken connection could not be detected", hint)
+def is_chunked(headers: Headers) -> bool:
+    """Returns whether a body is sent in chunks, whose end is marked."""
+    return "chunked" in headers.get("transfer-encoding", "").lower()
 
 
 def content_range(headers: Headers) -> list[int]:
-    """Parses `Content-Range`: the first byte, the last one, and the size; -1 for missing values.
+    """Parses `Content-Range`: the first byte, the last one, and the size, -1 if it is unknown.
 
     Raises:
         Transient: the header is missing or invalid, or a number has more than 18 digits.
 
     Example:
-        >>> content_range({"content-range": "bytes 0-9/100"}), content_range({"content-range": "bytes */9"})
-        ([0, 9, 100], [-1, -1, 9])
+        >>> content_range({"content-range": "bytes 0-9/100"}), content_range({"content-range": "bytes 0-9/*"})
+        ([0, 9, 100], [0, 9, -1])
     """
     match = _CONTENT_RANGE.fullmatch(headers.get("content-range", ""))
     if match is None:
         raise Transient("a part without a valid Content-Range")
-    return [UNKNOWN_SIZE if each in {None, "*"} else int(each) for each in match.groups()]
+    return [UNKNOWN_SIZE if each == "*" else int(each) for each in match.groups()]
 
 
 def _retry_after(headers: Headers) -> float | None:
+    """Returns the seconds of `Retry-After`; None if there is none, or a date."""
     text = headers.get("retry-after", "")
-    if text.isascii() and text.isdigit():
-        return float(text[:9])
-    try:
-        moment = email.utils.parsedate_to_datetime(text).timestamp()
-    except (ValueError, OverflowError):
-        return None
-    return max(0.0, moment - time.time())
+    return float(text) if _LENGTH.fullmatch(text) else None

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any, final
 from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit
 
+from samplerkit.storage.remote.access import Refused, Transient, translate_errors
 from samplerkit.storage.remote.http_response import Headers, Response
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.version import Refused, Transient, translate_errors
 from samplerkit.storage.threads import TICK, Stop
 from samplerkit.storage.urls import is_web
 
@@ -34,9 +34,8 @@ _MAX_IDLE = 256
 
 _CA_BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "AWS_CA_BUNDLE")
 _PORTS = {"http": 80, "https": 443}
-_IN_PATHS = "!$&'()*+,/:;=?@[]~"
+_IN_PATHS = "!$%&'()*+,/:;=?@[]~"
 _LINE_BREAKS = re.compile(r"[\r\n\0]")
-_LONE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
 @final
@@ -120,11 +119,11 @@ class Connections:
             ValueError: the URL or a header is invalid.
         """
         parts = urlsplit(url)
-        host, server = parts.hostname, _server(parts)
-        if not host:
+        server = _server(parts)
+        if not parts.hostname:
             raise ValueError
-        hosts = {host, parts.netloc.rpartition("@")[2]}  # `no_proxy` may name a port
-        proxies = {} if any(map(urllib.request.proxy_bypass, hosts)) else urllib.request.getproxies()
+        address = parts.netloc.rpartition("@")[2]
+        proxies = {} if urllib.request.proxy_bypass(address) else urllib.request.getproxies()
         proxy = _proxy(proxies.get(parts.scheme))
         headers = {"Host": _host(server), "User-Agent": "samplerkit", "Accept": "*/*"}
         headers["Accept-Encoding"] = "identity"
@@ -137,7 +136,7 @@ class Connections:
             headers["Authorization"] = _basic(*auth)
         path = _quoted(parts.path or "/") + (f"?{_quoted(parts.query)}" if parts.query else "")
         if proxy and parts.scheme == "http":
-            path = f"http://{parts.netloc.rpartition('@')[2]}{path}"
+            path = f"http://{address}{path}"
             headers |= _proxy_headers(proxy)
         lines = [f"GET {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
         if any(map(_LINE_BREAKS.search, lines)):
@@ -169,10 +168,8 @@ class Connections:
             connection.close()
             if isinstance(error, ssl.SSLError):
                 return error
-            if isinstance(error, TimeoutError):
-                return Transient(f"no connection within {self._timeout:g} s")
             server = "the proxy" if route.proxy else "its server"
-            return Transient(f"{server} cannot be reached{errno_text(error)}")
+            return Transient(f"{server} cannot be reached ({error.strerror or type(error).__name__})")
 
         translate_errors(connection.connect, OSError, translated)
         return connection
@@ -247,12 +244,6 @@ class Connections:
         return tls
 
 
-def errno_text(error: Exception) -> str:
-    """Returns the text of the system for an exception in parentheses; "" if it has none."""
-    text = error.strerror if isinstance(error, OSError) and error.errno else ""
-    return f" ({text})" if text else ""
-
-
 def _no_certificates(error: Exception) -> Refused:
     problem = f"cannot be requested, since the given certificates cannot be read ({type(error).__name__})"
     return Refused(problem, "check `verify` and `cert`, or REQUESTS_CA_BUNDLE")
@@ -260,7 +251,7 @@ def _no_certificates(error: Exception) -> Refused:
 
 def _quoted(text: str) -> str:
     """Escapes characters that are not allowed in a request; what is escaped already is kept."""
-    return quote(text, _IN_PATHS if _LONE_PERCENT.search(text) else f"{_IN_PATHS}%")
+    return quote(text, _IN_PATHS)
 
 
 def _proxy(url: str | None) -> SplitResult | None:
@@ -313,19 +304,15 @@ def target_of(url: str, status: int, headers: Headers) -> str | None:
 
 
 def is_same_server(url: str, target: str) -> bool:
-    """Returns whether credentials for a URL may be sent to another: same server, or from HTTP to HTTPS.
+    """Returns whether credentials for a URL may be sent to another: scheme, host and port are the same.
 
     Example:
         >>> is_same_server("https://host/a", "https://host:443/b")
         True
-        >>> is_same_server("http://host/a", "https://host/a")
-        True
         >>> is_same_server("http://host/a", "http://host:8080/a")
         False
     """
-    before, after = _server(urlsplit(url)), _server(urlsplit(target))
-    is_safer = (before[::2], after[::2]) == (("http", 80), ("https", 443))
-    return before == after or (before[1] == after[1] and is_safer)
+    return _server(urlsplit(url)) == _server(urlsplit(target))
 
 
 def _host(server: tuple[str, str, int]) -> str:

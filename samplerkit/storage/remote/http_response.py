@@ -17,9 +17,6 @@ Headers = Mapping[str, str]
 _SHORT_BODY = 4096
 """If at most this many bytes of a body are left, they are read, so that the connection can be reused."""
 
-_INTERIM = {102, 103}
-"""Statuses of interim responses, of which `http.client` skips only 100."""
-
 MAX_HEAD = 1 << 16
 _MIB = 1 << 20
 END_OF_HEAD = re.compile(rb"\r?\n\r?\n")
@@ -84,9 +81,6 @@ class Response:
         source: Any = self._receiver  # HTTPResponse only calls `makefile` of a socket
         response: Any = http.client.HTTPResponse(source)
         response.begin()
-        while response.status in _INTERIM:
-            response.headers = None  # so that `begin` reads another head
-            response.begin()
         self._response = response
         self.status = self._response.status
         headers = reversed(self._response.getheaders())

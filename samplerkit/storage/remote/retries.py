@@ -9,14 +9,13 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TypeVar, final
 
 from samplerkit.errors import DatasetError, SamplerkitError
 from samplerkit.storage.open_files import AbsentError
+from samplerkit.storage.remote.access import Absent, Refused, Transient, translate_errors
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.version import Absent, Refused, Transient, translate_errors
-from samplerkit.storage.threads import Stop, Stopped
+from samplerkit.storage.threads import Stop
 from samplerkit.storage.urls import shown
 
 _LOG = logging.getLogger(__name__)
@@ -110,7 +109,7 @@ def retry(url: str, client: ClientType, attempt: Callable[[ClientType], Result],
     """
 
     def translated(error: Exception) -> Exception:
-        is_ours = isinstance(error, Transient | Refused | Stopped | SamplerkitError)
+        is_ours = isinstance(error, Transient | Refused | SamplerkitError)
         return final_error(url, error if is_ours else client.fault(error))
 
     def after_wait() -> Result:
@@ -133,7 +132,7 @@ def retry(url: str, client: ClientType, attempt: Callable[[ClientType], Result],
                 reason += f", and asks to wait {delay:.0f} s, but {remaining:.0f} s remain for retries"
             seconds = time.monotonic() - started
             times = "once" if number == 1 else f"{number} times"
-            problem = f"could not be read, tried {times} in {seconds:.1f} s: {reason}"
+            problem = f"failed, tried {times} in {seconds:.1f} s: {reason}"
             hint = "check the server, or raise attempts, retry_seconds and timeout"
             # No exception is being handled here, so none is chained.
             raise DatasetError(shown(url), problem, hint=hint)
@@ -145,15 +144,8 @@ def retry(url: str, client: ClientType, attempt: Callable[[ClientType], Result],
         client.counts.add(retries=1)
 
 
-def unless_closed(url: str, call: Callable[[], Result]) -> Result:
-    """Calls a function; raises a `DatasetError` if the storage is closed meanwhile."""
-    return translate_errors(call, Stopped, partial(final_error, url))
-
-
 def final_error(url: str, fault: Exception) -> Exception:
-    """Returns the `DatasetError` for `Refused` or `Stopped`; returns other exceptions unchanged."""
-    if isinstance(fault, Stopped):
-        return DatasetError(shown(url), "was stopped, since the storage was closed")
+    """Returns the `DatasetError` for `Refused`; returns other exceptions unchanged."""
     if isinstance(fault, Refused):
         kind = AbsentError if isinstance(fault, Absent) else DatasetError
         return kind(shown(url), fault.problem, hint=fault.hint)

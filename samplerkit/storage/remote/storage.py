@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import os
 import weakref
 from collections.abc import Callable, Sequence
@@ -13,17 +12,16 @@ from pathlib import Path
 from typing import Any, Final, TypeVar, final
 
 from samplerkit.closing import Closing
-from samplerkit.errors import DatasetError, OutOfDatasetError
+from samplerkit.errors import DatasetError
 from samplerkit.storage.open_files import AbsentError
-from samplerkit.storage.remote.access import Requests, Span
+from samplerkit.storage.remote.access import Requests, Span, Transient, Version, changed
 from samplerkit.storage.remote.cache_entries import Entry, entry_of
 from samplerkit.storage.remote.disk_cache import DiskCache, LocalFile, PartFile
 from samplerkit.storage.remote.filesystem import Filesystems
 from samplerkit.storage.remote.http import Http
 from samplerkit.storage.remote.http_parallel import ParallelHttp
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.retries import Counts, RemoteStats, final_error, retry, unless_closed
-from samplerkit.storage.remote.version import UNKNOWN_SIZE, Refused, Version, changed
+from samplerkit.storage.remote.retries import Counts, RemoteStats, final_error, retry
 from samplerkit.storage.threads import Pool, Stop
 from samplerkit.storage.urls import digest_of, identity, shown
 
@@ -34,8 +32,6 @@ MAX_BYTES = 1 << 30
 
 Client = Http | Filesystems
 Result = TypeVar("Result")
-
-_LOG = logging.getLogger(__name__)
 
 
 @final
@@ -99,11 +95,10 @@ class RemoteStorage(Closing):
             The bytes of each part, in the given order.
 
         Raises:
-            OutOfDatasetError: the offset or the length of a part is negative.
             DatasetError: a part cannot be read or ends beyond its file, or the file was changed.
         """
         parts = list(spans)
-        return unless_closed(parts[0].url, partial(self._resources().read, parts)) if parts else []
+        return self._resources().read(parts) if parts else []
 
     def read_small(self, url: str, max_bytes: int = MAX_BYTES) -> bytes | None:
         """Reads a whole small file by one request, without the cache, such as an index next to a shard.
@@ -155,7 +150,7 @@ class RemoteStorage(Closing):
             DatasetError: the file cannot be downloaded, has a wrong size or digest, or does not fit into the
                 cache.
         """
-        return unless_closed(url, partial(self._resources().fetch, url))
+        return self._resources().fetch(url)
 
     def cached(self, url: str) -> LocalFile | None:
         """Returns a whole file if it is in the cache of this machine; does not download it.
@@ -192,11 +187,7 @@ class RemoteStorage(Closing):
 
 
 def _check(span: Span, size: int) -> None:
-    if span.offset < 0 or span.length < 0:
-        raise OutOfDatasetError(
-            shown(span.url), "has no part with this offset and length", (span.offset, span.length)
-        )
-    if size != UNKNOWN_SIZE and span.offset + span.length > size:
+    if not 0 <= span.offset <= span.offset + span.length <= size:
         last = span.offset + span.length
         problem = f"has {size} bytes, but those from {span.offset} to {last} were requested"
         raise DatasetError(shown(span.url), problem, hint="it may have been truncated: check the file")
@@ -255,14 +246,13 @@ class RemoteResources:
         self._pool.map(self.version, [url for url in urls if url not in self._versions])
         for span in spans:
             _check(span, self._versions[span.url].size)
-        without_ranges = set(filter(self._has_no_ranges, urls))
+        without_ranges = self._http.without_ranges
         requests = Requests.of(span for span in spans if span.url not in without_ranges and span.length)
         answers = self._parts(requests.spans)
         parts: dict[Span, bytes] = {}
-        for url in filter(self._has_no_ranges, urls):  # including those detected just now
+        for url in without_ranges.intersection(urls):  # including those detected just now
             with self.fetch(url) as local, Path(local.path).open("rb") as file:
                 for span in (span for span in spans if span.url == url):
-                    _check(span, local.size)
                     file.seek(span.offset)
                     parts[span] = file.read(span.length)
         return [parts[span] if span in parts else requests.extract(span, answers) for span in spans]
@@ -281,27 +271,15 @@ class RemoteResources:
     def _parts(self, spans: Sequence[Span]) -> list[bytes]:
         """Reads parts of files whose versions are known, by `ParallelHttp` as far as possible.
 
-        Parts of files whose servers turn out not to support ranges are empty: see `_has_no_ranges`.
+        Parts of files whose servers turn out not to support ranges are empty: see `Http.without_ranges`.
         """
-        answers = self._parallel.read(spans, self._versions, self.stop)
-        parts = {number: data for number, data in answers.items() if isinstance(data, bytes)}
-        failures = {number: error for number, error in answers.items() if isinstance(error, Exception)}
-        self.counts.add(requests=len(answers), bytes=sum(map(len, parts.values())))
+        parts = self._parallel.read(spans, self._versions, self.stop)
 
         def read_part(number: int, stop: Stop) -> bytes:
             url, offset, length = spans[number]
             version = self._versions[url]
+            return self.request(url, lambda client: client.part(url, version, offset, length, stop), stop)
 
-            def attempt(client: Client) -> bytes:
-                if number in failures:  # the first attempt was made already
-                    raise failures.pop(number)
-                return client.part(url, version, offset, length, stop)
-
-            return self.request(url, attempt, stop)
-
-        for number, failure in failures.items():
-            if isinstance(failure, Refused):  # the other parts were stopped
-                raise final_error(spans[number].url, failure)
         remaining = [number for number in range(len(spans)) if number not in parts]
         parts.update(zip(remaining, self._pool.map(read_part, remaining), strict=True))
         urls = dict.fromkeys(spans[number].url for number in remaining)
@@ -313,30 +291,15 @@ class RemoteResources:
         version = self._versions[url]
         retry(url, self._filesystems, lambda client: client.confirm(url, version, stop), stop)
 
-    def _has_no_ranges(self, url: str) -> bool:
-        """Returns whether a file, whose version is known, can only be read as a whole."""
-        return self._versions[url].size == UNKNOWN_SIZE or url in self._http.without_ranges
-
     def _download(self, url: str, part: PartFile) -> None:
-        """Downloads a whole file of a known version.
+        """Downloads a whole file of a known version, resuming broken downloads if possible.
 
         Raises:
-            DatasetError: the file cannot be read, was changed, does not fit on the disk, or had a wrong
-                digest twice.
+            DatasetError: the file cannot be read, was changed, does not fit on the disk, or has a wrong
+                digest.
             Stopped: the storage was closed.
         """
         digest = digest_of(self._digests, url)
-        actual = self._write(url, digest, part)
-        if digest not in {None, actual}:
-            _LOG.warning("%s: differs from the given digest; it is downloaded again", shown(url))
-            self.counts.add(retries=1)
-            actual = self._write(url, digest, part)
-        if digest not in {None, actual}:
-            problem = f"has the digest {actual}, but {digest} was given, also after a second download"
-            raise DatasetError(shown(url), problem, hint="correct digests, or the file")
-
-    def _write(self, url: str, digest: str | None, part: PartFile) -> str:
-        """Downloads a file, resuming broken downloads if possible; returns its digest, if one is expected."""
         algorithm = (digest or "sha256").partition(":")[0]
         version = self._versions[url]
         hasher: Any = None
@@ -350,9 +313,12 @@ class RemoteResources:
                 part.write(piece)
                 if digest is not None:
                     hasher.update(piece)
+            actual = f"{algorithm}:{hasher.hexdigest()}"
+            if digest not in {None, actual}:
+                hasher = None
+                raise Transient(f"the digest is {actual}, but {digest} was given")
 
         self.request(url, attempt, self.stop)
-        return f"{algorithm}:{hasher.hexdigest()}"
 
     def end(self) -> None:
         """Stops all requests, and ends the threads and the connections."""

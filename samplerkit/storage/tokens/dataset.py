@@ -14,7 +14,7 @@ from samplerkit.order.caching import cached_property
 from samplerkit.order.dataset_protocol import file_number
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
-from samplerkit.storage.ahead.batches import BatchesAhead, SampleBatch
+from samplerkit.storage.ahead.batches import BatchesAhead
 from samplerkit.storage.ahead.limits import FileStats
 from samplerkit.storage.ids import checked_ids, checked_index
 from samplerkit.storage.per_process import OpenPerProcess, storage_for
@@ -349,7 +349,7 @@ class WindowsAhead:
         self.stats: Final = stats
         self._source: Final = source
         self._epochs = np.zeros(len(source.rings.corpora), dtype=np.int64)
-        self._batches: BatchesAhead | None = None
+        self._batches: BatchesAhead[tuple[Ids, Rows]] | None = None
 
     def expect(self, upcoming: Iterable[Any], epoch: int) -> None:
         """Receives the ids of each upcoming batch, and the epoch in which they begin."""
@@ -364,7 +364,7 @@ class WindowsAhead:
             return self._source.rows(ids, epochs)
         # Before the next batch is begun, which may happen while this one is awaited.
         self._epochs[self._source.rings.corpora_of(ids)] = epochs
-        ((guessed, (rows, files, begins)),) = batches.read(ids)
+        guessed, (rows, files, begins) = batches.read(ids)
         wrong = np.flatnonzero(guessed != epochs)
         if self._source.rings.spec.phase and wrong.size:
             rows[wrong], files[wrong], begins[wrong] = self._source.rows(ids[wrong], epochs[wrong])
@@ -376,7 +376,6 @@ class WindowsAhead:
         if batches is not None:
             batches.close(waits=waits)
 
-    def _read(self, ids: Ids) -> SampleBatch:
+    def _read(self, ids: Ids) -> tuple[Ids, Rows]:
         epochs = self._epochs[self._source.rings.corpora_of(ids)]
-        rows = self._source.rows(ids, epochs)
-        return SampleBatch([(epochs, rows)], rows[0].nbytes)
+        return epochs, self._source.rows(ids, epochs)

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.storage.remote.server import MODIFIED, Fault, Handler, Resource, answer_correctly
+from tests.storage.remote.server import Fault, Handler, Resource, answer_correctly
 
 
 @dataclass(frozen=True)
@@ -215,8 +215,7 @@ ONLY_FETCH = ("fetch",)
 ENDLESS_RANGE = with_header("Content_Range", f"bytes 0-{'9' * 5000}/*")
 
 REFUSALS = {
-    "may not be read": (401, 403),
-    "does not exist": (404, 410),
+    "does not exist or may not be read": (401, 403, 404, 410),
     "was refused by its server": (204, 304, 400, 412),
 }
 CASES = [
@@ -244,11 +243,9 @@ CASES = [
     Case("206 of a larger file", wrong_range(size=4), "refused", "was changed", ONLY_READ),
     Case("206 to the whole", send_partial_content, "retried", "though all were requested", ONLY_FETCH),
     Case("whole longer, without a length", longer_without_length, "retried", "more than", ONLY_FETCH),
-    Case("416", status(416, Content_Range="bytes */1"), "refused", "was changed", ONLY_READ),
-    Case("416, same size", status(416, Content_Range="bytes */5000"), "refused", "from byte", ONLY_READ),
+    Case("416", status(416, Content_Range="bytes */1"), "refused", "status 416", ONLY_READ),
     Case("429", status(429), "retried", "status 429"),
     Case("429 with Retry-After", status(429, Retry_After=0), "retried", "status 429"),
-    Case("503 with a time", status(503, Retry_After=MODIFIED), "retried", "status 503"),
     Case("429 with a long Retry-After", status(429, Retry_After=86400), "refused", "asks to wait 86400 s"),
     *(
         Case(f"status {number}", status(number), "retried", f"status {number}")
@@ -267,7 +264,7 @@ CASES = [
     Case("an answer of HTTP/1.0", answer_by_http_1_0, "harmless"),
     Case("chunks that break off", chunked(is_complete=False), "retried", "broke"),
     Case("chunks with too much", chunked(is_complete=True, extra=b"more"), "retried", "more than"),
-    Case("a length of 5000 digits", with_header("Content_Length", "9" * 5000), "retried", "5000 digits"),
+    Case("a length of 5000 digits", with_header("Content_Length", "9" * 5000), "retried", "a length that"),
     Case("5000 digits", ENDLESS_RANGE, "retried", "Content-Range", method="VERSION"),
     Case("part of 5000 digits", ENDLESS_RANGE, "retried", "Content-Range", ONLY_READ),
     Case("version, no length", longer_without_length, "harmless", method="VERSION"),

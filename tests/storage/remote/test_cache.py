@@ -37,18 +37,6 @@ def test_the_least_recently_used_file_is_evicted_first(server, storage, tmp_path
     assert leftovers(tmp_path / "cache") == []
 
 
-def test_a_file_used_before_the_clock_was_set_back_is_evicted(server, storage, tmp_path):
-    reader = storage(max_cache_bytes=2000)
-    urls = [server.put(f"/{number}", DATA[number:][:1000]) for number in range(3)]
-    content(reader.fetch(urls[0]))
-    (lock,) = (tmp_path / "cache").glob("samplerkit-*-*.lock")
-    os.utime(lock, (1 << 32, 1 << 32))
-    for url in urls[1:]:
-        content(reader.fetch(url))
-    assert reader.cached(urls[0]) is None
-    assert content(reader.cached(urls[1])) == DATA[1:1001]
-
-
 @pytest.mark.parametrize("method", ["fetch", "cached"])
 def test_a_file_is_unpinned_when_it_is_garbage_collected(server, storage, method):
     reader = storage(max_cache_bytes=1000)
@@ -64,19 +52,13 @@ def test_a_file_is_unpinned_when_it_is_garbage_collected(server, storage, method
     assert len(server.calls("GET")) == 2
 
 
-def test_a_new_version_is_another_file_and_the_old_one_is_evicted_first(server, storage, tmp_path):
-    other = server.put("/other", DATA[:1000])
+def test_a_new_version_is_another_file(server, storage, tmp_path):
     url = server.put("/a", b"old" * 300)
-    for each in (other, url):
-        content(storage(max_cache_bytes=3000).fetch(each))
+    content(storage().fetch(url))
     server.put("/a", b"new" * 300)
-    assert content(storage(max_cache_bytes=3000).fetch(url)) == b"new" * 300
-    assert cached_sizes(tmp_path / "cache") == [900, 900, 1000]
-    # The old version was used after the other file, and goes before it all the same.
-    content(storage(max_cache_bytes=3000).fetch(server.put("/b", DATA[:1000])))
-    assert cached_sizes(tmp_path / "cache") == [900, 1000, 1000]
+    assert content(storage().fetch(url)) == b"new" * 300
+    assert cached_sizes(tmp_path / "cache") == [900, 900]
     server.requests.clear()
-    content(storage().fetch(other))
     assert content(storage().fetch(url)) == b"new" * 300
     assert server.calls("GET") == []
 
@@ -104,36 +86,32 @@ def test_files_of_one_name_and_size_are_distinguished(server, storage):
 def test_foreign_files_in_the_cache_folder_are_never_touched(server, storage, tmp_path):
     folder = tmp_path / "cache"
     folder.mkdir()
-    key = f"{'0' * 32}-{'1' * 16}"
     foreign = {
         "precious.tar": DATA[:5000],
-        f"samplerkit-{key}.file": b"no lock file, so it is not ours",
-        f"samplerkit-{'2' * 32}-{'3' * 16}.file": b"a lock file that is not ours",
-        f"samplerkit-{'2' * 32}-{'3' * 16}.lock": b"something else",
+        f"samplerkit-{'1' * 40}.file": b"no lock file, so it is not ours",
         "samplerkit-short.file": b"x",
+        "samplerkit-short.lock": b"x",
     }
     for name, data in foreign.items():
         (folder / name).write_bytes(data)
-    (folder / f"samplerkit-{'4' * 32}-{'5' * 16}.file").symlink_to(folder / "precious.tar")
+    (folder / f"samplerkit-{'4' * 40}.file").symlink_to(folder / "precious.tar")
     (folder / "sub").mkdir()
     reader = storage(max_cache_bytes=1100)
     for number in range(4):
         content(reader.fetch(server.put(f"/{number}", DATA[number:][:1000])))
     assert {name: (folder / name).read_bytes() for name in foreign} == foreign
-    assert (folder / f"samplerkit-{'4' * 32}-{'5' * 16}.file").is_symlink()
+    assert (folder / f"samplerkit-{'4' * 40}.file").is_symlink()
 
 
 def test_a_file_larger_than_the_cache_is_refused_before_its_download(server, storage, tmp_path):
     url = server.put("/a", DATA[:2000])
-    with pytest.raises(DatasetError, match=r"2000 bytes, and it may hold 1999 \(max_cache_bytes\)"):
+    with pytest.raises(DatasetError, match="2000 bytes, and 0 of 1999 are in use"):
         storage(max_cache_bytes=1999).fetch(url)
     assert server.calls("GET") == []
     assert leftovers(tmp_path / "cache") == []
 
 
-def test_a_right_digest_is_verified_and_a_wrong_one_is_an_error_after_a_second_download(
-    server, storage, tmp_path
-):
+def test_a_right_digest_is_verified_and_a_wrong_one_is_retried(server, storage, tmp_path):
     url, flipped = server.put("/train/a.tar", DATA[:1000]), bytes([DATA[0] ^ 1]) + DATA[1:1000]
     server.faults["GET", "/train/a.tar"] = [lambda handler, file: handler.send(200, flipped, ETag=file.etag)]
     good, bad = (hashlib.sha256(data).hexdigest() for data in (DATA[:1000], b""))
@@ -141,11 +119,9 @@ def test_a_right_digest_is_verified_and_a_wrong_one_is_an_error_after_a_second_d
     assert content(reader.fetch(url)) == DATA[:1000]
     assert (reader.stats.retries, reader.stats.downloads) == (1, 1)
     server.requests.clear()
-    with pytest.raises(DatasetError, match=f"has the digest sha256:{good}, but sha256:{bad} was given"):
-        storage(digests={url: f"sha256:{bad}"}).fetch(f"{url}?secret")
-    with pytest.raises(DatasetError, match="also after a second download"):
-        storage(digests={url: f"sha256:{bad}"}).fetch(url)
-    assert len(server.calls("GET")) == 4
+    with pytest.raises(DatasetError, match=f"the digest is sha256:{good}, but sha256:{bad} was given"):
+        storage(digests={url: f"sha256:{bad}"}, attempts=2).fetch(f"{url}?secret")
+    assert len(server.calls("GET")) == 2
     assert leftovers(tmp_path / "cache") == []
 
 
@@ -253,7 +229,7 @@ def test_the_partial_file_of_a_living_process_stays_and_counts(server, storage, 
     options = storage(timeout=60.0, max_cache_bytes=1_000_000).options
     child = Child(fetched, options, url)
     wait_until(lambda: [path for path in tmp_path.glob("cache/*.part") if path.stat().st_size])
-    with pytest.raises(DatasetError, match=r"500000 bytes, and 600000 of 1000000 .* are in use"):
+    with pytest.raises(DatasetError, match="500000 bytes, and 600000 of 1000000 are in use"):
         storage(max_cache_bytes=1_000_000, timeout=0.5).fetch(server.put("/b", DATA[:500_000]))
     child.kill()
     content(storage(max_cache_bytes=1_000_000).fetch(f"{server.url}/b"))
@@ -268,9 +244,7 @@ def test_a_file_in_use_is_evicted_by_no_process(server, storage, tmp_path):
         assert Child(fetched, reader.options, url).result()[1] == 1
         assert Path(pinned.path).read_bytes() == DATA[:1000]
     second = reader.fetch(urls[3])
-    with pytest.raises(
-        DatasetError, match=r"2000 of 2000 \(max_cache_bytes\) are in use.*; raise max_cache_bytes"
-    ):
+    with pytest.raises(DatasetError, match=r"2000 of 2000 are in use.*; raise max_cache_bytes"):
         storage(max_cache_bytes=2000, timeout=0.5).fetch(urls[1])
     pinned.close()
     with reader.fetch(urls[1]), second:

@@ -1,15 +1,11 @@
 """Whole files by HTTP: breaks, and servers without ranges or lengths."""
 
-import hashlib
-
 import pytest
 
 from samplerkit.errors import DatasetError
-from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.remote.storage import Span
-from samplerkit.storage.remote.version import UNKNOWN_SIZE
 from tests.storage.remote import faults
-from tests.storage.remote.server import DATA, content, leftovers
+from tests.storage.remote.server import DATA, content
 
 
 def send_without_size(handler, resource):
@@ -17,14 +13,6 @@ def send_without_size(handler, resource):
     if handler.headers.get("Range"):
         del handler.headers["Range"]
     faults.chunked(is_complete=True)(handler, resource)
-
-
-def test_a_file_of_unknown_size_takes_only_its_own_bytes_of_the_cache(server, storage, url, tmp_path):
-    server.always["GET", "/a"] = server.always["VERSION", "/a"] = send_without_size
-    with pytest.raises(DatasetError, match=r"does not fit into the cache: .* \(max_cache_bytes\)"):
-        storage(max_cache_bytes=len(DATA) - 1).fetch(url)
-    assert leftovers(tmp_path / "cache") == []
-    assert content(storage(max_cache_bytes=len(DATA)).fetch(url)) == DATA
 
 
 @pytest.mark.parametrize("breaks", [faults.truncate_body, faults.reset_connection])
@@ -40,12 +28,8 @@ def test_a_broken_download_resumes_where_it_broke(server, storage, url, breaks):
     assert reader.stats.bytes == len(DATA)
 
 
-@pytest.mark.parametrize("is_weak", [True, False], ids=["a weak tag", "no size"])
-def test_a_download_restarts_unless_its_version_and_size_are_certain(server, storage, url, is_weak):
-    if is_weak:
-        server.resources["/a"].etag = 'W/"weak"'
-    else:
-        server.always["VERSION", "/a"] = send_without_size
+def test_a_download_restarts_unless_its_version_is_certain(server, storage, url):
+    server.resources["/a"].etag = 'W/"weak"'
     server.faults["GET", "/a"] = [faults.truncate_body]
     assert content(storage().fetch(url)) == DATA
     assert [request.headers.get("Range") for request in server.calls("GET")] == [None, None]
@@ -99,28 +83,19 @@ def test_the_response_with_the_version_also_reports_that_ranges_are_unsupported(
     assert [request.headers.get("Range") for request in server.requests] == ["bytes=0-0", None]
 
 
-def test_a_file_whose_server_reports_no_size_is_read_as_a_whole(server, storage):
+def test_a_file_whose_server_reports_no_size_is_an_error_unless_it_is_small(server, storage):
     url = server.put("/a", DATA[:50_000])
     server.always["GET", "/a"] = server.always["VERSION", "/a"] = send_without_size
-    reader = storage()
-    assert reader.version(url).size == UNKNOWN_SIZE
-    assert reader.read([Span(url, 49_990, 10), Span(url, 3, 4)]) == [DATA[49_990:50_000], DATA[3:7]]
-    with pytest.raises(DatasetError, match="has 50000 bytes"):
-        reader.read([Span(url, 49_990, 11)])
-    stored = Stored.of(url, reader)  # it is in the cache now, where its size is known
-    assert (stored.size, stored.read([(49_990, 10)])) == (50_000, [DATA[49_990:50_000]])
-
-
-def test_a_body_without_a_known_end_is_refused_unless_a_digest_is_given(server, storage):
-    url = server.put("/a", DATA[:50_000])
+    for call in (storage().version, storage().fetch, lambda url: storage().read([Span(url, 3, 4)])):
+        with pytest.raises(DatasetError, match="has no size, so truncation could not be detected"):
+            call(url)
+    assert storage().read_small(url) == DATA[:50_000]  # whose end is marked
 
     def without_an_end(handler, resource):
         handler.head(200, Connection="close", ETag=resource.etag)
         handler.body(resource.data)
         handler.finish_connection()
 
-    server.always["GET", "/a"] = server.always["VERSION", "/a"] = without_an_end
-    with pytest.raises(DatasetError, match="a broken connection could not be detected"):
-        storage().fetch(url)
-    digest = f"sha256:{hashlib.sha256(DATA[:50_000]).hexdigest()}"
-    assert content(storage(digests={"a": digest}).fetch(url)) == DATA[:50_000]
+    server.always["GET", "/a"] = without_an_end
+    with pytest.raises(DatasetError, match="has no size, so truncation could not be detected"):
+        storage().read_small(url)

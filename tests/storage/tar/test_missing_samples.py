@@ -248,6 +248,6 @@ def test_a_server_that_does_not_answer_is_no_missing_shard(folder, tmp_path):
         cache=tmp_path / "cache",
         remote={"attempts": 1, "timeout": 1.0},
     )
-    with pytest.raises(sk.DatasetError, match=r"train-00\.tar: could not be read, tried once"):
+    with pytest.raises(sk.DatasetError, match=r"train-00\.tar: failed, tried once"):
         dataset.__getitems__(np.arange(3))
     dataset.close()

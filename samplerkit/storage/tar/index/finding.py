@@ -21,10 +21,10 @@ from samplerkit.storage.atomic import user_cache_folder
 from samplerkit.storage.files.stored import INDEX_SUFFIX, Stored
 from samplerkit.storage.inflate import GzipError, TooLargeError, inflated
 from samplerkit.storage.open_files import Handle, open_for_reading, read_part
+from samplerkit.storage.remote.access import UNKNOWN_SIZE, Version
 from samplerkit.storage.remote.cache_entries import entry_of, exclusive_lock
 from samplerkit.storage.remote.disk_cache import DiskCache, LocalFile, PartFile
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.version import UNKNOWN_SIZE, Version
 from samplerkit.storage.tar.format.flaws import Flaw, Skipped
 from samplerkit.storage.tar.format.headers import is_gzip
 from samplerkit.storage.tar.format.samples import group

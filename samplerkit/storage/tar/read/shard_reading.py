@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from samplerkit.order.typing import Ids
-from samplerkit.storage.ahead.batches import BatchesAhead, SampleBatch
+from samplerkit.storage.ahead.batches import BatchesAhead
 from samplerkit.storage.ahead.cache import ReadAheadCache
 from samplerkit.storage.ahead.limits import CacheLimits, FileStats
 from samplerkit.storage.open_files import AbsentError
@@ -62,7 +62,7 @@ class ShardReading:
         self._open: ReadAheadCache[OpenShard] = self._new_cache(stats)
         self._live_shards: WeakValueDictionary[int, OpenShard] = WeakValueDictionary()
         self._loaded = LoadedIndexes(shards.names, contents, skips=shards.options.skips)
-        self._batches: BatchesAhead | None = None
+        self._batches: BatchesAhead[list[Any]] | None = None
         self._fetches_shards = self._fetch == "shards"  # otherwise ranges are read
 
     @property
@@ -108,7 +108,7 @@ class ShardReading:
         batches = self._batches
         if batches is not None:
             return batches.read(ids)
-        return self._read_by_shards(ids) if self._fetches_shards else self._read_by_ranges(ids).samples
+        return self._read_by_shards(ids) if self._fetches_shards else self._read_by_ranges(ids)
 
     def index(self, number: int) -> Index:
         """Returns the index of a shard; fetches the shard if there is no index."""
@@ -168,7 +168,7 @@ class ShardReading:
                 self._put(shard, rows, places, samples)
         return samples
 
-    def _read_by_ranges(self, ids: Ids) -> SampleBatch:
+    def _read_by_ranges(self, ids: Ids) -> list[dict[str, Any]]:
         samples: list[Any] = [None] * ids.size
         parts = self._contents.split(ids)
         requests = []
@@ -183,10 +183,9 @@ class ShardReading:
                     self._put(opened, rows, places, samples)
             else:
                 requests.append(RowRequest(number, index, rows, places))
-        num_bytes = 0
         if requests and self._shards.storage is not None:
-            num_bytes = self._read_ranges(requests, self._shards.storage, samples)
-        return SampleBatch(samples, num_bytes)
+            self._read_ranges(requests, self._shards.storage, samples)
+        return samples
 
     def _reads_whole_shard(self, number: int, index: Index) -> bool:
         """Returns whether a shard is read as a whole, even if samples are read by ranges."""
@@ -221,20 +220,21 @@ class ShardReading:
         for place, sample in zip(places.tolist(), results, strict=True):
             samples[place] = sample
 
-    def _read_ranges(self, requests: list[RowRequest], storage: RemoteStorage, samples: list[Any]) -> int:
-        """Reads parts of shards, and returns their size in bytes; missing shards may be skipped."""
+    def _read_ranges(self, requests: list[RowRequest], storage: RemoteStorage, samples: list[Any]) -> None:
+        """Reads parts of shards; missing shards may be skipped."""
         try:
-            return read_ranges(requests, storage, samples)
+            read_ranges(requests, storage, samples)
         except AbsentError as error:
             if len(requests) > 1 and self._shards.options.skips:
-                return sum(self._read_ranges([request], storage, samples) for request in requests)
+                for request in requests:
+                    self._read_ranges([request], storage, samples)
+                return
             request = requests[0]
             self._loaded.add(request.number, self._shards.missing_index(request.number, error))
             self._loaded.present(request.number, request.rows, request.places, samples)
-            return 0
 
     def _new_cache(self, stats: FileStats) -> ReadAheadCache[OpenShard]:
-        return ReadAheadCache(weak_method(self._open_shard), len(self._shards.urls), self._limits, stats)
+        return ReadAheadCache(weak_method(self._open_shard), self._limits, stats)
 
 
 def process_limits(shards: Shards) -> CacheLimits:
@@ -275,8 +275,8 @@ class RowRequest:
         return [Span(url, *extent) for extent in zip(starts, lengths, strict=True)]
 
 
-def read_ranges(parts: Sequence[RowRequest], storage: RemoteStorage, samples: list[Any]) -> int:
-    """Reads samples of remote shards into their positions, and returns the number of bytes read.
+def read_ranges(parts: Sequence[RowRequest], storage: RemoteStorage, samples: list[Any]) -> None:
+    """Reads samples of remote shards into their positions.
 
     Each file is read with its header, which must match the index: so an index of another version of the shard
     is detected, even if the size is the same.
@@ -285,14 +285,12 @@ def read_ranges(parts: Sequence[RowRequest], storage: RemoteStorage, samples: li
         DatasetError: a part cannot be read, a shard was changed, its index is of another version, or a file
             fails its checksum.
     """
-    chunks = storage.read([span for part in parts for span in part.spans()])
-    data = iter(chunks)
+    data = iter(storage.read([span for part in parts for span in part.spans()]))
     for part in parts:
         rows, keys, places = part.rows.tolist(), part.index.keys(part.rows), part.places.tolist()
         url = part.index.archive.name
         for row, key, place in zip(rows, keys, places, strict=True):
             samples[place] = _sample(part.index, row, {"__key__": key, "__url__": url}, next(data))
-    return sum(map(len, chunks))
 
 
 def _sample(index: Index, row: int, sample: dict[str, Any], data: bytes) -> dict[str, Any]:
