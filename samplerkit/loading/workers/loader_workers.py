@@ -22,8 +22,7 @@ from samplerkit.loading.sample_fields import PlannedCollate, batch_of
 from samplerkit.loading.workers.batch_maker import BatchMaker, SendingMaker, reports_stats
 from samplerkit.loading.workers.file_affinity import AffineProcesses, upcoming_in_files
 from samplerkit.loading.workers.protocol import Batches, Request, WorkerKind, Workers
-from samplerkit.loading.workers.thread_pool import ThreadPool
-from samplerkit.loading.workers.thread_schedule import ThreadSchedule
+from samplerkit.loading.workers.thread_pool import ThreadPool, ThreadSchedule
 from samplerkit.loading.workers.worker_processes import WorkerProcesses
 from samplerkit.order import arguments
 from samplerkit.storage.batch_readers import read_args
