@@ -19,7 +19,7 @@ from samplerkit.loading.generators import preserved_generators
 from samplerkit.loading.run.delivery import Reading
 from samplerkit.loading.run.run_cursor import RunCursor
 from samplerkit.loading.sample_fields import PlannedCollate, batch_of
-from samplerkit.loading.workers.batch_maker import BatchMaker, SendingMaker, reports_stats
+from samplerkit.loading.workers.batch_maker import BatchMaker, reports_stats
 from samplerkit.loading.workers.file_affinity import AffineProcesses, upcoming_in_files
 from samplerkit.loading.workers.protocol import Batches, Request, WorkerKind, Workers
 from samplerkit.loading.workers.thread_pool import ThreadPool, ThreadSchedule
@@ -201,7 +201,7 @@ class LoaderWorkers:
         self._schedule = self._schedule or ThreadSchedule(self.num_workers)
         return ThreadPool(maker, self.num_workers, options, self._schedule, self._owner, self.token)
 
-    def _maker(self, epoch: int) -> Any:
+    def _maker(self, epoch: int) -> BatchMaker:
         """Returns what makes batches of requests."""
         run = self.cursor.run
         dataset, plan = run.dataset, run.epoch(epoch).plan
@@ -211,8 +211,7 @@ class LoaderWorkers:
         collate: Any = self.options.get("collate_fn") or (PackCollate() if is_packed else batch_of)
         if plan is not None and isinstance(collate, PlannedCollate):
             collate = collate.measured_by(plan.measure)
-        make = SendingMaker if self.has_processes else BatchMaker
-        return make(
+        return BatchMaker(
             dataset,
             seed_of(run.recipe),
             run.world.shard_id,

@@ -53,7 +53,7 @@ class WorkerProcesses(WorkerPool):
     pipe ends with its worker.
 
     Args:
-        maker: makes batches of requests, and pickles them.
+        maker: makes batches of requests.
         number: of workers.
         options: of the DataLoader.
     """
