@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import atexit
 import os
-import sys
 import threading
 import time
 import weakref
 from collections.abc import Iterable
-from typing import ClassVar, Final, Protocol
+from typing import Final, Protocol
 
 from samplerkit.errors import StateError
 
@@ -18,7 +17,13 @@ LAST_BATCH_SECONDS: Final = 1.5
 
 
 class Stoppable(Protocol):
-    """Processes or threads that are ended at the exit, in two steps, so that all end at the same time."""
+    """Processes or threads that are ended at the exit, in two steps, so that all end at the same time.
+
+    Attributes:
+        process: the id of the process that they belong to.
+    """
+
+    process: int
 
     def stop(self) -> None:
         """Asks them to end."""
@@ -27,15 +32,10 @@ class Stoppable(Protocol):
         """Waits for them until a time of the monotonic clock."""
 
 
-class ExitAware:
-    """Ends something when it is garbage, but not at the exit, when modules may be cleared already."""
-
-    is_exiting: ClassVar[bool] = False
-
-
 def end_together(workers: Iterable[Stoppable]) -> None:
-    """Ends workers, and waits for all of them for `LAST_BATCH_SECONDS`."""
-    running, deadline = list(workers), time.monotonic() + LAST_BATCH_SECONDS
+    """Ends workers, and waits for all of them for `LAST_BATCH_SECONDS`; in a fork, none of its parent."""
+    running = [worker for worker in workers if worker.process == os.getpid()]
+    deadline = time.monotonic() + LAST_BATCH_SECONDS
     for worker in running:
         worker.stop()
     for worker in running:
@@ -63,24 +63,7 @@ def _end_all() -> None:
     end_together(RUNNING)
 
 
-@atexit.register  # with the module, so after what ends workers
-def _set_exiting() -> None:
-    ExitAware.is_exiting = True
-
-
 _local = threading.local()
-
-
-def start_thread(thread: threading.Thread) -> None:
-    """Starts a thread; an exception of a signal handler during the start is raised unchanged."""
-    before = sys.exception()
-    try:
-        thread.start()
-    except (KeyError, RuntimeError) as error:
-        # A handler that raises within `start` comes as an error of Python's own bookkeeping, or of its lock.
-        if error.__context__ is None or error.__context__ is before:
-            raise
-        raise error.__context__ from None
 
 
 def not_stop_iteration(error: BaseException, where: str) -> BaseException:
@@ -106,14 +89,9 @@ def require_process(pid: int) -> None:
         raise StateError("iteration", "belongs to the process that began it", hint=hint)
 
 
-def loaders_read_for() -> frozenset[object]:
-    """Returns the loaders for which this thread reads, and the threads that began it."""
-    return getattr(_local, "loaders", frozenset())
-
-
-def read_for(loaders: frozenset[object]) -> None:
-    """Notes for which loaders this thread reads from now on."""
-    _local.loaders = loaders
+def read_for(loader: object) -> None:
+    """Notes for which loader this thread reads from now on."""
+    _local.loader = loader
 
 
 def ended_iteration() -> StateError:
@@ -127,9 +105,9 @@ def require_not_reading_for(loader: object) -> None:
     """Requires that no thread that reads for a loader iterates over it: each would begin more threads.
 
     Raises:
-        StateError: this is such a thread, or was begun by one.
+        StateError: this is such a thread.
     """
-    if loader in loaders_read_for():
+    if getattr(_local, "loader", None) is loader:
         raise StateError(
             "iteration",
             "was ended by a newer one, begun by a thread that reads for its loader",

@@ -293,7 +293,7 @@ class Loader(MetricsMixin, Closing):
             make_stage: puts a stage, such as a `DeviceStage`, behind an iterator of batches.
             run_ahead: as for the loader.
         """
-        require_not_reading_for(self._workers.token)
+        require_not_reading_for(self._cursor)
         iteration = self._cursor.begin()
         is_at_its_end = False
         opened = None

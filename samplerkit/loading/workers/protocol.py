@@ -177,13 +177,19 @@ class Workers:
         maker: makes the batch of a request.
 
     Attributes:
-        can_be_reused: whether they can make the batches of another iteration.
+        process: the id of the process that began them, and alone may use them.
+        is_stopped: whether they end, or must not be used for another iteration.
     """
-
-    can_be_reused = True
 
     def __init__(self, maker: Any) -> None:
         self._maker: Final = maker
+        self.process: Final = os.getpid()
+        self.is_stopped = False
+
+    @property
+    def can_be_reused(self) -> bool:
+        """Whether they can make the batches of another iteration."""
+        return self.process == os.getpid() and not self.is_stopped
 
     @property
     def readers(self) -> list[int]:
@@ -232,7 +238,6 @@ class WorkerPool(Workers):
         self._options: Final = options
         self.ahead: Final = (options.get("prefetch_factor") or BATCHES_AHEAD) * number
         self.timeout: Final = min(options.get("timeout") or 0, LONGEST_TIMEOUT) or None
-        self.process: Final = os.getpid()
         # Weak, since it refers to this pool, which ends at once without other references, with no collector.
         self._iteration: Callable[[], BatchesInOrder | None] = lambda: None
 

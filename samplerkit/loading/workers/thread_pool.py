@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 import time
@@ -16,7 +15,7 @@ from queue import Empty, SimpleQueue
 from statistics import median
 from typing import Any, Final, final
 
-from samplerkit.loading.background import end_at_exit, loaders_read_for, read_for, start_thread
+from samplerkit.loading.background import end_at_exit, read_for
 from samplerkit.loading.workers.protocol import Answer, WorkerPool, timed_out
 
 _numbers = count(-1, -1)
@@ -57,7 +56,6 @@ class WorkerThreads(WorkerPool):
         owner: ends the threads when it is garbage; nothing here refers to it.
 
     Attributes:
-        is_stopped: whether the threads end.
         is_started: whether they were started.
     """
 
@@ -65,7 +63,6 @@ class WorkerThreads(WorkerPool):
         self, maker: Any, number: int, options: Mapping[str, Any], *, name: str, owner: object
     ) -> None:
         super().__init__(maker, number, options)
-        self.is_stopped = False
         self.is_started = False
         self._tasks: Final[SimpleQueue[Task | None]] = SimpleQueue()
         self._name: Final = name
@@ -76,11 +73,6 @@ class WorkerThreads(WorkerPool):
     @abstractmethod
     def _run(self, place: int) -> None:
         """The main function of each thread."""
-
-    @property
-    def can_be_reused(self) -> bool:  # type: ignore[override]
-        """Whether they read for this process, and were not ended: an error of the dataset ends none."""
-        return self.process == os.getpid() and not self.is_stopped
 
     @property
     def is_alive(self) -> bool:
@@ -111,7 +103,7 @@ class WorkerThreads(WorkerPool):
                 thread = threading.Thread(target=self._run, args=(place,), name=name, daemon=True)
                 # Kept before the start, which a signal handler may cut off: `join` waits for what has begun.
                 self._threads.append(thread)
-                start_thread(thread)
+                thread.start()
         except BaseException:
             self.stop()  # with fewer threads, or none, they must not be used for another iteration
             raise
@@ -239,7 +231,7 @@ class ThreadPool(WorkerThreads):
         options: of the DataLoader.
         schedule: how many make batches at once.
         owner: ends the threads when it is garbage.
-        loader: an object in place of the loader that they read for.
+        loader: the cursor of the loader that they read for, which they must not keep alive.
     """
 
     def __init__(
@@ -253,7 +245,7 @@ class ThreadPool(WorkerThreads):
     ) -> None:
         super().__init__(maker, number, options, name="samplerkit-worker", owner=owner)
         self.schedule: Final = schedule
-        self._loaders: Final = loaders_read_for() | {loader}
+        self._loader: Final = loader
         self._numbers: Final = [next(_numbers) for _ in range(number)]
         self._waiting_task: Task | None = None  # waits until no thread reads for the epoch before
         self._busy = 0
@@ -268,7 +260,7 @@ class ThreadPool(WorkerThreads):
     def _run(self, place: int) -> None:
         maker: Any = None
         batch: Any = None
-        read_for(self._loaders)
+        read_for(self._loader)
         with ExitStack() as copies:
             task = self._take()
             while task is not None:

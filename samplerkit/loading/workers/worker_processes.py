@@ -6,7 +6,6 @@ import contextlib
 import multiprocessing
 import multiprocessing.connection
 import multiprocessing.context
-import os
 import select
 import signal
 import socket
@@ -23,7 +22,7 @@ from torch._utils import ExceptionWrapper
 from torch.utils.data._utils.worker import WorkerInfo
 
 from samplerkit.errors import WorkerError, note_once
-from samplerkit.loading.background import RUNNING, end_at_exit
+from samplerkit.loading.background import end_at_exit
 from samplerkit.loading.workers.protocol import Answer, Request, WorkerPool, timed_out
 from samplerkit.loading.workers.worker_side import receive, run_worker, socket_of, unpickled
 
@@ -119,7 +118,7 @@ class WorkerProcesses(WorkerPool):
                 with contextlib.suppress(OSError):  # where it has died, no answer will come
                     self._workers[worker].pipe.send_bytes(ForkingPickler.dumps((task.number, share)))
         except BaseException:
-            self.can_be_reused = False  # it is not known what was sent
+            self.is_stopped = True  # it is not known what was sent
             raise
         return task
 
@@ -134,7 +133,7 @@ class WorkerProcesses(WorkerPool):
             batch = self.joined(task.request, task.shares, answers)
             return batch.pin_memory() if self._maker.pins else batch
         except BaseException:
-            self.can_be_reused = False  # it is not known what would come next
+            self.is_stopped = True  # it is not known what would come next
             raise
 
     def shares_of(self, request: Request) -> list[tuple[int, Request]]:
@@ -193,7 +192,7 @@ class WorkerProcesses(WorkerPool):
 
     def stop(self) -> None:
         """Asks the workers to end, when they are done with the batch that they are at."""
-        self.can_be_reused = False
+        self.is_stopped = True
         if self._end_flag is not None:
             self._end_flag.value = 1
         for worker in self._workers:
@@ -210,14 +209,6 @@ class WorkerProcesses(WorkerPool):
                 worker.process.join()
         self._workers = []  # a thread that still reads has its pipe until it is done
 
-    def forget(self) -> None:
-        """Forgets the workers in a fork: they belong to the parent, and pipes end with their owners."""
-        self.can_be_reused = False
-        self._end_flag = None  # which all processes share
-        for worker in self._workers:
-            worker.pipe.close()
-        self._workers = []
-
     def __del__(self) -> None:
         if self._workers and not sys.is_finalizing():
             self.close()
@@ -228,15 +219,6 @@ def _poll_of(descriptors: list[int]) -> select.poll:
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)
     return poll
-
-
-def _forget_all() -> None:
-    for workers in list(RUNNING):
-        if isinstance(workers, WorkerProcesses):
-            workers.forget()
-
-
-os.register_at_fork(after_in_child=_forget_all)
 
 
 def _hint(codes: Collection[int]) -> str:

@@ -160,7 +160,7 @@ BUGS = [
     Bug(
         "workers that got half a request live on",
         "WorkerProcesses.submit",
-        "self.can_be_reused = False",
+        "self.is_stopped = True",
         "pass",
         f"{SIGNALS}::test_a_signal_handler_that_raises_in_the_middle_of_a_request_hangs_nothing",
     ),
