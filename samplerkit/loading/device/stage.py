@@ -22,7 +22,6 @@ import torch
 from samplerkit.loading.background import ended_iteration, not_stop_iteration, require_process
 from samplerkit.loading.device.batch_tree import is_opaque, leaves, map_leaves, storages
 from samplerkit.loading.device.streams import Streams, streams_for
-from samplerkit.loading.generators import warn_once, watched_loads
 from samplerkit.loading.stats import StageCounts
 from samplerkit.loading.workers.protocol import BatchesInOrder
 from samplerkit.loading.workers.thread_pool import Task, WorkerThreads
@@ -131,8 +130,6 @@ class DeviceStage(Iterator[Any]):
         self._received = self._streams.receive(item.ready, item.storages), item.opaque
         if not isinstance(item.value, EpochEnd):
             self._counts.add(wait, queued, item.load, item.load_cpu, item.copy)
-        if item.warning:
-            warn_once(item.warning)
         return item.value
 
     def close(self, seconds: float = CLOSE_SECONDS) -> bool:
@@ -179,7 +176,7 @@ with, None at the beginning; and what of that batch lives until then, emptied on
 
 @dataclass(frozen=True, eq=False)
 class LoadedBatch:
-    """A batch on its way, what it cost, and what was found to be wrong with the way it was loaded.
+    """A batch on its way, and what it cost.
 
     Args:
         value: the batch on the device, or the end of an epoch.
@@ -189,7 +186,6 @@ class LoadedBatch:
         load: seconds for `next` on the source.
         load_cpu: of that, what this thread computed.
         copy: seconds for pinning, waiting for the window, and beginning the copies; on the cpu, copying.
-        warning: what is to be warned of.
     """
 
     value: Any
@@ -199,7 +195,6 @@ class LoadedBatch:
     load: float
     load_cpu: float
     copy: float
-    warning: str
 
 
 Item = LoadedBatch | BaseException
@@ -235,7 +230,6 @@ class Producer(WorkerThreads):
         self.load: Final = load
         # What is copied lives until the event behind it has passed.
         self._sources: Final[collections.deque[tuple[Any, list[Any]]]] = collections.deque()
-        self._watch: Final = watched_loads()
 
     def receive(self, task: Task) -> Any:
         """Waits for what was made of a slot; the stage raises an exception, once it has ended."""
@@ -265,7 +259,6 @@ class Producer(WorkerThreads):
             close()
 
     def _make(self, slot: Slot) -> Item:
-        next(self._watch)
         started, before = time.perf_counter(), time.thread_time()
         try:
             self.streams.enter_thread()
@@ -274,7 +267,6 @@ class Producer(WorkerThreads):
             return error
         finally:
             loaded, computed = time.perf_counter(), time.thread_time() - before
-            warning = next(self._watch)
         if self.is_stopped:
             return ended_iteration()
         sending = time.perf_counter()
@@ -287,7 +279,7 @@ class Producer(WorkerThreads):
         used = [storage for leaf in value_leaves for storage in storages(leaf)]
         opaque = [leaf for leaf in value_leaves if is_opaque(leaf)]
         copied = time.perf_counter() - sending
-        return LoadedBatch(value, ready, used, opaque, loaded - started, computed, copied, warning)
+        return LoadedBatch(value, ready, used, opaque, loaded - started, computed, copied)
 
     def _send(self, batch: Any, slot: Slot) -> tuple[Any, Any]:
         """Begins to copy a batch, once the window allows it; gives it on the device, and when it is there."""
