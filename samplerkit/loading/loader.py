@@ -149,7 +149,7 @@ class Loader(MetricsMixin, Closing):
             seeds_draws=seeds,
             file_affinity=self.file_affinity,
         )
-        self._received = Received(self.dataset if self._workers.has_processes else None)
+        self._received = Received()
 
     def __setattr__(self, name: str, value: Any) -> None:
         # As torch's DataLoader: the value would be shown, and not be read by.

@@ -113,8 +113,6 @@ class DeviceStage(Iterator[Any]):
         require_process(self._producer.process)
         # To ask for a batch is to be done with the one before: now its memory can be fenced and reused.
         self._release()
-        # Before the wait: afterwards there is always one, and the figure would say nothing.
-        queued = self._batches.num_ready
         # A slot is given back with a batch and not after it, so that the thread loads while the loop trains.
         item = next(self._batches)
         if isinstance(item, BaseException):
@@ -129,7 +127,7 @@ class DeviceStage(Iterator[Any]):
         # What the allocator does not know of lives as long as the loop's work on it.
         self._received = self._streams.receive(item.ready, item.storages), item.opaque
         if not isinstance(item.value, EpochEnd):
-            self._counts.add(wait, queued, item.load, item.load_cpu, item.copy)
+            self._counts.add(wait, item.load, item.load_cpu, item.copy)
         return item.value
 
     def close(self, seconds: float = CLOSE_SECONDS) -> bool:

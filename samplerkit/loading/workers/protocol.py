@@ -285,11 +285,6 @@ class BatchesInOrder(Iterator[Answer]):
         self._failure: Exception | None = None
         self._is_over = False
 
-    @property
-    def num_ready(self) -> int:
-        """How many batches of threads wait for the loop."""
-        return sum(not task.result.empty() for task in self._tasks)
-
     def __next__(self) -> Answer:
         """Returns the next batch.
 
