@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import threading
 import time
 import weakref
 from collections.abc import Iterable
+from multiprocessing import util
 from typing import Final, Protocol
 
 from samplerkit.errors import StateError
@@ -49,18 +49,25 @@ def end_at_exit(running: Stoppable) -> None:
     processes, multiprocessing would wait forever: a worker in a call to C that holds the GIL does not notice
     that it should end.
     """
-    RUNNING.add(running)
-    # Registered each time, since the last registration runs first: before torch, which ends its workers too.
-    atexit.unregister(_end_all)
-    atexit.register(_end_all)
+    _RUNNING.add(running)
 
 
-RUNNING: Final[weakref.WeakSet[Stoppable]] = weakref.WeakSet()
+_RUNNING: Final[weakref.WeakSet[Stoppable]] = weakref.WeakSet()
 """The objects that end at the exit; a forked process has a copy, of objects that it does not own."""
 
 
 def _end_all() -> None:
-    end_together(RUNNING)
+    end_together(_RUNNING)
+
+
+def _end_all_at_exit(_: object = None) -> None:
+    # At its exit, and only there, a process that multiprocessing started calls this too, before it ends and
+    # waits for its own processes.
+    util.Finalize(None, _end_all, exitpriority=0)
+
+
+_end_all_at_exit()
+util.register_after_fork(_RUNNING, _end_all_at_exit)
 
 
 _local = threading.local()

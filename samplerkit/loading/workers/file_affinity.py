@@ -80,6 +80,7 @@ class AffineProcesses(WorkerProcesses):
 
     def __init__(self, maker: BatchMaker, number: int, options: Mapping[str, Any]) -> None:
         super().__init__(maker, number, options)
+        maker.upcoming = upcoming_in_files
         self._layout: Final = layout_of_files(maker.dataset)
         self._reading: tuple[int, int] | None = None
 

@@ -21,7 +21,7 @@ from samplerkit.loading.run.delivery import Reading
 from samplerkit.loading.run.run_cursor import RunCursor
 from samplerkit.loading.sample_fields import PlannedCollate, batch_of
 from samplerkit.loading.workers.batch_maker import BatchMaker, reports_stats
-from samplerkit.loading.workers.file_affinity import AffineProcesses, upcoming_in_files
+from samplerkit.loading.workers.file_affinity import AffineProcesses
 from samplerkit.loading.workers.protocol import Batches, Request, WorkerKind, Workers
 from samplerkit.loading.workers.thread_pool import ThreadPool, ThreadSchedule
 from samplerkit.loading.workers.worker_processes import WorkerProcesses
@@ -215,7 +215,6 @@ class LoaderWorkers:
             is_packed=is_packed,
             collate=collate,
             pins=self._pins,
-            upcoming=upcoming_in_files if self._is_affine else Request.upcoming,
             batches_of=partial(batches_of, self.cursor),
             reports=self.has_processes and reports_stats(dataset),
         )

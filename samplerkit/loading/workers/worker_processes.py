@@ -7,11 +7,10 @@ import multiprocessing
 import multiprocessing.connection
 import multiprocessing.context
 import select
-import signal
 import socket
 import sys
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import cycle
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
@@ -28,6 +27,12 @@ from samplerkit.loading.workers.worker_side import receive, run_worker, socket_o
 
 _GRACE_SECONDS = 0.5
 """How long finished batches may still arrive before the other workers are ended too."""
+
+_HINT = (
+    "with -9 look for a lack of memory: the system's log names killed processes; with another negative "
+    "number, for a crash in the dataset or a library; else for KeyboardInterrupt or sys.exit (0), or os._exit"
+)
+"""What to do where a worker died, by its exit code."""
 
 
 class _Worker(NamedTuple):
@@ -157,7 +162,7 @@ class WorkerProcesses(WorkerPool):
                     "worker",
                     "a worker process died (exit codes by process id; -9 is SIGKILL)",
                     dead,
-                    hint=_hint(dead.values()),
+                    hint=_HINT,
                 ) from error
             # Not raised as another error: it may come from a signal handler.
             batch = f"{task.request.some_ids} of {task.request.where}"
@@ -219,12 +224,3 @@ def _poll_of(descriptors: list[int]) -> select.poll:
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)
     return poll
-
-
-def _hint(codes: Collection[int]) -> str:
-    """The hint, by the exit codes of those that died."""
-    if -signal.SIGKILL in codes:
-        return "check for a lack of memory: the system's log names killed processes"
-    if any(code < 0 for code in codes):
-        return "look for a crash in the dataset, or in a library that it calls"
-    return "find what ends the process in the dataset: a KeyboardInterrupt or sys.exit (0), or os._exit"

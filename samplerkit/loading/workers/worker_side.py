@@ -44,10 +44,8 @@ _END: Final = struct.Struct("<QQ")
 def end_with_parent() -> None:
     """Ends this worker process as soon as the process that started it is gone, however that ended.
 
-    torch's own check takes up to five seconds. And only a SIGTERM of the parent ends it, by which
-    multiprocessing ends the workers that are left at the end of a process that it started. Where a queue
-    sends one to all processes of a job, as Slurm does, the workers continue, so that the loop can finish its
-    step and save.
+    torch's own check takes up to five seconds. A SIGTERM does not end it: where a queue sends one to all
+    processes of a job, as Slurm does, the workers continue, so that the loop can finish its step and save.
     """
     parent = multiprocessing.parent_process()
     if parent is None:
@@ -57,15 +55,7 @@ def end_with_parent() -> None:
         multiprocessing.connection.wait([parent.sentinel])
         os._exit(1)
 
-    def end_if_parent_signals() -> None:
-        while signal.sigwaitinfo({signal.SIGTERM}).si_pid != parent.pid:
-            pass
-        os._exit(128 + signal.SIGTERM)
-
-    if hasattr(signal, "sigwaitinfo"):
-        # First of all: a thread started before would still be ended by the signal.
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-        threading.Thread(target=end_if_parent_signals, name="samplerkit-sigterm", daemon=True).start()
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     threading.Thread(target=wait, name="samplerkit-parent", daemon=True).start()
 
 
@@ -96,20 +86,18 @@ def run_worker(
     stack_small_tensors()
     messages: SimpleQueue[Message] = SimpleQueue()
     threading.Thread(target=_send, args=(pipe, messages), name="samplerkit-answers", daemon=True).start()
-    where, failure = f"in worker process {info.id}", None
+    where = f"in worker process {info.id}"
     maker.pins = False  # the loop's process does it
     with suppress(KeyboardInterrupt):  # the loop gets one too
         torch.set_num_threads(1)
         seed_worker(info.seed, 0, 0, info.id)
         torch_worker._worker_info = info
-        try:
-            if init is not None:
-                init(info.id)
-        except Exception as error:
-            failure = _sendable(error, where)
         for number, request in _requests(pipe, is_over):
             try:
-                message = pickled(failure) if failure else _made(maker, request)
+                if init is not None:
+                    init(info.id)
+                    init = None
+                message = _made(maker, request)
             except Exception as error:
                 message = pickled(_sendable(error, where))
             message.content.write(_END.pack(len(message.shared), number))
