@@ -205,11 +205,7 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
         return in_batches(self._rest_of(iteration), size)
 
     def __len__(self) -> int:
-        self._require_samples()
-        return self._cursor.run.reading(self.epoch, 0).steps
-
-    def epoch_batches(self) -> int:
-        """Returns the number of batches of the recipe in the current epoch, of this shard."""
+        """The number of samples of this shard in the current epoch; of batches, where it counts these."""
         return self._cursor.run.reading(self.epoch, 0).steps
 
     def state_dict(self) -> dict[str, Any]:
@@ -314,9 +310,7 @@ class TorchBatchSampler(torch.utils.data.BatchSampler):
                 yield batch if as_arrays else batch.tolist()
 
     def __len__(self) -> int:
-        if self.batch_size is None:
-            return self.sampler.epoch_batches()
-        count, size = len(self.sampler), int(self.batch_size)
+        count, size = len(self.sampler), self.batch_size or 1
         return count // size if self.drop_last else -(-count // size)
 
     def set_epoch(self, epoch: int) -> None:
