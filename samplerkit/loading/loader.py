@@ -234,7 +234,7 @@ class Loader(MetricsMixin, Closing):
     @property
     def worker_pids(self) -> list[int]:
         """The process ids of the workers that read for this loader now; threads have none."""
-        return self._workers.readers if self._workers.has_processes else []
+        return self._workers.pids
 
     def __iter__(self) -> Iterator[Any]:
         return self.iterate_on(self._make_stage, run_ahead=self.run_ahead)
@@ -299,7 +299,7 @@ class Loader(MetricsMixin, Closing):
         opened = None
         try:
             reading = self._reading
-            self._received.begin(iteration, self._workers.readers)
+            self._received.begin(iteration, self._workers.pids)
             self._cursor.require_agreement(iteration)
             if reading.has(0):  # else nothing is started, and nothing can run ahead
                 opened = self._workers.open(reading, make_stage, run_ahead=run_ahead)

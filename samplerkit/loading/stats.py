@@ -157,20 +157,20 @@ class Received:
         self._ended_worker_stats: Any = None
         self.begin(None, [])
 
-    def begin(self, iteration: Iteration | None, readers: Collection[int]) -> None:
+    def begin(self, iteration: Iteration | None, pids: Collection[int]) -> None:
         """Begins the figures of an iteration.
 
         Args:
             iteration: which; None before the first one.
-            readers: of the reports: those that stay alive from the previous one.
+            pids: of the workers that stay alive from the previous one.
         """
         self._iteration = iteration
         self._stats = LoaderStats(epoch=iteration.epoch if iteration else 0, skipped=self._stats.skipped)
         # By step: the places of samples that were left out, and the sample in place of a whole batch.
         self._left_out: dict[int, tuple[list[int], int | None]] = {}
         self._started = self._wait_start = time.perf_counter()
-        for reader in self._worker_stats.keys() - set(readers):
-            self._ended_worker_stats = _sum(self._ended_worker_stats, self._worker_stats.pop(reader))
+        for pid in self._worker_stats.keys() - set(pids):
+            self._ended_worker_stats = _sum(self._ended_worker_stats, self._worker_stats.pop(pid))
 
     def begin_wait(self) -> None:
         """Records that the loop waits for a batch."""

@@ -208,16 +208,11 @@ def test_each_thread_reads_its_copy_of_a_dataset_that_needs_one_at_any_depth(tab
     assert all(copy.is_closed for copy in table.copies if copy.stats.number)
 
 
-def test_the_stats_of_copies_are_summed_and_persistent_threads_keep_theirs(table):
+def test_persistent_threads_keep_their_copies(table):
     options = {**THREADS, "persistent_workers": True}
     with sk.Loader(table, sk.RandomSampler(seed=1), batch_size=3, collate_fn=list, **options) as loader:
-        for epoch in (1, 2, 3):
+        for _ in range(3):
             assert sum(map(len, loader)) == 24
-            assert loader.stats.dataset == Reads(24 * epoch)
         assert len(table.copies) <= 2
+        assert sum(copy.stats.number for copy in table.copies) == 72
         assert not any(copy.is_closed for copy in table.copies)
-    with sk.Loader(table, sk.RandomSampler(seed=1), batch_size=3, collate_fn=list, **THREADS) as loader:
-        for epoch in (1, 2):
-            assert sum(map(len, loader)) == 24
-            assert loader.stats.dataset == Reads(24 * epoch)
-    assert table.stats == Reads()

@@ -62,7 +62,6 @@ class BatchMaker:
         upcoming: returns the ids of the batches that a worker reads from a request on.
         batches_of: returns what comes in the reading of a request, for `expect`; None where it is not called.
         reports: whether answers have the figures of the dataset.
-        number: under which they are reported; None for the process id.
     """
 
     dataset: Any
@@ -76,7 +75,6 @@ class BatchMaker:
     upcoming: Callable[[Request, Batches, Any], Iterator[Ids]] = Request.upcoming
     batches_of: Callable[[Request], Batches] | None = None
     reports: bool = False
-    number: int | None = None
 
     def __post_init__(self) -> None:
         self._enters_draws = bool(getattr(batch_reader(self.dataset), "enters_draws", False))
@@ -88,19 +86,14 @@ class BatchMaker:
             self.batches_of = None
         self._last: Request | None = None
 
-    def for_thread(self, number: int, copies: ExitStack) -> Self:
+    def for_thread(self, copies: ExitStack) -> Self:
         """Returns what one of several threads reads with: this, or the same with a copy of the dataset.
 
         Args:
-            number: under which the figures of a copy are reported.
             copies: closes them.
         """
         own = copy_by_thread(self.dataset, copies)
-        if own is self.dataset:
-            return self
-        # A dataset that copies parts of itself has the figures of the others, which all threads share.
-        reports = reports_stats(own) and callable(getattr(type(own), "copy_for_thread", None))
-        return replace(self, dataset=own, batches_of=None, reports=reports, number=number)
+        return self if own is self.dataset else replace(self, dataset=own, batches_of=None)
 
     def sets_epoch(self, request: Request) -> bool:
         """Returns whether `begin` calls `set_epoch` of the dataset."""
@@ -130,7 +123,7 @@ class BatchMaker:
             answer = self._read_together(self._together, request)
         answer = answer or self._read_singly(request)
         if self.reports:
-            return replace(answer, reports=((self.number or os.getpid(), self.dataset.stats),))
+            return replace(answer, reports=((os.getpid(), self.dataset.stats),))
         return answer
 
     def __getitem__(self, request: Request) -> Any:

@@ -127,9 +127,9 @@ class LoaderWorkers:
         self._open: WorkerIteration | None = None
 
     @property
-    def readers(self) -> list[int]:
-        """The numbers of the workers: the ids of processes, or those under which threads report figures."""
-        return [] if self._open is None else self._open.workers.readers
+    def pids(self) -> list[int]:
+        """The process ids of the workers that read now; threads have none."""
+        return [] if self._open is None else self._open.workers.pids
 
     @property
     def has_processes(self) -> bool:

@@ -148,8 +148,8 @@ class Answer:
     Args:
         batch: the samples, as the dataset gave them, or the batch.
         skipped: samples that were left out; before they are collated, each with its number in the request.
-        reports: the `stats` of the datasets of the workers that made it, if they have any, each after the
-            process id of the worker, or the number of a thread with its own copy.
+        reports: the `stats` of the datasets of the processes that made it, if they have any, each after the
+            process id.
         stand_in: the sample of which the batch is made, if all of its samples were left out.
     """
 
@@ -192,8 +192,8 @@ class Workers:
         return self.process == os.getpid() and not self.is_stopped
 
     @property
-    def readers(self) -> list[int]:
-        """The numbers of the workers: the ids of processes, or those under which threads report figures."""
+    def pids(self) -> list[int]:
+        """The process ids of the workers; others than processes have none."""
         return []
 
     def open(self, requests: Iterator[Request]) -> Iterator[Answer]:

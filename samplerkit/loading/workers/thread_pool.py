@@ -10,15 +10,12 @@ from abc import abstractmethod
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from itertools import count
 from queue import Empty, SimpleQueue
 from statistics import median
 from typing import Any, Final, final
 
 from samplerkit.loading.background import end_at_exit, read_for
 from samplerkit.loading.workers.protocol import Answer, WorkerPool, timed_out
-
-_numbers = count(-1, -1)
 
 
 @final
@@ -246,16 +243,10 @@ class ThreadPool(WorkerThreads):
         super().__init__(maker, number, options, name="samplerkit-worker", owner=owner)
         self.schedule: Final = schedule
         self._loader: Final = loader
-        self._numbers: Final = [next(_numbers) for _ in range(number)]
         self._waiting_task: Task | None = None  # waits until no thread reads for the epoch before
         self._busy = 0
         self._started = 0.0  # when the latest batch was
         self._turn: Final = threading.Condition()
-
-    @property
-    def readers(self) -> list[int]:
-        """Under which numbers the figures of copies are reported; no process has such an id."""
-        return self._numbers
 
     def _run(self, place: int) -> None:
         maker: Any = None
@@ -283,7 +274,7 @@ class ThreadPool(WorkerThreads):
     def _maker_of(self, place: int, copies: ExitStack) -> Any:
         if (init := self._options.get("worker_init_fn")) is not None:
             init(place)
-        return self._maker.for_thread(self._numbers[place], copies)
+        return self._maker.for_thread(copies)
 
     def _take(self, at_once: int = 0, seconds: float = 0.0) -> Task | None:
         """Counts the batch that this thread has made, and takes the next task when one more may be made.

@@ -71,7 +71,7 @@ class WorkerProcesses(WorkerPool):
         self._polls: list[select.poll] = []
 
     @property
-    def readers(self) -> list[int]:
+    def pids(self) -> list[int]:
         """The process ids of the workers."""
         return [worker.process.pid for worker in self._workers]
 
