@@ -260,6 +260,8 @@ class WorkerPool(Workers):
         """Begins an iteration; the one before was cancelled."""
         batches = BatchesInOrder(self, requests)
         self._iteration = weakref.ref(batches)
+        if self.is_stopped:  # meanwhile, by another thread that iterates over the same loader
+            self.cancel()
         return batches
 
     def cancel(self) -> None:

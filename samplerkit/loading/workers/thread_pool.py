@@ -7,7 +7,7 @@ import threading
 import time
 import weakref
 from abc import abstractmethod
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
@@ -75,13 +75,6 @@ class WorkerThreads(WorkerPool):
     def is_alive(self) -> bool:
         """Whether one of the threads still runs."""
         return any(thread.is_alive() for thread in self._threads)
-
-    def open(self, requests: Iterator[Any]) -> Iterator[Any]:
-        """Begins an iteration."""
-        batches = super().open(requests)
-        if self.is_stopped:  # meanwhile, by another thread that iterates over the same loader
-            self.cancel()
-        return batches
 
     def submit(self, request: Any) -> Task:
         """Has a thread make a batch."""
