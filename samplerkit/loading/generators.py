@@ -48,7 +48,7 @@ def seed_worker(seed: int, epoch: int, rank: int, worker: int) -> None:
 
     Each (seed, epoch, rank, worker) gets its own state, so that no two workers augment in the same way.
     """
-    torch.manual_seed(_seed_others(Draw(seed, epoch, rank).digest(f"worker {worker}", 24)))
+    seed_generators(Draw(seed, epoch, rank), f"worker {worker}")
 
 
 def seed_generators(draw: Draw, role: str = "seeds") -> None:
@@ -58,16 +58,11 @@ def seed_generators(draw: Draw, role: str = "seeds") -> None:
         draw: the draw.
         role: its use: its sample, or something else.
     """
+    of_torch, of_python, of_numpy = struct.unpack("<QQQ", draw.digest(role, 24))
     # Not `torch.manual_seed`: a hundred times as slow, and it would seed the model's devices as well.
-    torch.default_generator.manual_seed(_seed_others(draw.digest(role, 24)))
-
-
-def _seed_others(digest: bytes) -> int:
-    """Seeds Python's generator and numpy's, and returns the seed for torch's."""
-    seed, second, third = struct.unpack("<QQQ", digest)
-    random.seed(second)
-    np.random.seed(third % 2**32)  # noqa: NPY002  # the legacy state is what other people's code draws from
-    return int(seed)
+    torch.default_generator.manual_seed(of_torch)
+    random.seed(of_python)
+    np.random.seed(of_numpy % 2**32)  # noqa: NPY002  # the legacy state is what other people's code draws from
 
 
 @contextmanager

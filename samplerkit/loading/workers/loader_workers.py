@@ -253,9 +253,6 @@ def requests_of(
         reading = cursor.run.reading(reading.epoch + 1, 0)
 
 
-_MAX_WORKERS = 4096
-
-
 def checked_options(
     options: Mapping[str, Any], num_workers: int, workers: WorkerKind = "processes"
 ) -> dict[str, Any]:
@@ -320,9 +317,7 @@ def checked_workers(
         ArgumentValueError: another word, or a negative number, or one so large that starting as many would
             leave the machine without processes; or threads, and what only processes can do.
     """
-    if not 0 <= num_workers <= _MAX_WORKERS:
-        problem = f"must be at most {_MAX_WORKERS}" if num_workers > 0 else "must not be negative"
-        raise ArgumentValueError("num_workers", problem, num_workers)
+    arguments.below("num_workers", num_workers, 4097, "must be in [0, 4096]")
     checked = cast("WorkerKind", arguments.choice("workers", workers, get_args(WorkerKind)))
     if checked == "threads" and num_workers and seed_draws:
         raise ArgumentValueError(

@@ -20,7 +20,7 @@ import torch
 from torch._utils import ExceptionWrapper
 from torch.utils.data._utils.worker import WorkerInfo
 
-from samplerkit.errors import WorkerError, note_once
+from samplerkit.errors import WorkerError
 from samplerkit.loading.background import end_at_exit
 from samplerkit.loading.workers.protocol import Answer, Request, WorkerPool, timed_out
 from samplerkit.loading.workers.worker_side import receive, run_worker, socket_of, unpickled
@@ -165,8 +165,7 @@ class WorkerProcesses(WorkerPool):
                     hint=_HINT,
                 ) from error
             # Not raised as another error: it may come from a signal handler.
-            batch = f"{task.request.some_ids} of {task.request.where}"
-            note_once(error, f"samplerkit: while receiving {batch}, which came from a worker process")
+            task.request.note(error, f"receiving {task.request.some_ids}")
             raise
         if isinstance(answer, ExceptionWrapper):
             answer.reraise()  # type: ignore[no-untyped-call]

@@ -111,7 +111,7 @@ BUGS = [
     Bug(
         "the error of a batch that cannot be unpickled names no ids",
         "WorkerProcesses._answer",
-        "note_once(error, f'samplerkit: while receiving {batch}, which came from a worker process')",
+        "task.request.note(error, f'receiving {task.request.some_ids}')",
         "None",
         f"{SENDING}::test_a_batch_that_cannot_be_made_or_sent_is_an_error_at_its_place_with_its_samples",
     ),
