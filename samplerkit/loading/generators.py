@@ -10,7 +10,6 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
-from samplerkit.errors import ArgumentValueError
 from samplerkit.order import arguments
 from samplerkit.order.draws import Draw
 
@@ -37,9 +36,7 @@ def sample_rng(seed: int, epoch: int, sample: int) -> np.random.Generator:
         >>> sample_rng(7, 0, 123).integers(100) == sample_rng(7, 0, 123).integers(100)
         np.True_
     """
-    sample = arguments.integer("sample", sample)
-    if not 0 <= sample < 2**64:
-        raise ArgumentValueError("sample", "must be in [0, 2^64)", sample)
+    sample = arguments.below("sample", sample, 2**64, "must be in [0, 2^64)")
     return Draw(arguments.seed("seed", seed), arguments.epoch(epoch), sample).rng("sample")
 
 

@@ -193,16 +193,12 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
             size: ids in each; None for the batches of the recipe.
         """
         iteration = self._begin()
-        for ids in self._batches_of(iteration, size):
+        of_recipe = (ids for _, ids in self._cursor.reading_of(iteration).batches())
+        for ids in of_recipe if size is None else in_batches(self._rest_of(iteration), size):
             # A smaller last batch is also a whole step, in which other shards have more.
             iteration.taken += size or 1
             yield ids
         self._cursor.end(iteration, at_its_end=True)
-
-    def _batches_of(self, iteration: Iteration, size: int | None) -> Iterator[Ids]:
-        if size is None:
-            return (ids for _, ids in self._cursor.reading_of(iteration).batches())
-        return in_batches(self._rest_of(iteration), size)
 
     def __len__(self) -> int:
         """The number of samples of this shard in the current epoch; of batches, where it counts these."""

@@ -183,7 +183,7 @@ class Workers:
 
     def __init__(self, maker: Any) -> None:
         self._maker: Final = maker
-        self.process: Final = os.getpid()
+        self.process = os.getpid()
         self.is_stopped = False
 
     @property
