@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 Sink = Callable[[Mapping[str, float], int], None]
@@ -80,15 +81,13 @@ def opentelemetry(meter: Any, prefix: str = "samplerkit.", **attributes: str | i
         samplerkit.share 0.75 {'rank': 3, 'source': 'web'}
         samplerkit.step 100 {'rank': 3}
     """
-    gauges: dict[str, Any] = {}
+    gauge_of = cache(meter.create_gauge)
 
     def sink(figures: Mapping[str, float], step: int) -> None:
         for name, value in {**figures, "step": step}.items():
             gauge_name, extra = _split_source(name)
-            gauge_name = prefix + gauge_name.replace("/", ".")
-            if gauge_name not in gauges:
-                gauges[gauge_name] = meter.create_gauge(gauge_name)
-            gauges[gauge_name].set(value, attributes={**attributes, **extra})
+            gauge = gauge_of(prefix + gauge_name.replace("/", "."))
+            gauge.set(value, attributes={**attributes, **extra})
 
     return sink
 
@@ -114,16 +113,17 @@ def prometheus(gauge: Callable[..., Any], prefix: str = "samplerkit_", **labels:
         samplerkit_dataset_files_read 7
         samplerkit_step 100
     """
-    gauges: dict[str, Any] = {}
+
+    @cache
+    def gauge_of(name: str, *names: str) -> Any:
+        return gauge(name, name, names)
 
     def sink(figures: Mapping[str, float], step: int) -> None:
         for name, value in {**figures, "step": step}.items():
             gauge_name, extra = _split_source(name)
-            gauge_name = prefix + re.sub(r"\W", "_", gauge_name)
-            if gauge_name not in gauges:
-                gauges[gauge_name] = gauge(gauge_name, gauge_name, (*labels, *extra))
             all_labels = {**labels, **extra}
-            (gauges[gauge_name].labels(**all_labels) if all_labels else gauges[gauge_name]).set(value)
+            made = gauge_of(prefix + re.sub(r"\W", "_", gauge_name), *all_labels)
+            (made.labels(**all_labels) if all_labels else made).set(value)
 
     return sink
 

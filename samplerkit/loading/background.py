@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import atexit
 import os
-import sys
 import threading
 import time
 import weakref
 from collections.abc import Iterable
-from typing import ClassVar, Final, Protocol
+from multiprocessing import util
+from typing import Final, Protocol
 
 from samplerkit.errors import StateError
 
@@ -18,7 +17,13 @@ LAST_BATCH_SECONDS: Final = 1.5
 
 
 class Stoppable(Protocol):
-    """Processes or threads that are ended at the exit, in two steps, so that all end at the same time."""
+    """Processes or threads that are ended at the exit, in two steps, so that all end at the same time.
+
+    Attributes:
+        process: the id of the process that they belong to.
+    """
+
+    process: int
 
     def stop(self) -> None:
         """Asks them to end."""
@@ -27,15 +32,10 @@ class Stoppable(Protocol):
         """Waits for them until a time of the monotonic clock."""
 
 
-class ExitAware:
-    """Ends something when it is garbage, but not at the exit, when modules may be cleared already."""
-
-    is_exiting: ClassVar[bool] = False
-
-
 def end_together(workers: Iterable[Stoppable]) -> None:
-    """Ends workers, and waits for all of them for `LAST_BATCH_SECONDS`."""
-    running, deadline = list(workers), time.monotonic() + LAST_BATCH_SECONDS
+    """Ends workers, and waits for all of them for `LAST_BATCH_SECONDS`; in a fork, none of its parent."""
+    running = [worker for worker in workers if worker.process == os.getpid()]
+    deadline = time.monotonic() + LAST_BATCH_SECONDS
     for worker in running:
         worker.stop()
     for worker in running:
@@ -49,38 +49,28 @@ def end_at_exit(running: Stoppable) -> None:
     processes, multiprocessing would wait forever: a worker in a call to C that holds the GIL does not notice
     that it should end.
     """
-    RUNNING.add(running)
-    # Registered each time, since the last registration runs first: before torch, which ends its workers too.
-    atexit.unregister(_end_all)
-    atexit.register(_end_all)
+    _RUNNING.add(running)
 
 
-RUNNING: Final[weakref.WeakSet[Stoppable]] = weakref.WeakSet()
+_RUNNING: Final[weakref.WeakSet[Stoppable]] = weakref.WeakSet()
 """The objects that end at the exit; a forked process has a copy, of objects that it does not own."""
 
 
 def _end_all() -> None:
-    end_together(RUNNING)
+    end_together(_RUNNING)
 
 
-@atexit.register  # with the module, so after what ends workers
-def _set_exiting() -> None:
-    ExitAware.is_exiting = True
+def _end_all_at_exit(_: object = None) -> None:
+    # At its exit, and only there, a process that multiprocessing started calls this too, before it ends and
+    # waits for its own processes.
+    util.Finalize(None, _end_all, exitpriority=0)
+
+
+_end_all_at_exit()
+util.register_after_fork(_RUNNING, _end_all_at_exit)
 
 
 _local = threading.local()
-
-
-def start_thread(thread: threading.Thread) -> None:
-    """Starts a thread; an exception of a signal handler during the start is raised unchanged."""
-    before = sys.exception()
-    try:
-        thread.start()
-    except (KeyError, RuntimeError) as error:
-        # A handler that raises within `start` comes as an error of Python's own bookkeeping, or of its lock.
-        if error.__context__ is None or error.__context__ is before:
-            raise
-        raise error.__context__ from None
 
 
 def not_stop_iteration(error: BaseException, where: str) -> BaseException:
@@ -106,14 +96,9 @@ def require_process(pid: int) -> None:
         raise StateError("iteration", "belongs to the process that began it", hint=hint)
 
 
-def loaders_read_for() -> frozenset[object]:
-    """Returns the loaders for which this thread reads, and the threads that began it."""
-    return getattr(_local, "loaders", frozenset())
-
-
-def read_for(loaders: frozenset[object]) -> None:
-    """Notes for which loaders this thread reads from now on."""
-    _local.loaders = loaders
+def read_for(loader: object) -> None:
+    """Notes for which loader this thread reads from now on."""
+    _local.loader = loader
 
 
 def ended_iteration() -> StateError:
@@ -127,9 +112,9 @@ def require_not_reading_for(loader: object) -> None:
     """Requires that no thread that reads for a loader iterates over it: each would begin more threads.
 
     Raises:
-        StateError: this is such a thread, or was begun by one.
+        StateError: this is such a thread.
     """
-    if loader in loaders_read_for():
+    if getattr(_local, "loader", None) is loader:
         raise StateError(
             "iteration",
             "was ended by a newer one, begun by a thread that reads for its loader",

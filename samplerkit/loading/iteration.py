@@ -16,13 +16,13 @@ often a function.
 from __future__ import annotations
 
 import logging
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, final
 
 from samplerkit.errors import StateError
-from samplerkit.loading.background import ExitAware
 from samplerkit.loading.state.state import EpochsRead, Past, Place
 
 _log = logging.getLogger("samplerkit")
@@ -30,7 +30,7 @@ _log = logging.getLogger("samplerkit")
 
 @final
 @dataclass(eq=False)
-class Iteration(ExitAware):
+class Iteration:
     """One way through the rest of an epoch. It counts for itself, so an old one never counts for a newer.
 
     Args:
@@ -194,7 +194,7 @@ class Cursor(ABC):
             iteration: from `begin`.
             at_its_end: whether the loop has reached the end.
         """
-        if iteration is self.current and iteration.is_open and not iteration.is_exiting:
+        if iteration is self.current and iteration.is_open and not sys.is_finalizing():
             following = self._following(at_its_end=at_its_end)
             if following is None:
                 # One that was left early stays: what it has handed out is what a state counts.

@@ -149,7 +149,7 @@ class Loader(MetricsMixin, Closing):
             seeds_draws=seeds,
             file_affinity=self.file_affinity,
         )
-        self._received = Received(self.dataset if self._workers.has_processes else None)
+        self._received = Received()
 
     def __setattr__(self, name: str, value: Any) -> None:
         # As torch's DataLoader: the value would be shown, and not be read by.
@@ -234,7 +234,7 @@ class Loader(MetricsMixin, Closing):
     @property
     def worker_pids(self) -> list[int]:
         """The process ids of the workers that read for this loader now; threads have none."""
-        return self._workers.readers if self._workers.has_processes else []
+        return self._workers.pids
 
     def __iter__(self) -> Iterator[Any]:
         return self.iterate_on(self._make_stage, run_ahead=self.run_ahead)
@@ -293,13 +293,13 @@ class Loader(MetricsMixin, Closing):
             make_stage: puts a stage, such as a `DeviceStage`, behind an iterator of batches.
             run_ahead: as for the loader.
         """
-        require_not_reading_for(self._workers.token)
+        require_not_reading_for(self._cursor)
         iteration = self._cursor.begin()
         is_at_its_end = False
         opened = None
         try:
             reading = self._reading
-            self._received.begin(iteration, self._workers.readers)
+            self._received.begin(iteration, self._workers.pids)
             self._cursor.require_agreement(iteration)
             if reading.has(0):  # else nothing is started, and nothing can run ahead
                 opened = self._workers.open(reading, make_stage, run_ahead=run_ahead)

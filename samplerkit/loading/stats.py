@@ -98,25 +98,14 @@ class DeviceStats(WaitStats):
         first_wait: seconds that the loop waited for the first one.
         total_wait: seconds that it waited for all.
         longest_wait: seconds that it waited for one, the first one left out.
-        mean_queue_depth: batches that were waiting when the loop asked for one, on average.
         load_seconds: seconds that the loading thread took to load them.
         copy_seconds: seconds that it took to pin them and to begin their copies, the window included.
         cpu_share: share of `load_seconds` in which the thread computed; the rest it waited.
-
-    Example:
-        >>> DeviceStats(batches=4, first_wait=0.1, total_wait=0.16, longest_wait=0.03).mean_wait
-        0.04
     """
 
-    mean_queue_depth: float = 0.0
     load_seconds: float = 0.0
     copy_seconds: float = 0.0
     cpu_share: float = 0.0
-
-    @property
-    def mean_wait(self) -> float:
-        """Seconds that the loop waited for a batch, on average."""
-        return self.total_wait / self.batches if self.batches else 0.0
 
 
 @final
@@ -134,13 +123,12 @@ class StageCounts:
         """Begins from zero."""
         self.stats = DeviceStats()
 
-    def add(self, wait: float, queued: int, load: float, load_cpu: float, copy: float) -> None:
-        """Counts a batch that is handed out: its wait, the batches that were queued then, and its cost."""
+    def add(self, wait: float, load: float, load_cpu: float, copy: float) -> None:
+        """Counts a batch that is handed out: its wait, and its cost."""
         before = self.stats
         total, computed = before.load_seconds + load, before.cpu_share * before.load_seconds + load_cpu
         self.stats = before.with_wait(
             wait,
-            mean_queue_depth=(before.mean_queue_depth * before.batches + queued) / (before.batches + 1),
             load_seconds=total,
             copy_seconds=before.copy_seconds + copy,
             cpu_share=computed / total if total > 0 else 0.0,
@@ -157,39 +145,32 @@ MAX_SKIPPED = 10_000
 class Received:
     """The reports and skipped samples that came with the batches of a loader.
 
-    Args:
-        dataset: the dataset of the workers; its method `count_workers`, if any, receives a function that
-            returns their figures, so that its `stats` has them too. None in a loader without worker
-            processes.
-
     Attributes:
         skipped: the latest samples that were left out, since the loader was made.
     """
 
-    def __init__(self, dataset: Any) -> None:
+    def __init__(self) -> None:
         self.skipped: deque[SkippedSample] = deque(maxlen=MAX_SKIPPED)
         self._stats = LoaderStats()
         self._logged: set[str] = set()
         self._worker_stats: dict[int, Any] = {}
         self._ended_worker_stats: Any = None
         self.begin(None, [])
-        if callable(count := getattr(dataset, "count_workers", None)):
-            count(self.worker_stats)
 
-    def begin(self, iteration: Iteration | None, readers: Collection[int]) -> None:
+    def begin(self, iteration: Iteration | None, pids: Collection[int]) -> None:
         """Begins the figures of an iteration.
 
         Args:
             iteration: which; None before the first one.
-            readers: of the reports: those that stay alive from the previous one.
+            pids: of the workers that stay alive from the previous one.
         """
         self._iteration = iteration
         self._stats = LoaderStats(epoch=iteration.epoch if iteration else 0, skipped=self._stats.skipped)
         # By step: the places of samples that were left out, and the sample in place of a whole batch.
         self._left_out: dict[int, tuple[list[int], int | None]] = {}
         self._started = self._wait_start = time.perf_counter()
-        for reader in self._worker_stats.keys() - set(readers):
-            self._ended_worker_stats = _sum(self._ended_worker_stats, self._worker_stats.pop(reader))
+        for pid in self._worker_stats.keys() - set(pids):
+            self._ended_worker_stats = _sum(self._ended_worker_stats, self._worker_stats.pop(pid))
 
     def begin_wait(self) -> None:
         """Records that the loop waits for a batch."""
@@ -239,16 +220,12 @@ class Received:
         """Returns the figures so far.
 
         Args:
-            dataset_stats: those of the dataset in this process; None in a loader with workers.
+            dataset_stats: those of the dataset in this process; None in a loader with worker processes.
         """
-        return replace(self._stats, dataset=_sum(dataset_stats, self.worker_stats()))
-
-    def worker_stats(self) -> Any:
-        """Returns the figures of the dataset in all workers so far, added up; None where there are none."""
-        total = self._ended_worker_stats
+        total = _sum(dataset_stats, self._ended_worker_stats)
         for stats in list(self._worker_stats.values()):
             total = _sum(total, stats)
-        return total
+        return replace(self._stats, dataset=total)
 
 
 def _sum(first: Any, second: Any) -> Any:

@@ -288,13 +288,8 @@ def with_bar(loader: Any, console: Any = None) -> Iterator[Any]:
     if not (console.is_terminal and _is_first()):
         yield from loader
         return
-    columns = (
-        progress.TextColumn("{task.description}"),
-        progress.BarColumn(),
-        progress.MofNCompleteColumn(),
-        progress.TimeRemainingColumn(),
-        progress.TextColumn("{task.fields[figures]}"),
-    )
+    done_of_all, figures = progress.MofNCompleteColumn(), "{task.fields[figures]}"
+    columns = (*progress.Progress.get_default_columns(), done_of_all, figures)
     # It is drawn by the loop between two batches, not by a thread.
     with progress.Progress(*columns, console=console, auto_refresh=False, transient=False) as bar:
         task = bar.add_task("", total=length_hint(loader) or None, figures="")

@@ -193,23 +193,15 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
             size: ids in each; None for the batches of the recipe.
         """
         iteration = self._begin()
-        for ids in self._batches_of(iteration, size):
+        of_recipe = (ids for _, ids in self._cursor.reading_of(iteration).batches())
+        for ids in of_recipe if size is None else in_batches(self._rest_of(iteration), size):
             # A smaller last batch is also a whole step, in which other shards have more.
             iteration.taken += size or 1
             yield ids
         self._cursor.end(iteration, at_its_end=True)
 
-    def _batches_of(self, iteration: Iteration, size: int | None) -> Iterator[Ids]:
-        if size is None:
-            return (ids for _, ids in self._cursor.reading_of(iteration).batches())
-        return in_batches(self._rest_of(iteration), size)
-
     def __len__(self) -> int:
-        self._require_samples()
-        return self._cursor.run.reading(self.epoch, 0).steps
-
-    def epoch_batches(self) -> int:
-        """Returns the number of batches of the recipe in the current epoch, of this shard."""
+        """The number of samples of this shard in the current epoch; of batches, where it counts these."""
         return self._cursor.run.reading(self.epoch, 0).steps
 
     def state_dict(self) -> dict[str, Any]:
@@ -314,9 +306,7 @@ class TorchBatchSampler(torch.utils.data.BatchSampler):
                 yield batch if as_arrays else batch.tolist()
 
     def __len__(self) -> int:
-        if self.batch_size is None:
-            return self.sampler.epoch_batches()
-        count, size = len(self.sampler), int(self.batch_size)
+        count, size = len(self.sampler), self.batch_size or 1
         return count // size if self.drop_last else -(-count // size)
 
     def set_epoch(self, epoch: int) -> None:

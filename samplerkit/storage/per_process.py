@@ -42,7 +42,6 @@ class Process(Generic[Opened]):
         lock: held while files are counted, and while `open_files` is created or closed.
         open_files: the open files or shards; None before the first use and after `close`.
         earlier: the counters of earlier `open_files`.
-        worker_stats: functions that return the counters of the workers of loaders in this process.
     """
 
     _finalizer: weakref.finalize[Any, Any]
@@ -51,7 +50,6 @@ class Process(Generic[Opened]):
         self.lock = threading.Lock()
         self.open_files: Opened | None = None
         self.earlier = FileStats()
-        self.worker_stats: list[Callable[[], FileStats | None]] = []
 
     @property
     def stats(self) -> FileStats:
@@ -122,27 +120,22 @@ class OpenPerProcess(Closing, Generic[Opened]):
 
     @property
     def _stats(self) -> FileStats:
-        """The counters of this process, of remote storage, and of the workers of loaders."""
-        process = self._processes.current()
-        own = process.stats
-        if self._storage is not None:
-            remote = self._storage.stats
-            own = replace(
-                own,
-                requests=remote.requests,
-                retries=remote.retries,
-                downloads=remote.downloads,
-                bytes_downloaded=remote.bytes,
-            )
-        return sum(filter(None, (stats() for stats in process.worker_stats)), own)
+        """The counters of this process, and of its remote storage."""
+        own = self._processes.current().stats
+        if self._storage is None:
+            return own
+        remote = self._storage.stats
+        return replace(
+            own,
+            requests=remote.requests,
+            retries=remote.retries,
+            downloads=remote.downloads,
+            bytes_downloaded=remote.bytes,
+        )
 
     def close(self) -> None:
         """Ends the threads and closes what is open. The dataset can be used again."""
         self._processes.current().close(self._storage)
-
-    def count_workers(self, worker_stats: Callable[[], FileStats | None]) -> None:
-        """Adds a function that returns the counters of a loader's workers; a `Loader` calls it."""
-        self._processes.current().worker_stats.append(worker_stats)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_processes": PerProcess()}

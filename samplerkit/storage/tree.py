@@ -11,6 +11,7 @@ from typing import Any, Final, final
 import numpy as np
 from torch.utils.data import ConcatDataset
 
+from samplerkit.closing import Closing
 from samplerkit.errors import ArgumentTypeError, DatasetError
 from samplerkit.order.caching import cached_property
 from samplerkit.order.dataset_protocol import find_column, find_fingerprint, fingerprint_of, has_segments
@@ -21,12 +22,11 @@ from samplerkit.storage.ahead.limits import FileStats
 from samplerkit.storage.batch_readers import map_parts, present_reader, read_args
 from samplerkit.storage.ids import checked_ids, checked_index, checked_segments
 from samplerkit.storage.open_files import Samples, log_missing
-from samplerkit.storage.per_process import OpenPerProcess
 from samplerkit.storage.tree_leaves import Array, Columns, Leaf, LeafSamples, joined, share_of
 
 
 @final
-class TreeDataset(OpenPerProcess[Any]):
+class TreeDataset(Closing):
     """Several named datasets as one map-style dataset; each part reads its samples of a batch at once.
 
     Its layout is the tree of the parts' layouts: ids run through the parts in the given order, and its files
@@ -64,7 +64,6 @@ class TreeDataset(OpenPerProcess[Any]):
         )
         self._datasets: Final = tuple({id(leaf.dataset): leaf.dataset for leaf in self._leaves}.values())
         self._logged: Final[set[str]] = set()
-        super().__init__()
 
     @cached_property
     def layout(self) -> Layout:
@@ -120,13 +119,9 @@ class TreeDataset(OpenPerProcess[Any]):
 
     @property
     def stats(self) -> FileStats | None:
-        """The sum of the `FileStats` of the parts that have them; None if no part has.
-
-        Includes the workers of a `Loader`, up to the batches that it has returned.
-        """
+        """The sum of the `FileStats` of the parts that have them; None if no part has."""
         of_parts = (getattr(dataset, "stats", None) for dataset in self._datasets)
         available = [stats for stats in of_parts if isinstance(stats, FileStats)]
-        available += filter(None, (worker_stats() for worker_stats in self._processes.current().worker_stats))
         return sum(available, FileStats()) if available else None
 
     @property

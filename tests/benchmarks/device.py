@@ -20,7 +20,6 @@ import torch
 from torch.utils.data import DataLoader
 
 from samplerkit.loading.device.loader import DeviceLoader
-from samplerkit.loading.generators import LoadingThreadWarning
 from tests.benchmarks.device_cases import (
     WORK,
     Case,
@@ -172,8 +171,6 @@ def main() -> None:
     everything = [*TABLES, "depth", "borders"]
     parser.add_argument("--only", nargs="+", choices=everything, default=everything)
     options = parser.parse_args()
-    # The row of pure Python without workers is there to show what the warning says.
-    warnings.simplefilter("ignore", LoadingThreadWarning)
     warnings.filterwarnings("ignore", "This DataLoader will create")
     # One core for the load and one for the step, on a machine that may have no more.
     torch.set_num_threads(1)

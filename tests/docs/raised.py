@@ -239,7 +239,7 @@ CALLS = {
     "WORLD_SIZE": lambda _: detect_world({"WORLD_SIZE": "2"}),
     "worker": lambda _: list(loader(calling(partial(os._exit, 3)), num_workers=1)),
     "timeout": lambda _: list(loader(calling(signal.pause), num_workers=1, timeout=1)),
-    "dataset: gives samples that cannot": lambda _: in_a_worker(calling(threading.Lock), collate_fn=list),
+    "dataset: gives a value that cannot": lambda _: in_a_worker(calling(threading.Lock), collate_fn=list),
     "dataset: raised": lambda _: in_a_worker(calling(raise_its_own)),
     "state: iteration": lambda _: two_loops(),
     "shuffle: not": lambda _: sk.RandomSampler(shuffle="files").order(SIZE),

@@ -2,7 +2,6 @@
 
 import io
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -135,23 +134,3 @@ def test_what_workers_read_is_added_up_over_workers_and_epochs(files, workers, o
             assert FILE_BYTES <= figures.peak_bytes <= 2 * FILE_BYTES
             assert loader.stats.to_dict()["dataset/files_read"] == figures.files_read
             assert loader.stats.to_dict()["dataset/bytes_read"] > 0
-
-
-def test_the_stats_of_the_dataset_include_its_workers(files):
-    with loader_over(files, 2) as loader:
-        assert loader.dataset.stats.files_read == 0
-        for epoch in (1, 2):
-            assert len(list(loader)) == 12
-            own_count = {"files_counted": loader.dataset.stats.files_counted}
-            assert loader.dataset.stats == replace(loader.stats.dataset, **own_count)
-            assert loader.dataset.stats.files_read >= FILES * epoch
-        worker_files = loader.dataset.stats.files_read
-        loader.dataset[0]
-        assert loader.dataset.stats.files_read == worker_files + 1
-        # Another loader of the same dataset: all are added up, also after they are deleted.
-        with sk.Loader(loader.dataset, sk.SequentialSampler(), batch_size=30, num_workers=1) as second:
-            list(second)
-            read = second.stats.dataset.files_read
-        del second
-        assert loader.dataset.stats.files_read == worker_files + 1 + read
-        assert loader.stats.dataset.files_read == worker_files

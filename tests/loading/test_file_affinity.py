@@ -246,7 +246,7 @@ class Tables(Files):
 @pytest.mark.parametrize(
     ("dataset", "problem"),
     [
-        (Unsent(), "gives samples that cannot be sent from a worker"),
+        (Unsent(), "gives a value that cannot be sent from a worker"),
         (Tables(), "gives batches that cannot be joined"),
         (range(20), "has no files that could be spread"),
     ],

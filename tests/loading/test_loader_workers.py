@@ -189,7 +189,7 @@ def test_a_stop_iteration_of_the_dataset_is_an_error_in_any_kind_of_worker(worke
     received = []
     with (
         sk.Loader(Made(8, exhausted), batch_size=2, device=device, **with_workers(workers)) as loader,
-        pytest.raises(RuntimeError, match="a dataset or its collate function raised StopIteration") as caught,
+        pytest.raises(RuntimeError, match="generator raised StopIteration") as caught,
     ):
         for batch in loader:
             received += batch.tolist()

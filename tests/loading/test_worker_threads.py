@@ -11,7 +11,6 @@ import pytest
 import torch
 
 import samplerkit as sk
-from samplerkit.loading.background import start_thread
 from samplerkit.loading.run.run import Run
 from tests.jobs import ended
 from tests.loading.numbers import Numbers, ids_of, numbers_loader
@@ -290,27 +289,6 @@ START = "_start_joinable_thread" if hasattr(threading, "_start_joinable_thread")
 """The function that `Thread.start` calls, since Python 3.13 and before."""
 
 
-class LeftByHandlerError(Exception):
-    """What the handler of a signal raises."""
-
-
-@pytest.mark.parametrize("options", [{"num_workers": 2, "workers": "threads"}, {"device": "cpu"}], ids=str)
-def test_an_error_of_a_signal_handler_while_a_thread_starts_is_raised_unchanged(options, monkeypatch):
-    start = getattr(threading, START)
-
-    def interrupted(target, *arguments, **named):
-        start(target, *arguments, **named)
-        target.__self__._started.wait()  # from then on the thread is not among the starting ones
-        raise LeftByHandlerError
-
-    with sk.Loader(range(8), sk.SequentialSampler(), batch_size=2, **options) as loader:
-        with monkeypatch.context() as patch:
-            patch.setattr(threading, START, interrupted)
-            with pytest.raises(LeftByHandlerError):
-                next(iter(loader))
-        assert [batch.tolist() for batch in loader] == [[0, 1], [2, 3], [4, 5], [6, 7]]
-
-
 def refused(*_, **__):
     raise RuntimeError("can't start new thread")
 
@@ -322,14 +300,3 @@ def test_threads_that_could_not_be_started_are_not_waited_for_by_the_next_iterat
             patch.setattr(threading, START, refused)
             next(iter(loader))
         assert [batch.tolist() for batch in loader] == [[0, 1, 2, 3], [4, 5, 6, 7]]
-
-
-def test_a_thread_that_cannot_be_started_is_an_error_whatever_is_being_handled(monkeypatch):
-    monkeypatch.setattr(threading, START, refused)
-    with pytest.raises(RuntimeError, match="can't start"):
-        start_thread(threading.Thread())
-    try:
-        int("before")
-    except ValueError:
-        with pytest.raises(RuntimeError, match="can't start"):
-            start_thread(threading.Thread())

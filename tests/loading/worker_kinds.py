@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from samplerkit.loading.workers.thread_schedule import ThreadSchedule
+from samplerkit.loading.workers.thread_pool import ThreadSchedule
 
 THREADS: dict[str, Any] = {"num_workers": 2, "workers": "threads"}
 
@@ -30,7 +30,7 @@ class RandomSchedule(ThreadSchedule):  # type: ignore[misc]  # final for everybo
         super().__init__(threads)
         self._random, self._chance = random.Random(seed), chance
 
-    def count_batch(self, trial, seconds):
+    def count_batch(self, at_once, seconds):
         if self._random.random() < self._chance:
             self.at_once = self._threads + 1 - self.at_once
 
@@ -38,11 +38,9 @@ class RandomSchedule(ThreadSchedule):  # type: ignore[misc]  # final for everybo
 class GivenSeconds(ThreadSchedule):  # type: ignore[misc]
     """Believes that batches take the seconds that a test gives: no clock decides."""
 
-    patience = property(lambda self: float("inf"), lambda self, seconds: None)
-
     def __init__(self, threads, *, alone=0.001, together=0.02):
         super().__init__(threads)
         self._alone, self._together = alone, together
 
-    def count_batch(self, trial, seconds):
-        super().count_batch(trial, self._alone if self.at_once == 1 else self._together)
+    def count_batch(self, at_once, seconds):
+        super().count_batch(at_once, self._alone if self.at_once == 1 else self._together)

@@ -22,7 +22,6 @@ import torch
 from samplerkit.loading.background import ended_iteration, not_stop_iteration, require_process
 from samplerkit.loading.device.batch_tree import is_opaque, leaves, map_leaves, storages
 from samplerkit.loading.device.streams import Streams, streams_for
-from samplerkit.loading.generators import warn_once, watched_loads
 from samplerkit.loading.stats import StageCounts
 from samplerkit.loading.workers.protocol import BatchesInOrder
 from samplerkit.loading.workers.thread_pool import Task, WorkerThreads
@@ -114,8 +113,6 @@ class DeviceStage(Iterator[Any]):
         require_process(self._producer.process)
         # To ask for a batch is to be done with the one before: now its memory can be fenced and reused.
         self._release()
-        # Before the wait: afterwards there is always one, and the figure would say nothing.
-        queued = self._batches.num_ready
         # A slot is given back with a batch and not after it, so that the thread loads while the loop trains.
         item = next(self._batches)
         if isinstance(item, BaseException):
@@ -130,9 +127,7 @@ class DeviceStage(Iterator[Any]):
         # What the allocator does not know of lives as long as the loop's work on it.
         self._received = self._streams.receive(item.ready, item.storages), item.opaque
         if not isinstance(item.value, EpochEnd):
-            self._counts.add(wait, queued, item.load, item.load_cpu, item.copy)
-        if item.warning:
-            warn_once(item.warning)
+            self._counts.add(wait, item.load, item.load_cpu, item.copy)
         return item.value
 
     def close(self, seconds: float = CLOSE_SECONDS) -> bool:
@@ -179,7 +174,7 @@ with, None at the beginning; and what of that batch lives until then, emptied on
 
 @dataclass(frozen=True, eq=False)
 class LoadedBatch:
-    """A batch on its way, what it cost, and what was found to be wrong with the way it was loaded.
+    """A batch on its way, and what it cost.
 
     Args:
         value: the batch on the device, or the end of an epoch.
@@ -189,7 +184,6 @@ class LoadedBatch:
         load: seconds for `next` on the source.
         load_cpu: of that, what this thread computed.
         copy: seconds for pinning, waiting for the window, and beginning the copies; on the cpu, copying.
-        warning: what is to be warned of.
     """
 
     value: Any
@@ -199,7 +193,6 @@ class LoadedBatch:
     load: float
     load_cpu: float
     copy: float
-    warning: str
 
 
 Item = LoadedBatch | BaseException
@@ -235,7 +228,6 @@ class Producer(WorkerThreads):
         self.load: Final = load
         # What is copied lives until the event behind it has passed.
         self._sources: Final[collections.deque[tuple[Any, list[Any]]]] = collections.deque()
-        self._watch: Final = watched_loads()
 
     def receive(self, task: Task) -> Any:
         """Waits for what was made of a slot; the stage raises an exception, once it has ended."""
@@ -265,7 +257,6 @@ class Producer(WorkerThreads):
             close()
 
     def _make(self, slot: Slot) -> Item:
-        next(self._watch)
         started, before = time.perf_counter(), time.thread_time()
         try:
             self.streams.enter_thread()
@@ -274,7 +265,6 @@ class Producer(WorkerThreads):
             return error
         finally:
             loaded, computed = time.perf_counter(), time.thread_time() - before
-            warning = next(self._watch)
         if self.is_stopped:
             return ended_iteration()
         sending = time.perf_counter()
@@ -287,7 +277,7 @@ class Producer(WorkerThreads):
         used = [storage for leaf in value_leaves for storage in storages(leaf)]
         opaque = [leaf for leaf in value_leaves if is_opaque(leaf)]
         copied = time.perf_counter() - sending
-        return LoadedBatch(value, ready, used, opaque, loaded - started, computed, copied, warning)
+        return LoadedBatch(value, ready, used, opaque, loaded - started, computed, copied)
 
     def _send(self, batch: Any, slot: Slot) -> tuple[Any, Any]:
         """Begins to copy a batch, once the window allows it; gives it on the device, and when it is there."""

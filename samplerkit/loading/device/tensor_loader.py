@@ -93,7 +93,7 @@ class TensorLoader(CountsSteps):
         chosen = arguments.choice("evaluate_on", evaluate_on, get_args(EvaluateOn))
         self._evaluate_on: Final = "host" if chosen == "auto" and self.device.type == "cpu" else chosen
         run = Run.of(sampler, rows, world, batch_size=self.batch_size, tail=self.tail)
-        self._received = Received(None)
+        self._received = Received()
         self._cursor = RunCursor(run, agreement_seconds, waits=True)
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple, final
@@ -175,7 +176,7 @@ class WrappedLoader:
 
     def _end(self, iteration: Iteration) -> None:
         """Ends an iteration that did not reach its end: what was read ahead is of no use."""
-        if iteration.is_open and not iteration.is_exiting:
+        if iteration.is_open and not sys.is_finalizing():
             self._cursor.end(iteration)
             self._set_epoch_of_loader()
 

@@ -23,7 +23,6 @@ from samplerkit.errors import DatasetError
 from samplerkit.loading.generators import seed_generators, seed_worker
 from samplerkit.loading.sample_fields import SampleCollate, cut
 from samplerkit.loading.workers.protocol import Answer, Batches, Request, SkippedSample
-from samplerkit.loading.workers.worker_side import pickled, sending_error
 from samplerkit.order.dataset_protocol import has_segments
 from samplerkit.order.draws import Draws
 from samplerkit.order.typing import Ids
@@ -40,6 +39,7 @@ Read = Callable[[Any, Request], Answer]
 """Reads the samples of a request from a dataset."""
 
 
+@final
 @dataclass(eq=False)
 class BatchMaker:
     """Reads the samples of requests and collates them.
@@ -58,11 +58,10 @@ class BatchMaker:
             one by one, unless it has `enters_draws`: then it enters the draw of each sample itself.
         is_packed: whether requests are for parts of samples.
         collate: makes a batch of a list of samples; a `SampleCollate` receives which these are.
-        pins: whether batches are pinned where they are received.
+        pins: whether batches are pinned: those of worker processes where they are received.
         upcoming: returns the ids of the batches that a worker reads from a request on.
         batches_of: returns what comes in the reading of a request, for `expect`; None where it is not called.
         reports: whether answers have the figures of the dataset.
-        number: under which they are reported; None for the process id.
     """
 
     dataset: Any
@@ -76,7 +75,6 @@ class BatchMaker:
     upcoming: Callable[[Request, Batches, Any], Iterator[Ids]] = Request.upcoming
     batches_of: Callable[[Request], Batches] | None = None
     reports: bool = False
-    number: int | None = None
 
     def __post_init__(self) -> None:
         self._enters_draws = bool(getattr(batch_reader(self.dataset), "enters_draws", False))
@@ -88,19 +86,14 @@ class BatchMaker:
             self.batches_of = None
         self._last: Request | None = None
 
-    def for_thread(self, number: int, copies: ExitStack) -> Self:
+    def for_thread(self, copies: ExitStack) -> Self:
         """Returns what one of several threads reads with: this, or the same with a copy of the dataset.
 
         Args:
-            number: under which the figures of a copy are reported.
             copies: closes them.
         """
         own = copy_by_thread(self.dataset, copies)
-        if own is self.dataset:
-            return self
-        # A dataset that copies parts of itself has the figures of the others, which all threads share.
-        reports = reports_stats(own) and callable(getattr(type(own), "copy_for_thread", None))
-        return replace(self, dataset=own, batches_of=None, reports=reports, number=number)
+        return self if own is self.dataset else replace(self, dataset=own, batches_of=None)
 
     def sets_epoch(self, request: Request) -> bool:
         """Returns whether `begin` calls `set_epoch` of the dataset."""
@@ -123,19 +116,14 @@ class BatchMaker:
         seed, alone = self.seed, self._enters_draws
         return Draws(seed, request.epoch, request.draws, enters_alone=alone, begin=begin)
 
-    def read(self, request: Request, check: Callable[[Any], None] | None = None) -> Answer:
-        """Reads the samples of a request; bad samples are left out, or an error that names them.
-
-        Args:
-            request: which.
-            check: raises an error for each bad sample; then these are left out in any case.
-        """
+    def read(self, request: Request) -> Answer:
+        """Reads the samples of a request; bad samples are left out, or an error that names them."""
         answer = None
-        if self._together is not None and check is None:
+        if self._together is not None:
             answer = self._read_together(self._together, request)
-        answer = answer or self._read_singly(request, check)
+        answer = answer or self._read_singly(request)
         if self.reports:
-            return replace(answer, reports=((self.number or os.getpid(), self.dataset.stats),))
+            return replace(answer, reports=((os.getpid(), self.dataset.stats),))
         return answer
 
     def __getitem__(self, request: Request) -> Any:
@@ -143,9 +131,11 @@ class BatchMaker:
         return self.batch(request)
 
     def batch(self, request: Request) -> Any:
-        """Makes the batch of a request after `begin`; several threads may do so at a time."""
-        batch = self.collated(request, self.read(request))
-        return batch.pin_memory() if self.pins else batch
+        """Makes the batch of a request after `begin`, or reads a part of it; several threads may do so."""
+        answer = self.read(request)
+        if request.places is None:
+            answer = self.collated(request, answer)
+        return answer.pin_memory() if self.pins else answer
 
     def collated(self, request: Request, samples: Answer) -> Answer:
         """Collates the samples of a request; an error of the collate function names them.
@@ -184,7 +174,7 @@ class BatchMaker:
             request.note_reading(error)
             raise
 
-    def _read_singly(self, request: Request, check: Callable[[Any], None] | None) -> Answer:
+    def _read_singly(self, request: Request) -> Answer:
         samples: list[Any] = []
         skipped: list[SkippedSample] = []
         dataset, single, draws = self.dataset, self._single, self.draws(request)
@@ -195,11 +185,9 @@ class BatchMaker:
                     if draws.begin is not None:
                         draws.enter(place)
                     sample = dataset[index] if single is None else _read_one(dataset, single, request, place)
-                    if check is not None:
-                        check(sample)
                     samples.append(sample)
                 except Exception as error:
-                    if check is None and not self.skips:
+                    if not self.skips:
                         request.note_reading(error, place)
                         raise
                     # A note says for instance in which part of a dataset it was.
@@ -215,47 +203,6 @@ class BatchMaker:
         set_epoch = getattr(self.dataset, "set_epoch", None)
         if callable(set_epoch):
             set_epoch(epoch)
-
-
-@final
-class SendingMaker(BatchMaker):
-    """Makes batches in a worker process, each an `Answer` that is pickled.
-
-    Samples that cannot be pickled are left out where bad samples are: they are found by reading again.
-    """
-
-    def batch(self, request: Request) -> Any:
-        """Makes the batch of a request, or reads a part of it."""
-        samples = self.read(request)
-        answer = self._part(request, samples)
-        try:
-            return pickled(answer)
-        except Exception as error:
-            checked = self.read(request, _require_sendable)
-            bad = [skip.id for skip in checked.skipped if skip.place not in samples.places_skipped]
-            if not (bad and self.skips):
-                raise _unsendable_error(request, bad, error) from error
-        return pickled(self._part(request, checked))
-
-    def _part(self, request: Request, samples: Answer) -> Answer:
-        return self.collated(request, samples) if request.places is None else samples
-
-
-def _require_sendable(sample: Any) -> None:
-    if problem := sending_error(sample):
-        raise TypeError(f"cannot be sent from a worker: {problem}")
-
-
-def _unsendable_error(request: Request, bad: list[int], error: Exception) -> DatasetError:
-    subject = "samples that" if bad else "a value that"
-    failure = DatasetError(
-        "dataset",
-        f"gives {subject} cannot be sent from a worker process ({type(error).__name__}: {error}); sample ids",
-        bad or request.ids.tolist(),
-        hint="return picklable values, or use workers='threads'",
-    )
-    request.note(failure, f"sending {request.some_ids}")
-    return failure
 
 
 def reports_stats(dataset: Any) -> bool:

@@ -11,7 +11,7 @@ import torch.utils.data
 
 from samplerkit.errors import DatasetError
 from samplerkit.loading.sample_fields import rows_of
-from samplerkit.loading.workers.batch_maker import SendingMaker
+from samplerkit.loading.workers.batch_maker import BatchMaker
 from samplerkit.loading.workers.protocol import Answer, Batches, Request
 from samplerkit.loading.workers.worker_processes import WorkerProcesses
 from samplerkit.order.layout import Layout
@@ -78,8 +78,9 @@ class AffineProcesses(WorkerProcesses):
         DatasetError: the dataset has no files.
     """
 
-    def __init__(self, maker: SendingMaker, number: int, options: Mapping[str, Any]) -> None:
+    def __init__(self, maker: BatchMaker, number: int, options: Mapping[str, Any]) -> None:
         super().__init__(maker, number, options)
+        maker.upcoming = upcoming_in_files
         self._layout: Final = layout_of_files(maker.dataset)
         self._reading: tuple[int, int] | None = None
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast, final, get_args
@@ -11,7 +13,6 @@ import torch.utils.data
 
 from samplerkit.batches.sample_set import seed_of
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError
-from samplerkit.loading.background import ExitAware, not_stop_iteration
 from samplerkit.loading.collate import PackCollate
 from samplerkit.loading.device.stage import DeviceStage, MakeStage
 from samplerkit.loading.device.streams import current_device
@@ -19,11 +20,10 @@ from samplerkit.loading.generators import preserved_generators
 from samplerkit.loading.run.delivery import Reading
 from samplerkit.loading.run.run_cursor import RunCursor
 from samplerkit.loading.sample_fields import PlannedCollate, batch_of
-from samplerkit.loading.workers.batch_maker import BatchMaker, SendingMaker, reports_stats
-from samplerkit.loading.workers.file_affinity import AffineProcesses, upcoming_in_files
+from samplerkit.loading.workers.batch_maker import BatchMaker, reports_stats
+from samplerkit.loading.workers.file_affinity import AffineProcesses
 from samplerkit.loading.workers.protocol import Batches, Request, WorkerKind, Workers
-from samplerkit.loading.workers.thread_pool import ThreadPool
-from samplerkit.loading.workers.thread_schedule import ThreadSchedule
+from samplerkit.loading.workers.thread_pool import ThreadPool, ThreadSchedule
 from samplerkit.loading.workers.worker_processes import WorkerProcesses
 from samplerkit.order import arguments
 from samplerkit.storage.batch_readers import read_args
@@ -42,7 +42,7 @@ _STAGE_SECONDS = 0.4
 
 @final
 @dataclass(eq=False)
-class WorkerIteration(ExitAware):
+class WorkerIteration:
     """One iteration over the batches of workers, through a stage if there is one.
 
     Args:
@@ -75,27 +75,26 @@ class WorkerIteration(ExitAware):
 
     def next(self) -> Any:
         """Returns the next batch, which the loop has counted; raises what was raised while it was made."""
-        take: Any = preserved_generators()(next) if self.restores_generators else next
-        try:
-            return take(self.batches if self._stage is None else self._stage)
-        except StopIteration as error:
-            raise not_stop_iteration(error, "a dataset or its collate function") from error
+        source = self.batches if self._stage is None else self._stage
+        with preserved_generators() if self.restores_generators else nullcontext():
+            return next(source)
 
     def end(self) -> bool:
-        """Ends the iteration; returns whether its workers stay alive, and can be used for another one."""
-        if self.is_open and not self.is_exiting:
+        """Ends the iteration; returns whether its workers stay alive, and can be used for another one.
+
+        What a signal cut off is done when it is called again.
+        """
+        if sys.is_finalizing():
+            return False
+        if self.is_open:
             self.is_open = False
             self.workers.cancel()
             has_ended = self._stage is None or self._stage.close(_STAGE_SECONDS)
             self.keeps_workers = self.keeps_workers and has_ended
-            if not (self.keeps_workers and self.workers.can_be_reused):
-                self.workers.close()
-        return self.keeps_workers and self.workers.can_be_reused
-
-
-@final
-class _ThreadOwner:
-    """Held while threads run: they end when this is garbage, since a signal may interrupt `close`."""
+        are_kept = self.keeps_workers and self.workers.can_be_reused
+        if not are_kept:
+            self.workers.close()
+        return are_kept
 
 
 @final
@@ -111,9 +110,6 @@ class LoaderWorkers:
         skips: whether samples that cannot be read are left out.
         seeds_draws: whether the process-wide generators are seeded for each draw.
         file_affinity: whether each file is one worker's.
-
-    Attributes:
-        token: what threads hold in place of the loader, since they must not keep it alive.
     """
 
     cursor: RunCursor
@@ -127,15 +123,13 @@ class LoaderWorkers:
     def __post_init__(self) -> None:
         # Threads share their files, and one worker reads all.
         self._is_affine = self.file_affinity and self.num_workers > 1 and self.kind == "processes"
-        self.token = object()
         self._schedule: ThreadSchedule | None = None  # holds for the next epoch too
-        self._owner: _ThreadOwner | None = None
         self._open: WorkerIteration | None = None
 
     @property
-    def readers(self) -> list[int]:
-        """The numbers of the workers: the ids of processes, or those under which threads report figures."""
-        return [] if self._open is None else self._open.workers.readers
+    def pids(self) -> list[int]:
+        """The process ids of the workers that read now; threads have none."""
+        return [] if self._open is None else self._open.workers.pids
 
     @property
     def has_processes(self) -> bool:
@@ -182,14 +176,15 @@ class LoaderWorkers:
 
     def close(self) -> None:
         """Ends everything; the next `open` starts from scratch."""
-        opened, self._open, owner, self._owner = self._open, None, self._owner, None
-        if opened is not None and opened.end():
-            opened.workers.close()
-        del owner  # which would end threads without waiting for them
+        opened = self._open
+        if opened is not None:
+            opened.keeps_workers = False
+            opened.end()
+            self._open = None  # last: what a signal cuts off before is done by the next call
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy starts from scratch: workers, and the iteration that they read for, stay with this one."""
-        return {**self.__dict__, "token": object(), "_schedule": None, "_owner": None, "_open": None}
+        return {**self.__dict__, "_schedule": None, "_open": None}
 
     def _make_workers(self, epoch: int) -> Workers:
         options, maker = self.options, self._maker(epoch)
@@ -198,11 +193,10 @@ class LoaderWorkers:
             return processes(maker, self.num_workers, options)
         if not self.num_workers:
             return Workers(maker)
-        self._owner = _ThreadOwner()
         self._schedule = self._schedule or ThreadSchedule(self.num_workers)
-        return ThreadPool(maker, self.num_workers, options, self._schedule, self._owner, self.token)
+        return ThreadPool(maker, self.num_workers, options, self._schedule, self, self.cursor)
 
-    def _maker(self, epoch: int) -> Any:
+    def _maker(self, epoch: int) -> BatchMaker:
         """Returns what makes batches of requests."""
         run = self.cursor.run
         dataset, plan = run.dataset, run.epoch(epoch).plan
@@ -212,8 +206,7 @@ class LoaderWorkers:
         collate: Any = self.options.get("collate_fn") or (PackCollate() if is_packed else batch_of)
         if plan is not None and isinstance(collate, PlannedCollate):
             collate = collate.measured_by(plan.measure)
-        make = SendingMaker if self.has_processes else BatchMaker
-        return make(
+        return BatchMaker(
             dataset,
             seed_of(run.recipe),
             run.world.shard_id,
@@ -222,7 +215,6 @@ class LoaderWorkers:
             is_packed=is_packed,
             collate=collate,
             pins=self._pins,
-            upcoming=upcoming_in_files if self._is_affine else Request.upcoming,
             batches_of=partial(batches_of, self.cursor),
             reports=self.has_processes and reports_stats(dataset),
         )
@@ -259,9 +251,6 @@ def requests_of(
         if not run_ahead:
             return
         reading = cursor.run.reading(reading.epoch + 1, 0)
-
-
-_MAX_WORKERS = 4096
 
 
 def checked_options(
@@ -328,9 +317,7 @@ def checked_workers(
         ArgumentValueError: another word, or a negative number, or one so large that starting as many would
             leave the machine without processes; or threads, and what only processes can do.
     """
-    if not 0 <= num_workers <= _MAX_WORKERS:
-        problem = f"must be at most {_MAX_WORKERS}" if num_workers > 0 else "must not be negative"
-        raise ArgumentValueError("num_workers", problem, num_workers)
+    arguments.below("num_workers", num_workers, 4097, "must be in [0, 4096]")
     checked = cast("WorkerKind", arguments.choice("workers", workers, get_args(WorkerKind)))
     if checked == "threads" and num_workers and seed_draws:
         raise ArgumentValueError(

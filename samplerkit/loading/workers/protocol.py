@@ -148,8 +148,8 @@ class Answer:
     Args:
         batch: the samples, as the dataset gave them, or the batch.
         skipped: samples that were left out; before they are collated, each with its number in the request.
-        reports: the `stats` of the datasets of the workers that made it, if they have any, each after the
-            process id of the worker, or the number of a thread with its own copy.
+        reports: the `stats` of the datasets of the processes that made it, if they have any, each after the
+            process id.
         stand_in: the sample of which the batch is made, if all of its samples were left out.
     """
 
@@ -177,17 +177,23 @@ class Workers:
         maker: makes the batch of a request.
 
     Attributes:
-        can_be_reused: whether they can make the batches of another iteration.
+        process: the id of the process that began them, and alone may use them.
+        is_stopped: whether they end, or must not be used for another iteration.
     """
-
-    can_be_reused = True
 
     def __init__(self, maker: Any) -> None:
         self._maker: Final = maker
+        self.process = os.getpid()
+        self.is_stopped = False
 
     @property
-    def readers(self) -> list[int]:
-        """The numbers of the workers: the ids of processes, or those under which threads report figures."""
+    def can_be_reused(self) -> bool:
+        """Whether they can make the batches of another iteration."""
+        return self.process == os.getpid() and not self.is_stopped
+
+    @property
+    def pids(self) -> list[int]:
+        """The process ids of the workers; others than processes have none."""
         return []
 
     def open(self, requests: Iterator[Request]) -> Iterator[Answer]:
@@ -232,7 +238,6 @@ class WorkerPool(Workers):
         self._options: Final = options
         self.ahead: Final = (options.get("prefetch_factor") or BATCHES_AHEAD) * number
         self.timeout: Final = min(options.get("timeout") or 0, LONGEST_TIMEOUT) or None
-        self.process: Final = os.getpid()
         # Weak, since it refers to this pool, which ends at once without other references, with no collector.
         self._iteration: Callable[[], BatchesInOrder | None] = lambda: None
 
@@ -255,6 +260,8 @@ class WorkerPool(Workers):
         """Begins an iteration; the one before was cancelled."""
         batches = BatchesInOrder(self, requests)
         self._iteration = weakref.ref(batches)
+        if self.is_stopped:  # meanwhile, by another thread that iterates over the same loader
+            self.cancel()
         return batches
 
     def cancel(self) -> None:
@@ -279,11 +286,6 @@ class BatchesInOrder(Iterator[Answer]):
         self._tasks: Final[list[Any]] = []
         self._failure: Exception | None = None
         self._is_over = False
-
-    @property
-    def num_ready(self) -> int:
-        """How many batches of threads wait for the loop."""
-        return sum(not task.result.empty() for task in self._tasks)
 
     def __next__(self) -> Answer:
         """Returns the next batch.

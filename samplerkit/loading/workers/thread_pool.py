@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import os
+import sys
 import threading
 import time
 import weakref
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from itertools import count
 from queue import Empty, SimpleQueue
+from statistics import median
 from typing import Any, Final, final
 
-from samplerkit.loading.background import end_at_exit, loaders_read_for, read_for, start_thread
+from samplerkit.loading.background import end_at_exit, read_for
 from samplerkit.loading.workers.protocol import Answer, WorkerPool, timed_out
-from samplerkit.loading.workers.thread_schedule import PATIENCE, ThreadSchedule
-
-_numbers = count(-1, -1)
 
 
 @final
@@ -56,7 +53,6 @@ class WorkerThreads(WorkerPool):
         owner: ends the threads when it is garbage; nothing here refers to it.
 
     Attributes:
-        is_stopped: whether the threads end.
         is_started: whether they were started.
     """
 
@@ -64,7 +60,6 @@ class WorkerThreads(WorkerPool):
         self, maker: Any, number: int, options: Mapping[str, Any], *, name: str, owner: object
     ) -> None:
         super().__init__(maker, number, options)
-        self.is_stopped = False
         self.is_started = False
         self._tasks: Final[SimpleQueue[Task | None]] = SimpleQueue()
         self._name: Final = name
@@ -77,21 +72,9 @@ class WorkerThreads(WorkerPool):
         """The main function of each thread."""
 
     @property
-    def can_be_reused(self) -> bool:  # type: ignore[override]
-        """Whether they read for this process, and were not ended: an error of the dataset ends none."""
-        return self.process == os.getpid() and not self.is_stopped
-
-    @property
     def is_alive(self) -> bool:
         """Whether one of the threads still runs."""
         return any(thread.is_alive() for thread in self._threads)
-
-    def open(self, requests: Iterator[Any]) -> Iterator[Any]:
-        """Begins an iteration."""
-        batches = super().open(requests)
-        if self.is_stopped:  # meanwhile, by another thread that iterates over the same loader
-            self.cancel()
-        return batches
 
     def submit(self, request: Any) -> Task:
         """Has a thread make a batch."""
@@ -110,7 +93,7 @@ class WorkerThreads(WorkerPool):
                 thread = threading.Thread(target=self._run, args=(place,), name=name, daemon=True)
                 # Kept before the start, which a signal handler may cut off: `join` waits for what has begun.
                 self._threads.append(thread)
-                start_thread(thread)
+                thread.start()
         except BaseException:
             self.stop()  # with fewer threads, or none, they must not be used for another iteration
             raise
@@ -148,6 +131,86 @@ class WorkerThreads(WorkerPool):
                 thread.join(max(0.0, deadline - time.monotonic()))
 
 
+TRIAL_BATCHES: Final = 5
+"""Batches by which a number of threads is judged."""
+
+FIRST_PAUSE, LONGEST_PAUSE = 50, 3200
+"""Batches from one trial to the next: twice as many each time that nothing changed."""
+
+PATIENCE: Final = 0.05
+"""Seconds after which a batch no longer keeps another thread from its own: it may wait for that thread."""
+
+
+@final
+class ThreadSchedule:
+    """Decides how many threads make batches at once: all, or one.
+
+    A batch of small samples is Python with many short calls that release the GIL. Each time another thread
+    takes it, across processors, and so several threads can be slower together than one alone. Where a batch
+    is decoded in C, or waits for a network, threads are as many times as fast. A dataset does not show which
+    case it is, so both ways are tried now and then on a few batches, by the time of a batch in its thread,
+    and the faster one is kept. Only threads use it, which hold a lock.
+
+    Args:
+        threads: how many there are.
+
+    Attributes:
+        at_once: how many threads may make a batch now.
+
+    Example:
+        >>> schedule = ThreadSchedule(2)
+        >>> for _ in range(2 + TRIAL_BATCHES):  # batches take .01 seconds where two threads make one each
+        ...     schedule.count_batch(2, 0.01)
+        >>> for _ in range(TRIAL_BATCHES):  # and .003 where one makes them
+        ...     schedule.count_batch(1, 0.003)
+        >>> schedule.at_once
+        1
+    """
+
+    def __init__(self, threads: int) -> None:
+        self.at_once = threads
+        self._threads: Final = threads
+        self._decisions: Final = self._decide()
+        next(self._decisions)
+
+    def count_batch(self, at_once: int, seconds: float) -> None:
+        """Counts a batch.
+
+        Args:
+            at_once: how many threads were to make one when it was begun; others do not count for a trial.
+            seconds: what it took by the clock.
+        """
+        if at_once == self.at_once:
+            self._decisions.send(seconds)
+
+    def _decide(self) -> Generator[None, float, None]:
+        """Receives the seconds of each batch, and decides now and then."""
+        threads = self._threads
+        # Threads open files and fill caches at first. Without the GIL, all at once is nearly always the
+        # quickest way, and one thread that is looked at when all is warm would seem quicker than all before.
+        has_gil: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
+        to_skip, pause = threads * (1 if has_gil else 4), FIRST_PAUSE
+        while True:
+            for _ in range(to_skip):
+                yield
+            before = self.at_once
+            rates = {before: (yield from self._rate())}
+            self.at_once = threads + 1 - before
+            rates[self.at_once] = yield from self._rate(rates[before] / 2)
+            # If both are equal, one thread leaves more of the processors to the loop.
+            self.at_once = 1 if rates[1] > 0.95 * rates[threads] else threads
+            to_skip = pause = FIRST_PAUSE if self.at_once != before else min(2 * pause, LONGEST_PAUSE)
+
+    def _rate(self, least: float = 0.0) -> Generator[None, float, float]:
+        """Measures batches a second; fewer than the least need no more batches, which would cost time."""
+        seconds: list[float] = []
+        rate = least
+        while len(seconds) < TRIAL_BATCHES and rate >= least:
+            seconds.append((yield))
+            rate = self.at_once / max(median(seconds), 1e-9)
+        return rate
+
+
 @final
 class ThreadPool(WorkerThreads):
     """The threads of a loader.
@@ -158,7 +221,7 @@ class ThreadPool(WorkerThreads):
         options: of the DataLoader.
         schedule: how many make batches at once.
         owner: ends the threads when it is garbage.
-        loader: an object in place of the loader that they read for.
+        loader: the cursor of the loader that they read for, which they must not keep alive.
     """
 
     def __init__(
@@ -172,26 +235,20 @@ class ThreadPool(WorkerThreads):
     ) -> None:
         super().__init__(maker, number, options, name="samplerkit-worker", owner=owner)
         self.schedule: Final = schedule
-        self._loaders: Final = loaders_read_for() | {loader}
-        self._numbers: Final = [next(_numbers) for _ in range(number)]
+        self._loader: Final = loader
         self._waiting_task: Task | None = None  # waits until no thread reads for the epoch before
         self._busy = 0
         self._started = 0.0  # when the latest batch was
         self._turn: Final = threading.Condition()
 
-    @property
-    def readers(self) -> list[int]:
-        """Under which numbers the figures of copies are reported; no process has such an id."""
-        return self._numbers
-
     def _run(self, place: int) -> None:
         maker: Any = None
         batch: Any = None
-        read_for(self._loaders)
+        read_for(self._loader)
         with ExitStack() as copies:
             task = self._take()
             while task is not None:
-                trial, started = self.schedule.trial, time.perf_counter()
+                at_once, started = self.schedule.at_once, time.perf_counter()
                 try:
                     if maker is None:
                         maker = self._maker_of(place, copies)
@@ -205,14 +262,14 @@ class ThreadPool(WorkerThreads):
                 # A thread that waits for the next request holds nothing of this one.
                 del task
                 batch = None
-                task = self._take(trial, seconds)
+                task = self._take(at_once, seconds)
 
     def _maker_of(self, place: int, copies: ExitStack) -> Any:
         if (init := self._options.get("worker_init_fn")) is not None:
             init(place)
-        return self._maker.for_thread(self._numbers[place], copies)
+        return self._maker.for_thread(copies)
 
-    def _take(self, trial: int = 0, seconds: float | None = None) -> Task | None:
+    def _take(self, at_once: int = 0, seconds: float = 0.0) -> Task | None:
         """Counts the batch that this thread has made, and takes the next task when one more may be made.
 
         Where one thread at a time makes a batch, it makes the next one too, while the others wait here: to
@@ -223,11 +280,12 @@ class ThreadPool(WorkerThreads):
         """
         schedule = self.schedule
         with self._turn:
-            if seconds is not None:
+            if at_once:
                 self._busy -= 1
-                schedule.count_batch(trial, seconds)
+                schedule.count_batch(at_once, seconds)
             while not self.is_stopped:
-                if self._busy < schedule.at_once and (task := self._next_task()) is not None:
+                is_long = time.perf_counter() - self._started > PATIENCE
+                if (self._busy < schedule.at_once or is_long) and (task := self._next_task()) is not None:
                     self._busy += 1
                     self._started = time.perf_counter()
                     if self._busy < schedule.at_once:
@@ -235,9 +293,6 @@ class ThreadPool(WorkerThreads):
                     return task
                 if not self.is_stopped:
                     self._turn.wait(PATIENCE)
-                is_long = time.perf_counter() - self._started > schedule.patience
-                if is_long and self._busy == schedule.at_once < self._number:
-                    schedule.give_up()
             self._turn.notify_all()
         return None
 

@@ -6,13 +6,11 @@ import contextlib
 import multiprocessing
 import multiprocessing.connection
 import multiprocessing.context
-import os
 import select
-import signal
 import socket
 import sys
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import cycle
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
@@ -22,13 +20,19 @@ import torch
 from torch._utils import ExceptionWrapper
 from torch.utils.data._utils.worker import WorkerInfo
 
-from samplerkit.errors import WorkerError, note_once
-from samplerkit.loading.background import RUNNING, end_at_exit
+from samplerkit.errors import WorkerError
+from samplerkit.loading.background import end_at_exit
 from samplerkit.loading.workers.protocol import Answer, Request, WorkerPool, timed_out
 from samplerkit.loading.workers.worker_side import receive, run_worker, socket_of, unpickled
 
 _GRACE_SECONDS = 0.5
 """How long finished batches may still arrive before the other workers are ended too."""
+
+_HINT = (
+    "with -9 look for a lack of memory: the system's log names killed processes; with another negative "
+    "number, for a crash in the dataset or a library; else for KeyboardInterrupt or sys.exit (0), or os._exit"
+)
+"""What to do where a worker died, by its exit code."""
 
 
 class _Worker(NamedTuple):
@@ -53,7 +57,7 @@ class WorkerProcesses(WorkerPool):
     pipe ends with its worker.
 
     Args:
-        maker: makes batches of requests, and pickles them.
+        maker: makes batches of requests.
         number: of workers.
         options: of the DataLoader.
     """
@@ -67,7 +71,7 @@ class WorkerProcesses(WorkerPool):
         self._polls: list[select.poll] = []
 
     @property
-    def readers(self) -> list[int]:
+    def pids(self) -> list[int]:
         """The process ids of the workers."""
         return [worker.process.pid for worker in self._workers]
 
@@ -119,7 +123,7 @@ class WorkerProcesses(WorkerPool):
                 with contextlib.suppress(OSError):  # where it has died, no answer will come
                     self._workers[worker].pipe.send_bytes(ForkingPickler.dumps((task.number, share)))
         except BaseException:
-            self.can_be_reused = False  # it is not known what was sent
+            self.is_stopped = True  # it is not known what was sent
             raise
         return task
 
@@ -134,7 +138,7 @@ class WorkerProcesses(WorkerPool):
             batch = self.joined(task.request, task.shares, answers)
             return batch.pin_memory() if self._maker.pins else batch
         except BaseException:
-            self.can_be_reused = False  # it is not known what would come next
+            self.is_stopped = True  # it is not known what would come next
             raise
 
     def shares_of(self, request: Request) -> list[tuple[int, Request]]:
@@ -158,11 +162,10 @@ class WorkerProcesses(WorkerPool):
                     "worker",
                     "a worker process died (exit codes by process id; -9 is SIGKILL)",
                     dead,
-                    hint=_hint(dead.values()),
+                    hint=_HINT,
                 ) from error
             # Not raised as another error: it may come from a signal handler.
-            batch = f"{task.request.some_ids} of {task.request.where}"
-            note_once(error, f"samplerkit: while receiving {batch}, which came from a worker process")
+            task.request.note(error, f"receiving {task.request.some_ids}")
             raise
         if isinstance(answer, ExceptionWrapper):
             answer.reraise()  # type: ignore[no-untyped-call]
@@ -193,7 +196,7 @@ class WorkerProcesses(WorkerPool):
 
     def stop(self) -> None:
         """Asks the workers to end, when they are done with the batch that they are at."""
-        self.can_be_reused = False
+        self.is_stopped = True
         if self._end_flag is not None:
             self._end_flag.value = 1
         for worker in self._workers:
@@ -210,14 +213,6 @@ class WorkerProcesses(WorkerPool):
                 worker.process.join()
         self._workers = []  # a thread that still reads has its pipe until it is done
 
-    def forget(self) -> None:
-        """Forgets the workers in a fork: they belong to the parent, and pipes end with their owners."""
-        self.can_be_reused = False
-        self._end_flag = None  # which all processes share
-        for worker in self._workers:
-            worker.pipe.close()
-        self._workers = []
-
     def __del__(self) -> None:
         if self._workers and not sys.is_finalizing():
             self.close()
@@ -228,21 +223,3 @@ def _poll_of(descriptors: list[int]) -> select.poll:
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)
     return poll
-
-
-def _forget_all() -> None:
-    for workers in list(RUNNING):
-        if isinstance(workers, WorkerProcesses):
-            workers.forget()
-
-
-os.register_at_fork(after_in_child=_forget_all)
-
-
-def _hint(codes: Collection[int]) -> str:
-    """The hint, by the exit codes of those that died."""
-    if -signal.SIGKILL in codes:
-        return "check for a lack of memory: the system's log names killed processes"
-    if any(code < 0 for code in codes):
-        return "look for a crash in the dataset, or in a library that it calls"
-    return "find what ends the process in the dataset: a KeyboardInterrupt or sys.exit (0), or os._exit"

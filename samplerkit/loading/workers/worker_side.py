@@ -1,8 +1,7 @@
 """The code of a worker process: its start, its messages, and its end with its parent.
 
-A batch is pickled where it is made, and unpickled when its turn comes; what becomes of samples that cannot be
-pickled is in `batch_maker.py`. Small tensors are in the message, large ones in shared memory, whose
-descriptors follow it.
+A batch is pickled where it is made, and unpickled when its turn comes. Small tensors are in the message,
+large ones in shared memory, whose descriptors follow it.
 """
 
 from __future__ import annotations
@@ -45,10 +44,8 @@ _END: Final = struct.Struct("<QQ")
 def end_with_parent() -> None:
     """Ends this worker process as soon as the process that started it is gone, however that ended.
 
-    torch's own check takes up to five seconds. And only a SIGTERM of the parent ends it, by which
-    multiprocessing ends the workers that are left at the end of a process that it started. Where a queue
-    sends one to all processes of a job, as Slurm does, the workers continue, so that the loop can finish its
-    step and save.
+    torch's own check takes up to five seconds. A SIGTERM does not end it: where a queue sends one to all
+    processes of a job, as Slurm does, the workers continue, so that the loop can finish its step and save.
     """
     parent = multiprocessing.parent_process()
     if parent is None:
@@ -58,15 +55,7 @@ def end_with_parent() -> None:
         multiprocessing.connection.wait([parent.sentinel])
         os._exit(1)
 
-    def end_if_parent_signals() -> None:
-        while signal.sigwaitinfo({signal.SIGTERM}).si_pid != parent.pid:
-            pass
-        os._exit(128 + signal.SIGTERM)
-
-    if hasattr(signal, "sigwaitinfo"):
-        # First of all: a thread started before would still be ended by the signal.
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-        threading.Thread(target=end_if_parent_signals, name="samplerkit-sigterm", daemon=True).start()
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     threading.Thread(target=wait, name="samplerkit-parent", daemon=True).start()
 
 
@@ -83,7 +72,7 @@ def run_worker(
     torch's operations, and errors that say where they were raised.
 
     Args:
-        maker: makes batches of requests, and pickles them.
+        maker: makes batches of requests.
         info: what `get_worker_info` returns; its seed holds until the worker begins an epoch.
         init: the `worker_init_fn` of the DataLoader.
         pipe: brings requests, and takes answers.
@@ -97,24 +86,40 @@ def run_worker(
     stack_small_tensors()
     messages: SimpleQueue[Message] = SimpleQueue()
     threading.Thread(target=_send, args=(pipe, messages), name="samplerkit-answers", daemon=True).start()
-    where, failure = f"in worker process {info.id}", None
+    where = f"in worker process {info.id}"
+    maker.pins = False  # the loop's process does it
     with suppress(KeyboardInterrupt):  # the loop gets one too
         torch.set_num_threads(1)
         seed_worker(info.seed, 0, 0, info.id)
         torch_worker._worker_info = info
-        try:
-            if init is not None:
-                init(info.id)
-        except Exception as error:
-            failure = _sendable(error, where)
         for number, request in _requests(pipe, is_over):
             try:
-                message = pickled(failure) if failure else maker[request]
+                if init is not None:
+                    init(info.id)
+                    init = None
+                message = _made(maker, request)
             except Exception as error:
                 message = pickled(_sendable(error, where))
             message.content.write(_END.pack(len(message.shared), number))
             messages.put(message)
             del request, message  # nothing is held while it waits for the next one
+
+
+def _made(maker: Any, request: Request) -> Message:
+    """Makes the batch of a request, or a part of it, and pickles it."""
+    answer = maker[request]
+    try:
+        return pickled(answer)
+    except Exception as error:
+        failure = DatasetError(
+            "dataset",
+            f"gives a value that cannot be sent from a worker process ({type(error).__name__}: {error}); "
+            "sample ids",
+            request.ids.tolist(),
+            hint="return picklable values, or use workers='threads'",
+        )
+        request.note(failure, f"sending {request.some_ids}")
+        raise failure from error
 
 
 def _requests(pipe: Connection, is_over: Any) -> Iterator[tuple[int, Request]]:
@@ -129,7 +134,9 @@ def _requests(pipe: Connection, is_over: Any) -> Iterator[tuple[int, Request]]:
 
 def _sendable(error: Exception, where: str) -> Any:
     """Returns what an exception is sent as: a `DatasetError` where its class cannot be pickled."""
-    if sending_error(type(error)):
+    try:
+        pickled(type(error))
+    except Exception:
         problem = f"raised {type(error).__qualname__}: {error}"
         hint = "define the exception class at the top level of a module, so that workers can send it"
         replaced, error = error, DatasetError("dataset", problem, hint=hint)
@@ -268,15 +275,6 @@ def unpickled(message: memoryview, storages: list[torch.UntypedStorage]) -> Any:
         _received.storages = []
 
 
-def sending_error(value: Any) -> str:
-    """Returns the error of pickling a value for another process; an empty string for none."""
-    try:
-        pickled(value)
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    return ""
-
-
 def stack_small_tensors() -> None:
     """Lets this worker process make small batches in its own memory, not in shared memory as torch does."""
     if default_collate_fn_map.get(torch.Tensor) is collate_tensor_fn:
@@ -285,11 +283,9 @@ def stack_small_tensors() -> None:
 
 def _stacked(batch: Sequence[torch.Tensor], **options: Any) -> torch.Tensor:
     """Stacks small tensors as torch does without workers, and all others as it does in workers."""
-    worker, first = torch_worker._worker_info, batch[0]
-    if len(batch) * first.numel() * first.element_size() <= SMALL:
-        torch_worker._worker_info = None
-    try:
-        stacked: torch.Tensor = collate_tensor_fn(batch, **options)
-        return stacked
-    finally:
-        torch_worker._worker_info = worker
+    first = batch[0]
+    is_plain = first.layout == torch.strided and not first.is_nested  # torch refuses others
+    if is_plain and len(batch) * first.nbytes <= SMALL:
+        return torch.stack([*batch])
+    stacked: torch.Tensor = collate_tensor_fn(batch, **options)
+    return stacked

@@ -47,7 +47,7 @@ class CacheLimits:
 
 @dataclass(frozen=True)
 class FileStats:
-    """Counters of a dataset of files, in this process and in the workers of its loaders.
+    """Counters of a dataset of files, in a process.
 
     Args:
         files_read: the number of file reads.

@@ -287,14 +287,9 @@ class TarDataset(View):
     def stats(self) -> FileStats | None:
         """Counters of fetching and waiting in this process; None for indexed shards on disk.
 
-        Includes the workers of a `Loader`, up to the batches that it has returned. Workers of a plain
-        DataLoader are not counted.
+        Those of worker processes are in `stats.dataset` of the `Loader`.
         """
         return None if self._source.is_indexed else self._source._stats
-
-    def count_workers(self, worker_stats: Callable[[], FileStats | None]) -> None:
-        """Adds a function that returns the counters of a loader's workers; a `Loader` calls it."""
-        self._source.count_workers(worker_stats)
 
     @property
     def is_layout_known(self) -> bool:

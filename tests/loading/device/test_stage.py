@@ -157,15 +157,13 @@ def test_stats_hold_waits_loads_and_copies():
     assert 0 < stats.copy_seconds < stats.load_seconds
     assert stats.first_wait >= 0.02
     assert stats.total_wait >= stats.first_wait + stats.longest_wait
-    assert stats.mean_wait == stats.total_wait / 4
-    assert 0 <= stats.mean_queue_depth < 2
     assert stats.total_wait < 60
     assert 0 <= stats.cpu_share < 0.9
     assert StageCounts().stats.cpu_share == 0
     assert next(stage) is end
     assert counts.stats == stats
     counts.begin_epoch()
-    counts.add(wait=0, queued=0, load=4, load_cpu=1, copy=0)
+    counts.add(wait=0, load=4, load_cpu=1, copy=0)
     assert counts.stats.cpu_share == 0.25
     counts.begin_epoch()
     next(stage)

@@ -193,7 +193,7 @@ def test_partial_downloads_each_shard_once_a_machine(tmp_path, server, workers, 
         loader = loader_of(dataset, PARTIAL, num_workers=workers)
         assert Counter(sum(keys_of(loader), [])) == Counter(f"{number:05}" for number in NUMBERS)
         assert server.downloads() == NAMES
-        assert dataset.stats.downloads == len(NAMES)  # also those of the workers
+        assert loader.stats.dataset.downloads == len(NAMES)  # those of the workers
         assert server.parts() == []
         server.requests.clear()
         keys_of(loader)
