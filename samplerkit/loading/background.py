@@ -67,6 +67,8 @@ def _end_all_at_exit(_: object = None) -> None:
 
 
 _end_all_at_exit()
+# A finalizer does nothing in a fork, and the processes of multiprocessing drop all that they inherit.
+os.register_at_fork(after_in_child=_end_all_at_exit)
 util.register_after_fork(_RUNNING, _end_all_at_exit)
 
 

@@ -13,6 +13,7 @@ from samplerkit.storage.names import expand_braces
 from samplerkit.storage.tar.format.samples import is_meta, split_name
 from samplerkit.storage.tar.writer import DEFAULT_BYTES, TarWriter
 from samplerkit.storage.threads import Progress, silence
+from samplerkit.storage.urls import shown
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def pack_folder(
     """
     folder = Path(source)
     if not folder.is_dir():
-        raise DatasetError("source", "is not a folder", str(source))
+        raise DatasetError("source", "is not a folder", shown(os.fspath(source)))
     samples, left_out = samples_in(folder)
     if not samples:
         raise DatasetError("source", "has no file with an extension", str(source))

@@ -151,6 +151,8 @@ def test_files_that_would_replace_each_other_and_shards_without_samples_are_refu
     (tmp_path / "a.txt").write_text("y")
     with pytest.raises(sk.DatasetError, match="two files that differ in upper and lower case only, got 'a'"):
         pack_folder(tmp_path, f"{tmp_path}/out-%d.tar")
+    with pytest.raises(sk.DatasetError, match=r"is not a folder, got 's3://host/images'"):
+        pack_folder("s3://me:5f3a@host/images", f"{tmp_path}/out-%d.tar")
 
 
 @pytest.mark.parametrize(("samples", "sizes"), [(3, [1, 1, 1]), (10, [3, 3, 4]), (12, [4, 4, 4])])
