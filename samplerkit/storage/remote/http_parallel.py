@@ -9,7 +9,7 @@ from collections import defaultdict, deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from http.client import HTTPConnection
+from http.client import HTTPConnection, RemoteDisconnected
 from typing import Any, NamedTuple, final
 
 from samplerkit.storage.remote.access import Refused, Span, Transient, Version
@@ -61,8 +61,8 @@ class ParallelHttp:
 
     With a thread per connection, each thread has to reacquire the GIL whenever data arrive, and waits for all
     others: with sixteen threads this costs several times as much as the requests. So one thread waits for
-    all connections. It makes one plain attempt at each part, and leaves those that fail, and unusual
-    responses, to the client of the file.
+    all connections. It makes one plain attempt at each part: failed requests are retried by the client of the
+    file, and unusual responses are left to it.
 
     Args:
         http: the client of this process, with its connections and the timeout: seconds until the head of a
@@ -75,7 +75,9 @@ class ParallelHttp:
         self._pool = pool
         self._unusual_until: dict[Any, float] = {}
 
-    def read(self, spans: Sequence[Span], versions: Mapping[str, Version], stop: Stop) -> dict[int, bytes]:
+    def read(
+        self, spans: Sequence[Span], versions: Mapping[str, Version], stop: Stop
+    ) -> dict[int, bytes | Exception]:
         """Requests parts of files.
 
         Args:
@@ -84,7 +86,7 @@ class ParallelHttp:
             stop: stops the requests.
 
         Returns:
-            By number, the parts; those that another client has to read are missing.
+            By number, the part or an exception; parts that another client has to read are missing.
 
         Raises:
             Stopped: `stop` was set.
@@ -97,8 +99,7 @@ class ParallelHttp:
             if route is not None and self._unusual_until.get(route.server, 0.0) < now:
                 request = _PartRequest(number, route, span, versions[span.url])
                 waiting[route.server].append(request)
-        num_requests = sum(map(len, waiting.values()))
-        answers: dict[int, bytes] = {}
+        answers: dict[int, bytes | Exception] = {}
         exchanges: list[_Exchange] = []
 
         def use(route: Route, connection: HTTPConnection) -> None:
@@ -127,8 +128,6 @@ class ParallelHttp:
         finally:
             for each in exchanges:
                 connections.release(each.route, each.connection, is_reusable=each.is_free)
-            num_requests -= sum(map(len, waiting.values()))
-            self._http.counts.add(requests=num_requests, bytes=sum(map(len, answers.values())))
         # Servers without any connection also count as unusual.
         usual = {each.route.server for each in exchanges if not each.is_unusual}
         self._unusual_until.update((server, now + _UNUSUAL_SECONDS) for server in {*waiting} - usual)
@@ -161,7 +160,7 @@ class _Exchange:
         route: the route to the server.
         connection: a connection to it that is free for a request.
         waiting: the requests to the server that are not started yet, shared by several connections.
-        answers: receives the parts.
+        answers: receives the result of each request.
         timeout: seconds until the head is received, and again until the body is.
         is_free: whether no request is running.
         is_unusual: whether a response was unusual.
@@ -170,7 +169,7 @@ class _Exchange:
     route: Route
     connection: HTTPConnection
     waiting: deque[_PartRequest]
-    answers: dict[int, bytes]
+    answers: dict[int, bytes | Exception]
     timeout: float
     is_free: bool = True
     is_unusual: bool = False
@@ -184,41 +183,47 @@ class _Exchange:
             Refused: a request failed, and another attempt would not help.
         """
         self.connection.sock.settimeout(0)
+        has_answered = False
         while self.is_free and self.waiting:
             request = self.waiting.popleft()
             self.is_free = False
             try:
                 self.answers[request.number] = yield from self._part(request)
-            except Refused:
-                raise
-            except Exception as error:  # the client of the file makes the request again
-                self.is_unusual |= isinstance(error, _Unusual)
+                has_answered = True
+            except _Unusual:
+                self.is_unusual = True
+            except Exception as error:
+                # Otherwise the server has closed an idle connection, and another client makes the request.
+                if not has_answered or self._received or not isinstance(error, ConnectionError):
+                    self.answers[request.number] = error.with_traceback(None)  # its frames refer to this
+                if isinstance(error, Refused):
+                    raise
 
     def _part(self, request: _PartRequest) -> Generator[None, None, bytes]:
         """Sends a request, and returns the part."""
         sock, head, (_, offset, length) = self.connection.sock, None, request.span
         end = time.monotonic() + self.timeout
-        received = body_at = 0
+        self._received = body_at = 0
         if len(self._buffer) < length + MAX_HEAD:
             self._buffer = memoryview(bytearray(length + MAX_HEAD))
         sock.sendall(request.route.request(f"{offset}-{offset + length - 1}"))
         yield
-        while head is None or received < body_at + length:
+        while head is None or self._received < body_at + length:
             try:
-                count = sock.recv_into(self._buffer[received:])
+                count = sock.recv_into(self._buffer[self._received :])
             except (BlockingIOError, ssl.SSLWantReadError):
                 if time.monotonic() >= end:
                     raise TimeoutError from None
                 yield
                 continue
             if not count:
-                raise Transient("the response broke off")
-            received += count
-            if head is None and (match := END_OF_HEAD.search(self._buffer[:received])):
+                raise Transient("the response broke off") if self._received else RemoteDisconnected
+            self._received += count
+            if head is None and (match := END_OF_HEAD.search(self._buffer[: self._received])):
                 body_at, end = match.end(), time.monotonic() + self.timeout
                 head = Head.of(bytes(self._buffer[:body_at]))
                 request.check(head)
-        if received > body_at + length:
+        if self._received > body_at + length:
             raise Transient(f"more than the {length} bytes that were expected")
         self.is_free = head.stays_open
-        return bytes(self._buffer[body_at:received])
+        return bytes(self._buffer[body_at : self._received])

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar, final
 from samplerkit.closing import Closing
 from samplerkit.errors import DatasetError
 from samplerkit.storage.open_files import AbsentError
-from samplerkit.storage.remote.access import Requests, Span, Transient, Version, changed
+from samplerkit.storage.remote.access import Refused, Requests, Span, Transient, Version, changed
 from samplerkit.storage.remote.cache_entries import Entry, entry_of
 from samplerkit.storage.remote.disk_cache import DiskCache, LocalFile, PartFile
 from samplerkit.storage.remote.filesystem import Filesystems
@@ -273,13 +273,25 @@ class RemoteResources:
 
         Parts of files whose servers turn out not to support ranges are empty: see `Http.without_ranges`.
         """
-        parts = self._parallel.read(spans, self._versions, self.stop)
+        answers = self._parallel.read(spans, self._versions, self.stop)
+        parts = {number: data for number, data in answers.items() if isinstance(data, bytes)}
+        failures = {number: error for number, error in answers.items() if isinstance(error, Exception)}
+        self.counts.add(requests=len(answers), bytes=sum(map(len, parts.values())))
 
         def read_part(number: int, stop: Stop) -> bytes:
             url, offset, length = spans[number]
             version = self._versions[url]
-            return self.request(url, lambda client: client.part(url, version, offset, length, stop), stop)
 
+            def attempt(client: Client) -> bytes:
+                if number in failures:  # the first attempt was made already
+                    raise failures.pop(number)
+                return client.part(url, version, offset, length, stop)
+
+            return self.request(url, attempt, stop)
+
+        for number, failure in failures.items():
+            if isinstance(failure, Refused):  # the other parts were stopped
+                raise final_error(spans[number].url, failure)
         remaining = [number for number in range(len(spans)) if number not in parts]
         parts.update(zip(remaining, self._pool.map(read_part, remaining), strict=True))
         urls = dict.fromkeys(spans[number].url for number in remaining)

@@ -223,7 +223,7 @@ def test_a_stalled_response_over_tls_ends_in_time(certificate, storage):
         server.faults["GET", "/a"] = [faults.stall_in_body, faults.trickle_body]
         reader = storage(timeout=0.5, storage_options={"verify": str(certificate)})
         assert reader.read([Span(url, 5, 700)]) == [DATA[5:705]]
-        assert reader.stats.retries == 1
+        assert reader.stats.retries == 2
 
 
 @pytest.mark.parametrize("place", ["ftp://host/a", "file:///etc/passwd", "https:///a", "data:,a", "mailto:a"])

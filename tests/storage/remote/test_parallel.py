@@ -77,7 +77,7 @@ def test_a_header_without_an_end_is_an_incomplete_response(is_secure, certificat
         url, head = server.put("/a", DATA), b"HTTP/1.1 206 Partial Content\r\n"
         server.always["GET", "/a"] = lambda handler, _: faults.flood(handler, head, b"a: b\r\n" * 10_000)
         reader = storage(attempts=1, storage_options={"verify": str(certificate)})
-        with pytest.raises(DatasetError, match="the connection broke"):
+        with pytest.raises(DatasetError, match="the response broke off"):
             reader.read([Span(url, 0, 700), Span(url, 700, 700)])
 
 
@@ -87,7 +87,7 @@ def test_a_stalled_part_is_requested_again_and_delays_no_other(server, storage, 
     reader = storage(timeout=0.5, threads=2)
     spans = [Span(url, 0, 700), *(Span(other, first, 700) for first in range(0, 100_000, 5000))]
     assert reader.read(spans) == [DATA[span.offset :][:700] for span in spans]
-    assert reader.stats.retries == 1
+    assert reader.stats.retries == 2
     assert len(server.calls("GET", "/b")) == 20
 
 
@@ -162,7 +162,7 @@ def test_a_failed_part_cancels_the_others(server, storage):
         parts = [Span(right_one, number, 10) for number in range(4)]
         assert reader.read(parts) == [DATA[number : number + 10] for number in range(4)]
     assert timer.seconds < 15
-    assert len(server.calls("GET", "/a")) <= 2 * 3
+    assert len(server.calls("GET", "/a")) <= 4
 
 
 def test_an_interrupted_read_leaves_no_thread(server, storage, url):
