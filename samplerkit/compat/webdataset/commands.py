@@ -67,8 +67,7 @@ def parse_command(url: str) -> Command:
         raise ArgumentValueError("urls", "has no program after pipe:", hint=hint)
     for operator in (each for each in arguments if each and not each.strip("|&;<>")):
         # A program would take it, and the next command, for names of files, after those that exist.
-        problem, hint = "has an operator that needs a shell", "put the command into a script"
-        raise ArgumentValueError("urls", problem, operator, hint=hint)
+        raise ArgumentValueError("urls", "needs a shell for an operator", operator, hint="use a script")
     return Command(arguments, " ".join([arguments[0], *_shown(arguments[1:])]))
 
 
@@ -116,8 +115,7 @@ def output(command: Command, timeout: float) -> Generator[bytes, None, None]:
             start_new_session=True,  # it is ended together with the processes that it started
         )
     except OSError as error:
-        problem = f"the command cannot be started ({error.strerror})"
-        raise DatasetError(place, problem, hint="install it, or check the PATH") from None
+        raise DatasetError(place, f"cannot be started ({error.strerror})", hint="check the PATH") from None
     pipe: Any = process.stdout
     try:
         with contextlib.suppress(OSError, AttributeError):

@@ -199,7 +199,7 @@ def test_commands_and_files_do_not_mix_and_have_no_index_options(tmp_path):
         ("A=5f3a cat a.tar", "env"),
         ("", "no program"),
         ("cat 'a.tar", "quotes"),
-        ("zcat a.tgz | head", r"needs a shell, got '\|'"),
+        ("zcat a.tgz | head", r"needs a shell for an operator, got '\|'"),
         ("cat a.tar && rm a.tar", "got '&&'"),
         ("cat a.tar > b.tar", "got '>'"),
     ],
