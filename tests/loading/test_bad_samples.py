@@ -108,7 +108,7 @@ def test_only_skips_of_batches_that_were_handed_out_are_counted():
 
 def test_a_batch_without_a_good_sample_is_an_error():
     loader = sk.Loader(DAMAGED, sk.SubsetSampler([4, 7, 8]), batch_size=3, bad_samples="skip")
-    with pytest.raises(sk.DatasetError, match="none of the samples of a batch"):
+    with pytest.raises(sk.DatasetError, match="none of the samples of the batch in step"):
         list(loader)
 
 

@@ -124,12 +124,8 @@ class DistributedSampler(EpochSampler[int]):
         # repeated) or, with drop_last, more (they are left out).
         fits = size >= self.total_size if self.drop_last else size <= self.total_size
         if not fits or (size == 0 and self.total_size):
-            raise DatasetError(
-                "dataset",
-                f"has another length than when the sampler was made, for {self.total_size} samples",
-                size,
-                hint="make a new sampler",
-            )
+            problem = f"has another length than when the sampler was made, for {self.total_size} samples"
+            raise DatasetError("dataset", problem, size, hint="make a new sampler")
         return range(self.rank, self.total_size, self.num_replicas)
 
     @property

@@ -212,13 +212,9 @@ def reports_stats(dataset: Any) -> bool:
 
 
 def _all_skipped_error(request: Request, skipped: Sequence[SkippedSample]) -> DatasetError:
-    return DatasetError(
-        "dataset",
-        f"gives none of the samples of a batch (step {request.step} of epoch {request.epoch}, "
-        f"the first error: {skipped[0].error})",
-        [skip.id for skip in skipped[:8]],
-        hint="bad_samples='skip' needs one good sample in each batch",
-    )
+    problem = f"gives none of the samples of {request.where} (the first error: {skipped[0].error})"
+    hint = "bad_samples='skip' needs one good sample in each batch"
+    return DatasetError("dataset", problem, [skip.id for skip in skipped[:8]], hint=hint)
 
 
 def _read_functions(dataset: Any, *, gives_parts: bool) -> tuple[Read | None, Read | None]:
@@ -253,12 +249,9 @@ def _may_have_size(samples: Any, size: int) -> bool:
 
 
 def _wrong_number(place: str, noun: str, request: Request, given: Any) -> DatasetError:
-    return DatasetError(
-        place,
-        f"must give one {noun} for each of {request.ids.size} ids",
-        len(given) if isinstance(given, list | tuple) else getattr(given, "shape", given),
-        hint="give a list of them, in the order of the ids",
-    )
+    problem = f"must give one {noun} for each of {request.ids.size} ids"
+    value = len(given) if isinstance(given, list | tuple) else getattr(given, "shape", given)
+    return DatasetError(place, problem, value, hint="give a list of them, in the order of the ids")
 
 
 def _read_present(dataset: Any, request: Request) -> Answer:

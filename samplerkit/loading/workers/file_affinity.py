@@ -164,9 +164,6 @@ def _in_order(results: Sequence[Any], order: Ids) -> Any:
         # One worker may have read its share one by one, to leave out bad samples.
         samples = [sample for part in rows for sample in part]
         return [samples[place] for place in order.tolist()]
-    raise DatasetError(
-        "dataset",
-        "gives batches that cannot be joined from the shares of several workers",
-        type(first),
-        hint="give a list of samples, or arrays with a row a sample, or leave file_affinity out",
-    )
+    problem = "gives batches that cannot be joined from the shares of several workers"
+    hint = "give a list of samples, or arrays with a row a sample, or leave file_affinity out"
+    raise DatasetError("dataset", problem, type(first), hint=hint)

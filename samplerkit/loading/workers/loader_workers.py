@@ -153,13 +153,9 @@ class LoaderWorkers:
         """
         seeds_locally = self.seeds_draws and (self._is_affine or not self.num_workers)
         if seeds_locally and make_stage is not None:
-            raise ArgumentValueError(
-                "seed_draws",
-                "would seed the generators of this process in a background thread",
-                True,
-                hint="use num_workers=1 or more, without file_affinity, or draw from samplerkit.draw_rng() "
-                "and leave it out",
-            )
+            problem = "would seed the generators of this process in a background thread"
+            hint = "use num_workers=1 or more without file_affinity, or draw from samplerkit.draw_rng() alone"
+            raise ArgumentValueError("seed_draws", problem, True, hint=hint)
         if self._pins and self.has_processes and not seeds_locally and make_stage is None:
             make_stage = _prefetch
         opened = self._open
@@ -320,12 +316,9 @@ def checked_workers(
     arguments.below("num_workers", num_workers, 4097, "must be in [0, 4096]")
     checked = cast("WorkerKind", arguments.choice("workers", workers, get_args(WorkerKind)))
     if checked == "threads" and num_workers and seed_draws:
-        raise ArgumentValueError(
-            "seed_draws",
-            "would seed generators that all threads of this process share",
-            True,
-            hint='draw from samplerkit.draw_rng() and leave it out, or use workers="processes"',
-        )
+        problem = "would seed generators that all threads of this process share"
+        hint = 'draw from samplerkit.draw_rng() and leave it out, or use workers="processes"'
+        raise ArgumentValueError("seed_draws", problem, True, hint=hint)
     if checked == "threads" and options.get("multiprocessing_context") is not None:
         value = options["multiprocessing_context"]
         hint = 'leave it out, or use workers="processes"'

@@ -331,9 +331,6 @@ class BatchesInOrder(Iterator[Answer]):
 
 def timed_out(maker: str, seconds: float | None) -> WorkerError:
     """Returns the error of a batch that did not come within the `timeout` of a loader."""
-    return WorkerError(
-        "timeout",
-        f"is over, and {maker} still reads this batch; seconds",
-        seconds,
-        hint="allow more, or look for what the dataset waits for",
-    )
+    problem = f"is over, and {maker} still reads this batch; seconds"
+    hint = "allow more, or look for what the dataset waits for"
+    return WorkerError("timeout", problem, seconds, hint=hint)

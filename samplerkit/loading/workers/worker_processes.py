@@ -158,12 +158,8 @@ class WorkerProcesses(WorkerPool):
             answer = unpickled(message, storages)
         except Exception as error:
             if dead := self._dead_workers(seconds=_GRACE_SECONDS * isinstance(error, EOFError | OSError)):
-                raise WorkerError(
-                    "worker",
-                    "a worker process died (exit codes by process id; -9 is SIGKILL)",
-                    dead,
-                    hint=_HINT,
-                ) from error
+                problem = "a worker process died (exit codes by process id; -9 is SIGKILL)"
+                raise WorkerError("worker", problem, dead, hint=_HINT) from error
             # Not raised as another error: it may come from a signal handler.
             task.request.note(error, f"receiving {task.request.some_ids}")
             raise

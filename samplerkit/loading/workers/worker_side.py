@@ -111,13 +111,10 @@ def _made(maker: Any, request: Request) -> Message:
     try:
         return pickled(answer)
     except Exception as error:
-        failure = DatasetError(
-            "dataset",
-            f"gives a value that cannot be sent from a worker process ({type(error).__name__}: {error}); "
-            "sample ids",
-            request.ids.tolist(),
-            hint="return picklable values, or use workers='threads'",
-        )
+        cause = f"{type(error).__name__}: {error}"
+        problem = f"gives a value that cannot be sent from a worker process ({cause}); sample ids"
+        hint = "return picklable values, or use workers='threads'"
+        failure = DatasetError("dataset", problem, request.ids.tolist(), hint=hint)
         request.note(failure, f"sending {request.some_ids}")
         raise failure from error
 
