@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
 from typing import Any
 
 import torch
 
 from samplerkit.loading.device.batch_tree import map_leaves
 from samplerkit.loading.device.loader import DeviceLoader
-from samplerkit.loading.device.streams import BLOCKING, move
+from samplerkit.loading.device.streams import streams_for
 from samplerkit.storage.threads import weak_method
 
 
@@ -68,8 +67,7 @@ class CudaDataLoader(DeviceLoader):
         Args:
             sample: the batch, in pinned memory if that speeds up the copy to the device.
         """
-        non_blocking = self.device.type not in BLOCKING
-        return map_leaves(partial(move, device=self.device, non_blocking=non_blocking), sample)
+        return map_leaves(streams_for(self.device).copy, sample)
 
     def __iter__(self) -> CudaDataLoader:
         self._batches = super().__iter__()

@@ -99,9 +99,6 @@ class DeviceStage(Iterator[Any]):
         self._received: tuple[Any, list[Any]] | None = None
         self._counts: Final = StageCounts() if counts is None else counts
 
-    def __iter__(self) -> DeviceStage:
-        return self
-
     def __next__(self) -> Any:
         """Returns the next batch, or `EpochEnd`.
 
@@ -195,10 +192,6 @@ class LoadedBatch:
     copy: float
 
 
-Item = LoadedBatch | BaseException
-"""What goes to the loop; an exception is what the source raised, be it its StopIteration, or the copy."""
-
-
 @final
 class Producer(WorkerThreads):
     """The loading thread: for each slot it pulls from the source and sends to the device.
@@ -256,7 +249,8 @@ class Producer(WorkerThreads):
         if callable(close := getattr(source, "close", None)):
             close()
 
-    def _make(self, slot: Slot) -> Item:
+    def _make(self, slot: Slot) -> LoadedBatch | BaseException:
+        """Returns what goes to the loop: a batch, or what the source raised, also at its end, or the copy."""
         started, before = time.perf_counter(), time.thread_time()
         try:
             self.streams.enter_thread()

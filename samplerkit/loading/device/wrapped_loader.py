@@ -55,9 +55,8 @@ class WrappedLoader:
     def __init__(self, loader: Any) -> None:
         self._loader: Final = loader
         self._has_state: Final = _has_state(loader)
-        self._cursor: Final = FunctionCursor(
-            partial(_reached, None if self._has_state else loader), waits=True
-        )
+        sized = None if self._has_state else loader
+        self._cursor: Final = FunctionCursor(partial(_reached, sized), waits=True)
         # Returns the state after the batch handed out last; None before the first one.
         self._state: Any = None
         self._stage: DeviceStage | None = None
