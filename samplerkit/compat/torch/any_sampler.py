@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final, final
+from typing import Any, Final, NamedTuple, final
 
 import numpy as np
 import torch.utils.data
@@ -20,8 +19,7 @@ from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.iteration import LONGEST_ITERATION, seeded_generators
 
 
-@dataclass(frozen=True)
-class DrawInfo:
+class DrawInfo(NamedTuple):
     """The result of drawing an epoch: the number of items, and a digest of them."""
 
     epoch: int
@@ -190,9 +188,8 @@ class ShardedSampler(GivenRank, EpochSampler[Any]):  # type: ignore[override]  #
         self._require_still()
         drawn, seconds = self._draw(epoch), self._agreement_seconds
         # The kind alone: ranks that differ in all fields would be taken for ranks of different samplers.
-        self._require_agreement(
-            Place(epoch, start), seconds, sampler=self._kind, draws=self._draw_info(epoch).digest
-        )
+        draws = self._draw_info(epoch).digest
+        self._require_agreement(Place(epoch, start), seconds, sampler=self._kind, draws=draws)
         part = self._part_of(len(drawn), start)
         if isinstance(drawn, list):
             return iter([[drawn[position % len(drawn)] for position in part]])

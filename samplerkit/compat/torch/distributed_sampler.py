@@ -86,8 +86,7 @@ class DistributedSampler(EpochSampler[int]):
             raise ArgumentTypeError("dataset", "must have a length", dataset)
         self._cursor = self._new_cursor()  # before torch's constructor, which sets the epoch
         self._descriptions = Latest[str]()
-        is_ours = self.algorithm == ALGORITHM
-        check_seed = arguments.seed if is_ours else _checked_seed
+        check_seed = arguments.seed if self.algorithm == ALGORITHM else _checked_seed
         number = check_seed("seed", arguments.integer("seed", seed))
         super().__init__(dataset, world.num_shards, world.shard_id, shuffle, number, drop_last)
         # torch divides in floating point, with the same result below 2^53 samples.

@@ -57,9 +57,8 @@ class GivenRank(TorchNames):
     _given: Deal
 
     def _set_rank(self, num_replicas: Any, rank: Any) -> None:
-        self._given = Deal(
-            arguments.optional_integer("num_replicas", num_replicas), arguments.optional_integer("rank", rank)
-        )
+        ranks = arguments.optional_integer("num_replicas", num_replicas)
+        self._given = Deal(ranks, arguments.optional_integer("rank", rank))
         if not self._given.needs_job:
             self._given.world(None)
 
