@@ -104,7 +104,12 @@ class BatchMaker:
         """Passes the epoch of a request, and the next ids, to the dataset."""
         last = self._last
         if last is None or last.epoch != request.epoch:
-            self._begin_epoch(request.epoch)
+            worker = torch.utils.data.get_worker_info()
+            if worker is not None:
+                seed_worker(self.seed, request.epoch, self.rank, worker.id)
+            set_epoch = getattr(self.dataset, "set_epoch", None)
+            if callable(set_epoch):
+                set_epoch(request.epoch)
         if self.batches_of is not None and not (last is not None and request.follows(last)):
             batches = self.batches_of(request)
             self.dataset.expect(UpcomingIds(partial(self.upcoming, request, batches, self.dataset)))
@@ -195,14 +200,6 @@ class BatchMaker:
                     problem, file = f"{type(error).__name__}: {text}", getattr(error, "absent_from", "")
                     skipped.append(SkippedSample(index, request.epoch, place, problem, file))
         return Answer(samples, tuple(skipped))
-
-    def _begin_epoch(self, epoch: int) -> None:
-        worker = torch.utils.data.get_worker_info()
-        if worker is not None:
-            seed_worker(self.seed, epoch, self.rank, worker.id)
-        set_epoch = getattr(self.dataset, "set_epoch", None)
-        if callable(set_epoch):
-            set_epoch(epoch)
 
 
 def reports_stats(dataset: Any) -> bool:

@@ -94,7 +94,7 @@ class WorkerProcesses(WorkerPool):
         seed = int(torch.empty((), dtype=torch.int64).random_(generator=generator).item())
         try:
             for number in range(self._number):
-                self._start_one(context, number, seed)
+                self._start_one(context, number, seed + number)
         except BaseException:
             self.close()
             raise
@@ -105,9 +105,7 @@ class WorkerProcesses(WorkerPool):
     def _start_one(self, context: Any, number: int, seed: int) -> None:
         pipe, worker_end = context.Pipe()
         init = self._options.get("worker_init_fn")
-        info = WorkerInfo(
-            id=number, num_workers=self._number, seed=seed + number, dataset=self._maker.dataset
-        )
+        info = WorkerInfo(id=number, num_workers=self._number, seed=seed, dataset=self._maker.dataset)
         args = self._maker, info, init, worker_end, self._end_flag
         process = context.Process(target=run_worker, args=args, daemon=True)
         self._workers.append(_Worker(process, pipe))

@@ -83,10 +83,11 @@ def run_worker(
     gc.freeze()
     signal_handling._set_worker_signal_handlers()  # type: ignore[attr-defined]  # they say what a SIGBUS means: a full /dev/shm
     end_with_parent()
-    stack_small_tensors()
+    # Small batches are made in this process's own memory, not in shared memory as torch does.
+    if default_collate_fn_map.get(torch.Tensor) is collate_tensor_fn:
+        default_collate_fn_map[torch.Tensor] = _stacked
     messages: SimpleQueue[Message] = SimpleQueue()
     threading.Thread(target=_send, args=(pipe, messages), name="samplerkit-answers", daemon=True).start()
-    where = f"in worker process {info.id}"
     maker.pins = False  # the loop's process does it
     with suppress(KeyboardInterrupt):  # the loop gets one too
         torch.set_num_threads(1)
@@ -99,7 +100,7 @@ def run_worker(
                     init = None
                 message = _made(maker, request)
             except Exception as error:
-                message = pickled(_sendable(error, where))
+                message = pickled(_sendable(error, f"in worker process {info.id}"))
             message.content.write(_END.pack(len(message.shared), number))
             messages.put(message)
             del request, message  # nothing is held while it waits for the next one
@@ -270,12 +271,6 @@ def unpickled(message: memoryview, storages: list[torch.UntypedStorage]) -> Any:
         return ForkingPickler.loads(message)
     finally:
         _received.storages = []
-
-
-def stack_small_tensors() -> None:
-    """Lets this worker process make small batches in its own memory, not in shared memory as torch does."""
-    if default_collate_fn_map.get(torch.Tensor) is collate_tensor_fn:
-        default_collate_fn_map[torch.Tensor] = _stacked
 
 
 def _stacked(batch: Sequence[torch.Tensor], **options: Any) -> torch.Tensor:

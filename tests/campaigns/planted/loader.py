@@ -74,8 +74,8 @@ BUGS = [
     ),
     Bug(
         "the epoch does not reach the dataset",
-        "BatchMaker._begin_epoch",
-        "set_epoch(epoch)",
+        "BatchMaker.begin",
+        "set_epoch(request.epoch)",
         "set_epoch(0)",
         LOADERS,
     ),
