@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, final
 import numpy as np
 import torch.utils.data
 
-from samplerkit.compat.torch.epoch_sampler import EpochSampler, GivenRank, ItemLists, part_of_array
+from samplerkit.compat.torch.epoch_sampler import EpochSampler, GivenRank, part_of_array
 from samplerkit.errors import ArgumentTypeError, CompositionError, DatasetError
 from samplerkit.loading.state.state import Place, digest
 from samplerkit.order import arguments
@@ -184,7 +184,7 @@ class ShardedSampler(GivenRank, EpochSampler[Any]):  # type: ignore[override]  #
     def _size(self, epoch: int) -> int:
         return self._draw_info(epoch).size
 
-    def _items(self, epoch: int, start: int) -> ItemLists:
+    def _items(self, epoch: int, start: int) -> Iterator[list[Any]]:
         self._require_still()
         drawn, seconds = self._draw(epoch), self._agreement_seconds
         # The kind alone: ranks that differ in all fields would be taken for ranks of different samplers.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -10,7 +11,6 @@ import torch.distributed
 
 from samplerkit.compat.torch.epoch_sampler import (
     EpochSampler,
-    ItemLists,
     part_of_array,
     part_of_order,
     permuted_by_torch,
@@ -138,7 +138,7 @@ class DistributedSampler(EpochSampler[int]):
         # As in torch, the total size of whole epochs is the one when the sampler was made.
         return super()._end(epoch, start) if start else self.total_size
 
-    def _items(self, epoch: int, start: int) -> ItemLists:
+    def _items(self, epoch: int, start: int) -> Iterator[list[Any]]:
         return (chunk.tolist() for chunk in self._order_from(epoch, start).chunks(CHUNK))
 
     def _identity(self, epoch: int) -> dict[str, Any]:

@@ -39,16 +39,12 @@ def part_of_array(part: range, undealt: Ids) -> Order:
 
 def permuted_by_torch(size: int, seed: int) -> Ids:
     """Returns torch's own permutation, from a new generator with this seed."""
-    generator = torch.Generator()
-    generator.manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
     shuffled: Ids = torch.randperm(size, generator=generator).numpy()
     return shuffled
 
 
 Item_co = TypeVar("Item_co", covariant=True)
-
-ItemLists = Iterator[list[Any]]
-"""The items of an iteration, in lists."""
 
 
 class GivenRank(TorchNames):
@@ -184,8 +180,8 @@ class EpochSampler(ResumableSampler[Item_co]):
         return FunctionCursor(self._reached, advances=False)
 
     @abstractmethod
-    def _items(self, epoch: int, start: int) -> ItemLists:
-        """Returns the items of this rank in an epoch, from a position on."""
+    def _items(self, epoch: int, start: int) -> Iterator[list[Any]]:
+        """Returns the items of this rank in an epoch, from a position on, in lists."""
 
     @property
     def yielded(self) -> int:
@@ -217,9 +213,6 @@ class EpochSampler(ResumableSampler[Item_co]):
         if not is_repeated or self._has_warned or not self.shuffle:
             return
         self._has_warned = True
-        warnings.warn(
-            f"{type(self).__name__} reads epoch {upcoming.epoch} again, in the same order as before, since "
-            "set_epoch was not called; call sampler.set_epoch(epoch) before each epoch",
-            UserWarning,
-            stacklevel=3,
-        )
+        problem = f"{type(self).__name__} reads epoch {upcoming.epoch} again, in the same order as before"
+        hint = "call sampler.set_epoch(epoch) before each epoch"
+        warnings.warn(f"{problem}; {hint}", UserWarning, stacklevel=3)

@@ -29,8 +29,6 @@ from samplerkit.loading.workers.thread_pool import Task, WorkerThreads
 CLOSE_SECONDS = 2.0
 """How long the end of an iteration waits for the loading thread."""
 
-_WHERE: Final = "a batch that was moved to the device"
-
 Load = Callable[[Any], Any]
 """Returns on the device what a source yields; an `EpochEnd` as it is."""
 
@@ -265,7 +263,7 @@ class Producer(WorkerThreads):
         try:
             value, ready = self._send(batch, slot)
         except BaseException as error:  # likewise
-            return not_stop_iteration(error, _WHERE)
+            return not_stop_iteration(error, "a batch that was moved to the device")
         # The tree is walked here, in the loading thread, rather than in the loop.
         value_leaves = leaves(value)
         used = [storage for leaf in value_leaves for storage in storages(leaf)]

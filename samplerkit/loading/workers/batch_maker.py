@@ -118,8 +118,7 @@ class BatchMaker:
     def draws(self, request: Request) -> Draws:
         """Returns the draws of a batch, at their beginning."""
         begin = seed_generators if self.seeds_draws else None
-        seed, alone = self.seed, self._enters_draws
-        return Draws(seed, request.epoch, request.draws, enters_alone=alone, begin=begin)
+        return Draws(self.seed, request.epoch, request.draws, enters_alone=self._enters_draws, begin=begin)
 
     def read(self, request: Request) -> Answer:
         """Reads the samples of a request; bad samples are left out, or an error that names them."""
