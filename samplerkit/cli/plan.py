@@ -20,8 +20,7 @@ from samplerkit.config.config import Config, load_config
 from samplerkit.errors import SamplerkitError
 from samplerkit.inspect.batches import BatchFigures, TokenFigures
 from samplerkit.inspect.costs import FILES_IN_A_BLOCK, Downloads
-from samplerkit.inspect.pictures.explorer import Settings, page_of
-from samplerkit.inspect.pictures.picture import draw
+from samplerkit.inspect.pictures.picture import Settings, draw, page_of
 from samplerkit.inspect.plan import Plan, SourceFigures
 from samplerkit.inspect.plan import plan as make_plan
 from samplerkit.inspect.quality.figure import shown
