@@ -8,7 +8,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from samplerkit.inspect.pictures.explorer import page_of
+from samplerkit.inspect.pictures.picture import page_of
 
 _BOOSTS = {
     "reference/": 0.3,

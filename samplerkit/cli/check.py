@@ -15,7 +15,7 @@ import typer
 from samplerkit.cli.opening import ConfigPath, FromZero, NumRanks, import_function, one_line
 from samplerkit.cli.printing import Part, Result, counted
 from samplerkit.config.config import Config, load_config
-from samplerkit.config.schema import json_schema
+from samplerkit.config.registry import json_schema
 from samplerkit.errors import ConfigError, SamplerkitError
 from samplerkit.inspect.doctor.check import check as run_doctor
 from samplerkit.inspect.doctor.findings import RULES, Finding

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,7 +15,7 @@ import numpy as np
 import typer
 
 from samplerkit.cli.opening import ConfigPath, FromZero, NumRanks, load_run, parse_epochs, state_in, states_in
-from samplerkit.cli.printing import Facts, Part, PrintedTable, Result, counted, progress, writing
+from samplerkit.cli.printing import Facts, Part, PrintedTable, Result, counted, writing
 from samplerkit.errors import ArgumentValueError, SamplerkitError
 from samplerkit.inspect.time_machine import BatchRead, StepRead, when_document
 from samplerkit.inspect.time_machine import at as read_at
@@ -29,7 +29,6 @@ from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.atomic import atomic
 from samplerkit.storage.files.packages import extra
-from samplerkit.storage.threads import Progress
 
 _MAX_IDS = 64
 _MAX_TIMES = 20
@@ -297,8 +296,8 @@ def _of_part(loader: Loader, history: History, name: str) -> dict[str, Any]:
 
 def _write(history: History, path: Path) -> None:
     """Writes the ids in chunks, to limit memory."""
-    with writing("--out"), atomic(path) as file, progress() as report:
-        chunks = _reported(history, report)
+    with writing("--out"), atomic(path) as file:
+        chunks = history.chunks(_CHUNK)
         if path.suffix == ".npy":
             header = {"descr": "<i8", "fortran_order": False, "shape": (len(history),)}
             np.lib.format.write_array_header_1_0(file, header)
@@ -309,12 +308,6 @@ def _write(history: History, path: Path) -> None:
         with extra("pyarrow.parquet", "parquet").ParquetWriter(file, schema) as writer:
             for ids in chunks:
                 writer.write_table(arrow.table({"id": ids}))
-
-
-def _reported(history: History, report: Progress) -> Iterator[Ids]:
-    for number, ids in enumerate(history.chunks(_CHUNK)):
-        report("samples", number * _CHUNK, len(history))
-        yield ids
 
 
 def state(

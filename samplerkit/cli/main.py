@@ -17,8 +17,7 @@ from samplerkit.cli.demo import demo
 from samplerkit.cli.edit import edit
 from samplerkit.cli.lookups import at, seen, state, when
 from samplerkit.cli.opening import as_command
-from samplerkit.cli.plan import plan
-from samplerkit.cli.plot import plot
+from samplerkit.cli.plan import plan, plot
 from samplerkit.cli.storage import catalogue, index, lengths, pack
 from samplerkit.errors import SamplerkitError
 

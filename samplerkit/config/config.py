@@ -18,8 +18,7 @@ from samplerkit.config.datasets import DATASETS, with_layout
 from samplerkit.config.derive import Parsed
 from samplerkit.config.error_messages import from_constructor, require_known_keys, require_mapping
 from samplerkit.config.reading import Folder, parse, plain, text_and_folder
-from samplerkit.config.registry import BATCHES, SAMPLERS
-from samplerkit.config.schema import json_schema
+from samplerkit.config.registry import BATCHES, SAMPLERS, json_schema
 from samplerkit.config.sections import LOADER, SECTION, LoaderOptions, MinQuality, read_min_quality
 from samplerkit.errors import ConfigError, SamplerkitError
 from samplerkit.inspect.quality.figure import Figure

@@ -25,16 +25,6 @@ Folder = Path | str
 """A local folder, or the URL of a folder."""
 
 
-def folder_of(url: str) -> str:
-    """Returns the URL of a file's folder, without the query.
-
-    Example:
-        >>> folder_of("https://host/run/train.yaml?key=1")
-        'https://host/run'
-    """
-    return url.partition("?")[0].partition("#")[0].rpartition("/")[0]
-
-
 def join_path(folder: Folder, path: str) -> str:
     """Joins a relative path to a folder; URLs and absolute paths are unchanged, and `~` is the home folder.
 
@@ -83,7 +73,8 @@ def text_and_folder(source: str | os.PathLike[str]) -> tuple[str, str, Folder]:
     if isinstance(source, str) and ("\n" in source or (": " in source and not Path(source).exists())):
         raise ConfigError("config", "is text, not a path", hint="text goes to Config.from_yaml")
     if isinstance(source, str) and is_remote(source):
-        folder: Folder = folder_of(source)
+        # The URL of the folder, without the query.
+        folder: Folder = source.partition("?")[0].partition("#")[0].rpartition("/")[0]
         name, data = source, fetch(source)
         if data is None:
             raise ConfigError("config", "there is no such file, or it may not be read", shown(name))

@@ -151,8 +151,7 @@ class MinQuality:
                 checked_minimum(name, getattr(self, name))
         if self.mixing is None and self.label_mixing is None:
             raise ArgumentValueError("mixing", "or label_mixing must be set", hint=f"write {EXAMPLE}")
-        if self.batch_size is not None:
-            arguments.positive("batch_size", self.batch_size)
+        arguments.limit("batch_size", self.batch_size)
 
     def check(self, sampler: Sampler, dataset: Any, world: World, batch_size: int) -> list[Figure]:
         """Computes the figures that have a minimum, and compares them with it.

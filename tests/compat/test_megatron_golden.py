@@ -149,27 +149,28 @@ def lagging(weights, length, sizes=None):
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_parallel_stretches_equal_the_sequential_rule(seed):
+def test_parallel_stretches_equal_the_sequential_rule(seed, monkeypatch):
+    monkeypatch.setattr(blend, "_SHORTEST", 80)
     random = np.random.default_rng(seed)
     sources = int(random.integers(2, 14))
     weights = np.exp(random.normal(size=sources) * random.choice([0.3, 2, 5]))
     if seed % 3 == 0:
         sizes = np.maximum(1, (weights / weights.sum() * 4000).astype(np.int64))
         length, weights = int(sizes.sum()), sizes / np.sum(sizes)
-        assert blend.blended(weights, length, sizes, shortest=80).tolist() == lagging(
-            weights.tolist(), length, sizes.tolist()
-        )
+        expected = lagging(weights.tolist(), length, sizes.tolist())
+        assert blend.blended(weights, length, sizes).tolist() == expected
     else:
         weights /= np.sum(weights)
         length = int(random.integers(1, 6000))
-        assert blend.blended(weights, length, shortest=80).tolist() == lagging(weights.tolist(), length)
+        assert blend.blended(weights, length).tolist() == lagging(weights.tolist(), length)
 
 
-def test_stretches_with_wrong_guesses_are_computed_again():
+def test_stretches_with_wrong_guesses_are_computed_again(monkeypatch):
+    monkeypatch.setattr(blend, "_SHORTEST", 80)
     # Of many sources with small weights, some stretches begin with wrong counts.
     weights = np.random.default_rng(0).random(100) ** 6 + 1e-9
     weights /= np.sum(weights)
-    assert blend.blended(weights, 24_000, shortest=80).tolist() == lagging(weights.tolist(), 24_000)
+    assert blend.blended(weights, 24_000).tolist() == lagging(weights.tolist(), 24_000)
 
 
 def test_a_part_without_tokens_is_refused():

@@ -20,8 +20,7 @@ from samplerkit.cli.main import app
 from samplerkit.config.constructor import Constructor, Kinds
 from samplerkit.config.datasets import DATASETS, REMOTE
 from samplerkit.config.derive import default_of
-from samplerkit.config.registry import BATCHES, EDIT, SAMPLERS
-from samplerkit.config.schema import OpenSchema
+from samplerkit.config.registry import BATCHES, EDIT, SAMPLERS, OpenSchema
 from samplerkit.config.sections import LOADER, MIN_QUALITY
 from samplerkit.loading.loader import Loader
 from tests.docs.docstring import arguments, in_a_cell, summary

@@ -14,7 +14,7 @@ import pytest
 import samplerkit as sk
 from samplerkit.config.config import Config
 from samplerkit.errors import NotSupportedError
-from samplerkit.inspect.pictures.explorer import Settings, page_of
+from samplerkit.inspect.pictures.picture import Settings, page_of
 from samplerkit.inspect.quality import mixing
 from samplerkit.inspect.view import RunView
 

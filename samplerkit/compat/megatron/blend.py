@@ -27,22 +27,21 @@ MAX_SOURCES = 32766
 """The largest number of sources, which Megatron numbers in 16 bits."""
 
 _SHORTEST = 1024
+"""The smallest number of positions of a stretch."""
+
 _FEWEST = 8
 _MAX_STRETCHES = 4096
 _WARM_UP = 64
 """The number of positions after which a stretch no longer depends on its guessed counts."""
 
 
-def blended(
-    weights: _Floats, length: int, sizes: Ids | None = None, *, shortest: int = _SHORTEST
-) -> _Sources:
+def blended(weights: _Floats, length: int, sizes: Ids | None = None) -> _Sources:
     """Returns the source that each position reads.
 
     Args:
         weights: positive float64 array of shape (sources,) with sum 1.
         length: the number of positions.
         sizes: how often each source can be read; None for no limit.
-        shortest: the smallest number of positions of a stretch.
 
     Returns:
         int16 array of shape (length,).
@@ -52,7 +51,7 @@ def blended(
         [0, 1, 2, 0, 0, 1, 2, 0]
     """
     most = None if sizes is None else sizes.astype(np.float64)
-    stretches = min(_MAX_STRETCHES, length // shortest)
+    stretches = min(_MAX_STRETCHES, length // _SHORTEST)
     if stretches < _FEWEST:
         return _sequential(weights, np.zeros(weights.size), range(length), most)[0]
     steps = -(-length // stretches)

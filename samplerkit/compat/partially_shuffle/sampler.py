@@ -230,10 +230,6 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         # Two pools alternate between four blocks.
         return self.shuffle_buffer or max(1, rows // (4 if self.pools == 2 else 1))
 
-    def _settings(self, layout: Layout) -> str:
-        block = self._block_size(layout)
-        return f"shuffle_buffer={block}, pools={self.pools}" if self.shuffle else "shuffle=False"
-
     def _undealt_order(self, layout: Layout, epoch: int) -> Order:
         """Returns the order of all ranks together: position k * lanes + l is row k of lane l.
 
@@ -257,7 +253,9 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
 
     def _identity(self, epoch: int) -> dict[str, Any]:
         files = self._files
-        names = {"dataset": files.description, "sampler": f"{_NAME}({self._settings(files.layout)})"}
+        block = self._block_size(files.layout)
+        settings = f"shuffle_buffer={block}, pools={self.pools}" if self.shuffle else "shuffle=False"
+        names = {"dataset": files.description, "sampler": f"{_NAME}({settings})"}
         return {"algorithm": ALGORITHM, "lanes": self._lane_count(), **names}
 
 

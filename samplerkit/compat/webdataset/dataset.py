@@ -286,6 +286,3 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._iterations = weakref.WeakSet()
-
-    def __repr__(self) -> str:
-        return f"WebDataset({self._pipeline.shards!r}){self._shown_stages}"

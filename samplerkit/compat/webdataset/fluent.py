@@ -212,9 +212,8 @@ class Fluent:
         """
         return self._replace(length=arguments.at_least("with_length", n, 0))
 
-    @property
-    def _shown_stages(self) -> str:
-        return "".join(f".{stage.name}()" for stage in self._pipeline.stages)
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()" + "".join(f".{stage.name}()" for stage in self._pipeline.stages)
 
     def _with_step(self, name: str, step: Step, handler: Handler | None) -> Self:
         return self._with(stages.ItemStep(name, step, checks.handler_of(handler)))
@@ -272,6 +271,3 @@ class WebLoader(Fluent):
 
     def _batches(self, *_: object) -> Generator[Any, None, None]:
         yield from self._loader
-
-    def __repr__(self) -> str:
-        return f"WebLoader(){self._shown_stages}"

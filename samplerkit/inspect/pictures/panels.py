@@ -121,16 +121,16 @@ def draw_documents(figure: Any, runs: list[PlotData]) -> str:
     cloud; a long document is read in many steps.
     """
     for axes, run in zip(_columns(figure, len(runs)), runs, strict=True):
-        read = run.documents_read
-        if read is None:
+        if run.documents_read is None:
             continue
-        files, file_index = np.unique(read.files, return_inverse=True)
+        (steps, ranks, read_files, read_places), are_known = run.documents_read
+        files, file_index = np.unique(read_files, return_inverse=True)
         sizes = np.zeros(files.size, dtype=np.int64)
-        np.maximum.at(sizes, file_index, read.places + 1)
+        np.maximum.at(sizes, file_index, read_places + 1)
         begins = np.cumsum(sizes) - sizes
-        places = begins[file_index] + read.places
-        _draw_points(axes, run.view.num_ranks, begins[1:], read.steps, places, read.ranks)
-        unit = "document" if read.are_known else "token"
+        places = begins[file_index] + read_places
+        _draw_points(axes, run.view.num_ranks, begins[1:], steps, places, ranks)
+        unit = "document" if are_known else "token"
         axes.set(title=run.name, xlabel="step", ylabel=unit if files.size == 1 else f"{unit}, file by file")
         if files.size > 1:
             shown = spread_over(files.size, _MAX_NAMES)

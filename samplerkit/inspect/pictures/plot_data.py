@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
@@ -43,24 +43,6 @@ _MAX_WINDOWS = 6_000
 
 Counts = tuple[Ids, npt.NDArray[np.float64]]
 """Steps, and a count for each."""
-
-
-class DocumentsRead(NamedTuple):
-    """The documents that are read: a mark for each part of one in a window; int64 of shape (marks,) each.
-
-    Args:
-        steps: the step in which the window is read.
-        ranks: the rank that reads it.
-        files: the file of the document.
-        places: the number of the document in its file; or of the first token, if documents are not known.
-        are_known: whether documents are known.
-    """
-
-    steps: Ids
-    ranks: Ids
-    files: Ids
-    places: Ids
-    are_known: bool
 
 
 @final
@@ -164,8 +146,13 @@ class PlotData:
         return self._mean_counts(4, _STEPS_OF_DOCUMENTS, count)
 
     @cached_property
-    def documents_read(self) -> DocumentsRead | None:
-        """The documents of evenly spaced windows of tokens; None for other datasets."""
+    def documents_read(self) -> tuple[Ids, bool] | None:
+        """The documents of evenly spaced windows of tokens; None for other datasets.
+
+        A mark for each part of a document in a window, int64 of shape (4, marks): the step and the rank that
+        read the window, the file, and the number of the document in it; or of the first token, if documents
+        are not known. And whether they are known.
+        """
         selected = []
         for reading, step, count in self._steps(_MAX_RANKS, _STEPS):
             ids = reading.ids(step)
@@ -180,8 +167,7 @@ class PlotData:
             return None
         are_known = all(document is not None for _, _, _, document, _ in selected)
         chosen = [(*mark[:3], mark[3 if are_known else 4]) for mark in selected]
-        steps, ranks, files, numbers = np.array(chosen, dtype=np.int64).T
-        return DocumentsRead(steps, ranks, files, numbers, are_known)
+        return np.array(chosen, dtype=np.int64).T, are_known
 
     @property
     def has_lengths(self) -> bool:

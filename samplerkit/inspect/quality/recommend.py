@@ -191,10 +191,8 @@ def recommend(
     layout = Layout.of(dataset)
     batch_size = arguments.positive("batch_size", batch_size)
     required = checked_minimum("mixing", mixing)
-    budget = [
-        math.inf if value is None else arguments.positive(name, value)
-        for name, value in (("cache_files", cache_files), ("cache_samples", cache_samples))
-    ]
+    most_files = arguments.limit("cache_files", cache_files) or math.inf
+    most_samples = arguments.limit("cache_samples", cache_samples) or math.inf
     lanes = arguments.positive("lanes", lanes, arguments.MAX_LANES)
     scored = []
     for plain in modes_on_the_grid(layout, batch_size, lanes):
@@ -203,7 +201,7 @@ def recommend(
         figure = Observation.on(source, batch_size, EPOCHS).mixing()
         files, samples = held_at_once(plain)
         size = plain.mode.partial_size if plain.shuffle is Shuffle.PARTIAL else None
-        meets, fits = figure.value >= required, files <= budget[0] and samples <= budget[1]
+        meets, fits = figure.value >= required, files <= most_files and samples <= most_samples
         scored.append(
             Candidate(plain.shuffle, size, figure.value, figure.standard_error, files, samples, meets, fits)
         )
