@@ -157,9 +157,8 @@ class TreeDataset(Closing):
     @property
     def set_epoch(self) -> Callable[[int], None] | None:
         """A method that passes the epoch to the parts that have `set_epoch`; None if none has."""
-        methods = [
-            call for dataset in self._datasets if callable(call := getattr(dataset, "set_epoch", None))
-        ]
+        found = (getattr(dataset, "set_epoch", None) for dataset in self._datasets)
+        methods = [call for call in found if callable(call)]
 
         def set_each(epoch: int) -> None:
             for call in methods:

@@ -100,9 +100,8 @@ class Leaf:
 
         parts = list(self._call(read, one, segments, extra, places, size))
         if len(parts) != len(segments):
-            raise DatasetError(
-                self.place, f"must return {len(segments)} parts for as many segments", len(parts)
-            )
+            problem = f"must return {len(segments)} parts for as many segments"
+            raise DatasetError(self.place, problem, len(parts))
         return parts
 
     def _call(

@@ -184,7 +184,7 @@ class MegatronDataset:
     def close(self) -> None:
         """Closes files and connections. The dataset can be used again."""
         if "_token_files" in self.__dict__:
-            self._token_files.close()
+            self._token_files.data.close()
         if self._storage is not None:
             self._storage.close()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing
 from itertools import pairwise
 from typing import Any, Final, TypeVar, get_args
 
@@ -47,18 +46,10 @@ def write_catalogue(catalogue: FileCatalogue, out: str, remote: RemoteOptions | 
         own = os.path.abspath(os.path.dirname(out))  # noqa: PTH100, PTH120  # links are kept
         if f"{folder}/".startswith(own.rstrip("/") + "/"):
             folder = os.path.relpath(folder or "/", own)
-    names, name_bytes = _packed(map(encoded, catalogue.names))
-    versions, version_bytes = _packed(catalogue.versions.tolist())
-    meta = {
-        "kind": catalogue.kind,
-        "folder": folder,
-        "name_bytes": name_bytes,
-        "version_bytes": version_bytes,
-        "columns": catalogue.columns,
-    }
+    meta = {"kind": catalogue.kind, "folder": folder, "columns": catalogue.columns}
     arrays: dict[str, Array] = {
-        "names": names,
-        "versions": versions,
+        "names": _packed(map(encoded, catalogue.names)),
+        "versions": _packed(catalogue.versions.tolist()),
         "digests": np.frombuffer(catalogue.digests, dtype=np.uint8),
     }
     for name in _NUMBERS:
@@ -81,7 +72,7 @@ def read_catalogue(path: str, remote: RemoteOptions | None = None, *, shared: bo
             inconsistent.
     """
     place = shown(path)
-    with closing(RemoteStorage(remote or RemoteOptions())) as storage:
+    with RemoteStorage(remote or RemoteOptions()) as storage:
         data = read_small(path, storage.read_shared if shared else storage.read_small)
     if data is None:
         raise DatasetError(place, "there is no such catalogue", hint="check the path, or make it first")
@@ -118,7 +109,7 @@ def open_catalogue(
 
 def _parse(path: str, meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> FileCatalogue:
     folder = _folder(path, meta["folder"])
-    names, versions = (_unpacked(arrays[f"{each}s"], meta[f"{each}_bytes"]) for each in ("name", "version"))
+    names, versions = (zlib.decompress(arrays[each].tobytes()) for each in ("names", "versions"))
     catalogue = FileCatalogue(
         kind=meta["kind"],
         files=tuple(f"{folder}/{name}" for name in names.decode("utf-8", "surrogateescape").split("\0")),
@@ -147,27 +138,9 @@ def _laws(files: FileCatalogue) -> Iterator[bool]:
     yield bool((footers + 12 <= files.sizes[: footers.size]).all())
 
 
-def _packed(texts: Iterable[bytes]) -> tuple[Array, int]:
-    """Compresses texts without zero bytes: similar names and times take a few bytes each.
-
-    Returns:
-        The compressed bytes, and the number of bytes before.
-    """
-    data = b"\0".join(texts)
-    return np.frombuffer(zlib.compress(data), dtype=np.uint8), len(data)
-
-
-def _unpacked(packed: Array, size: int) -> bytes:
-    """Returns the texts of `_packed`, joined by zero bytes; more than `size` bytes are never allocated.
-
-    Raises:
-        ValueError: the bytes decompress to another size; also zlib's error.
-    """
-    inflating = zlib.decompressobj()
-    data = inflating.decompress(packed.tobytes(), size + 1)
-    if len(data) != size or not inflating.eof:
-        raise ValueError(f"they are not {size} bytes of texts")
-    return data
+def _packed(texts: Iterable[bytes]) -> Array:
+    """Compresses texts without zero bytes: similar names and times take a few bytes each."""
+    return np.frombuffer(zlib.compress(b"\0".join(texts)), dtype=np.uint8)
 
 
 def _folder(path: str, folder: str) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Final, Literal, final
+from typing import Any, Final, Literal, final
 
 import numpy as np
 
@@ -94,17 +94,10 @@ class FileCatalogue:
             raise ArgumentValueError("files", problem, shown(path), hint="name it without them")
         if "\0" in path + version or "/" not in path:
             raise ArgumentValueError("files", "must have absolute paths", path)
-        return cls(
-            kind,
-            (path,),
-            np.array([size]),
-            np.array([encoded(version)]),
-            np.array([len(samples)]),
-            np.array(samples, dtype=np.int64),
-            columns,
-            np.array(footers, dtype=np.int64),
-            digest,
-        )
+        values = {"sizes": [size], "chunks": [len(samples)], "samples": samples, "footers": footers}
+        numbers = {name: np.array(value, dtype=np.int64) for name, value in values.items()}
+        versions = np.array([encoded(version)])
+        return cls(kind, (path,), versions=versions, columns=columns, digests=digest, **numbers)
 
     @property
     def num_files(self) -> int:
@@ -186,19 +179,14 @@ def joined(parts: Sequence[FileCatalogue]) -> FileCatalogue:
     def column(name: str) -> Array:
         return np.concatenate([getattr(part, name) for part in parts])
 
-    chunks, footers = column("chunks"), column("footers")
-    digests = np.frombuffer(b"".join(part.digests for part in parts), dtype=np.uint8)
+    names = ["sizes", "versions", "chunks"]
+    digests = b"".join(part.digests for part in parts)
+    if digests:  # of Parquet files
+        names.append("footers")
+        digests = np.frombuffer(digests, np.uint8).reshape(-1, DIGEST_BYTES)[order].tobytes()
+    by_file: dict[str, Any] = {name: column(name)[order] for name in names}
     # The chunks of each file in the new order.
-    starts, sorted_chunks = edges_of(chunks), chunks[order]
-    places = np.repeat(starts[order] - edges_of(sorted_chunks)[:-1], sorted_chunks)
-    return FileCatalogue(
-        first.kind,
-        files,
-        column("sizes")[order],
-        column("versions")[order],
-        sorted_chunks,
-        column("samples")[places + np.arange(places.size)],
-        first.columns,
-        footers[order] if footers.size else footers,
-        digests.reshape(-1, DIGEST_BYTES)[order].tobytes() if digests.size else b"",
-    )
+    starts, chunks = edges_of(column("chunks")), by_file["chunks"]
+    places = np.repeat(starts[order] - edges_of(chunks)[:-1], chunks)
+    samples = column("samples")[places + np.arange(places.size)]
+    return replace(first, files=files, samples=samples, digests=digests, **by_file)

@@ -6,7 +6,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -164,7 +164,7 @@ def make_part(
     with suppress(DatasetError):  # it is made, or made again
         if read_catalogue(out, remote).kind == kind:
             return out
-    with closing(RemoteStorage(remote or RemoteOptions())) as storage:
+    with RemoteStorage(remote or RemoteOptions()) as storage:
 
         def work(number: int) -> FileCatalogue:
             return look(files[number], reader, storage=storage)

@@ -128,18 +128,14 @@ class ZarrDataset(FormatOfFiles):
         arguments.choice("missing_chunks", missing_chunks, ("raise", "fill"))
         self._fills: Final = missing_chunks == "fill"
         limits = ChunkLimits(max_chunks, max_bytes, read_ahead, threads)
-        super().__init__(folder, limits, gather_of(batches), find=_folder)
-        self.folder: Final = self.files[0]
+        self.folder: Final = one_path("folder", folder, "fetch it")
+        super().__init__([self.folder], limits, gather_of(batches), find=tuple)
 
     def __repr__(self) -> str:
         return f"ZarrDataset({self.folder!r}, {self._shown_size})"
 
     def _inspect(self, number: int) -> ChunkFile:
         return ZarrRows(path=self.folder, fills=self._fills).of(self._arrays, self._chunk_rows)
-
-
-def _folder(folder: Any) -> tuple[str]:
-    return (one_path("folder", folder, "fetch it"),)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -296,9 +292,8 @@ def _zarr_array(folder: str, group: Any, name: str) -> Any:
         raise DatasetError(folder, f"must have an array {name!r}", sorted(group.array_keys()))
     encoding = array.metadata.to_dict()
     if "pickle" in repr([encoding.get("codecs"), encoding.get("filters")]).lower():
-        raise DatasetError(
-            folder, f"array {name!r} is a pickle, which is never loaded", hint="write it again"
-        )
+        problem = f"array {name!r} is a pickle, which is never loaded"
+        raise DatasetError(folder, problem, hint="write it again")
     return array
 
 

@@ -290,9 +290,8 @@ class HuggingFaceDataset:
     def __init__(self, dataset: Any, *, batches: Literal["samples", "columns"] = "samples") -> None:
         if not all(hasattr(dataset, name) for name in ("data", "column_names", "select", "_fingerprint")):
             hint = "give one split, and no IterableDataset"
-            raise ArgumentTypeError(
-                "dataset", "must be a datasets.Dataset", type(dataset).__name__, hint=hint
-            )
+            given = type(dataset).__name__
+            raise ArgumentTypeError("dataset", "must be a datasets.Dataset", given, hint=hint)
         arguments.choice("batches", batches, ("samples", "columns"))
         self.dataset: Final = dataset
         self._gives_columns: Final = batches == "columns"

@@ -73,9 +73,8 @@ class ArrowContent:
             return values
         if _is_of_numbers(self.records.schema.field(name).type):
             hint = "read it as samples or arrow, filter the nulls out, or leave the column out"
-            raise DatasetError(
-                self.path, f"column {name!r} holds a null, which an array of numbers cannot", hint=hint
-            )
+            problem = f"column {name!r} holds a null, which an array of numbers cannot"
+            raise DatasetError(self.path, problem, hint=hint)
         # Not np.array: lists of one length would become one array.
         return np.fromiter(values, object, len(values))
 

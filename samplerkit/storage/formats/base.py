@@ -93,10 +93,9 @@ class FormatOfFiles(DatasetOfFiles):
                 raise DatasetError(shown(place), problem, list(file.columns), hint=hint)
         starts = np.cumsum([0, *(len(file.sizes) for file in files)])
         sizes = np.fromiter(chain.from_iterable(file.sizes for file in files), np.int64, int(starts[-1]))
-        digests = b"".join(file.digest for file in files)
         # Not `files.__getitem__`: a copy of the dataset would share this bound method.
         file_at: Any = partial(getitem, files)
-        return self._chunks_of(file_at, starts, sizes, digests)
+        return self._chunks_of(file_at, starts, sizes, b"".join(file.digest for file in files))
 
     def _chunks_of(self, get: Callable[[int], ChunkFile], starts: Ids, sizes: Ids, digests: bytes) -> Chunks:
         """Makes the chunks of all files.
@@ -251,8 +250,7 @@ class FolderShard(ABC):
         if path.is_absolute() or ".." in path.parts or not path.parts:
             raise ValueError(f"a shard outside of the folder, {self.file!r}")
         if any(type(number) is not int or number < 0 for number in (self.samples, *self.plain_sizes)):
-            size = self.plain_sizes[0]
-            raise ValueError(f"{self.file!r} of {size!r} bytes and {self.samples!r} samples")
+            raise ValueError(f"{self.file!r} of {self.plain_sizes[0]!r} bytes and {self.samples!r} samples")
 
     @abstractmethod
     def rows(self, data: bytes) -> Rows:

@@ -16,6 +16,7 @@ import numpy as np
 
 from samplerkit.errors import DatasetError
 from samplerkit.order import arguments
+from samplerkit.order.caching import cached_property
 from samplerkit.order.draws import in_draws
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
@@ -65,7 +66,6 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
         super().__init__()
         self.path: Final = arguments.text("path", os.fspath(path) if isinstance(path, os.PathLike) else path)
         self._decode: Final = checked_decode(decode, "a value")
-        self._cached_index: tuple[Stored, Any] | None = None
 
     def _file(self) -> str:
         """Returns the path of the file that holds the data."""
@@ -75,16 +75,12 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
     def _open(self, stored: Stored) -> OpenStore:
         """Opens the store in this process."""
 
-    @property
+    @cached_property
     def _index(self) -> tuple[Stored, Any]:
         """The file as it was when its keys were found, and the keys; found at the first access."""
-        if self._cached_index is None:
-            with self._processes.current().lock:
-                if self._cached_index is None:
-                    stored = Stored.of(self._file())
-                    keys = guarded(stored.name, "read", partial(self._find, stored), _HINT)
-                    self._cached_index = stored, keys
-        return self._cached_index
+        with self._processes.current().lock:
+            stored = Stored.of(self._file())
+            return stored, guarded(stored.name, "read", partial(self._find, stored), _HINT)
 
     def _find(self, stored: Stored) -> Any:
         with closing(self._open(stored)) as store:
@@ -116,11 +112,9 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
         """
         checked = checked_ids(ids, len(self))
         process, (stored, keys) = self._processes.current(), self._index
-        values = None
+        values, opened = None, partial(guarded, stored.name, "read", partial(self._open, stored), _HINT)
         while values is None:
-            store = process.open(
-                self, lambda _: guarded(stored.name, "read", partial(self._open, stored), _HINT)
-            )
+            store = process.open(self, lambda _: opened())
             with process.lock:
                 if process.open_files is store:  # the store was not closed meanwhile
                     values = guarded(stored.name, "read", partial(store.read, keys, checked), _HINT)
@@ -139,7 +133,7 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
         self._processes.current().close()
 
     def __repr__(self) -> str:
-        samples = "not opened" if self._cached_index is None else f"{len(self)} samples"
+        samples = f"{len(self)} samples" if "_index" in self.__dict__ else "not opened"
         return f"{type(self).__name__}({self.path!r}, {samples})"
 
 

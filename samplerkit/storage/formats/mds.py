@@ -137,16 +137,9 @@ class MdsShard(FolderShard):
         if compression and exists(raw["basename"]):
             compression = ""
         file = parsed["zip_data"] if compression else raw
-        return cls(
-            raw["basename"],
-            parsed["samples"],
-            file["basename"],
-            (raw["bytes"],),
-            compression,
-            dict(file["hashes"]),
-            _columns(parsed),
-            decoders,
-        )
+        name, samples, sizes = raw["basename"], parsed["samples"], (raw["bytes"],)
+        digests, columns = dict(file["hashes"]), _columns(parsed)
+        return cls(name, samples, file["basename"], sizes, compression, digests, columns, decoders)
 
     def rows(self, data: bytes) -> Rows:
         """Splits the bytes of the file into those of its samples.

@@ -310,7 +310,7 @@ class TokenDataset(OpenPerProcess[Any]):
         """Closes files and connections. The dataset can be used again."""
         super().close()
         if "_source" in self.__dict__:
-            self._source.opened.close()
+            self._source.opened.data.close()
 
     def __repr__(self) -> str:
         blocks = "" if self.block_len == self.seq_len else f", block_len={self.block_len}"

@@ -38,6 +38,7 @@ class OutputSpec:
 
     Attributes:
         names: the names of the outputs.
+        need_borders: whether an output depends on the borders of documents.
         dtype: the type of the returned tokens.
         vocab_size: the size of the tokenizer's vocabulary; None if tokens are not checked.
 
@@ -51,13 +52,9 @@ class OutputSpec:
         self.names: Final = names_of(outputs, "outputs") or ("tokens",)
         for name in self.names:
             arguments.choice("outputs", name, OUTPUTS)
+        self.need_borders: Final = not {"tokens", "labels"}.issuperset(self.names)
         self.dtype: Final = token_dtype("as_dtype", as_dtype)
         self.vocab_size: Final = arguments.limit("vocab_size", vocab_size)
-
-    @property
-    def need_borders(self) -> bool:
-        """Whether an output depends on the borders of documents."""
-        return not {"tokens", "labels"}.issuperset(self.names)
 
     def require_castable(self, stored: Dtype, name: str) -> None:
         """Checks that the output type can hold all tokens of the files.
@@ -183,15 +180,11 @@ class TokenDocuments:
     @cached_property
     def fingerprint(self) -> str:
         """A string that changes with the files and with the parts of them that are read."""
-        source = self._source
-        return fingerprint_of(
-            _RULE,
-            source.dtype.str,
-            None if source.rings.spec.documents == "idx" else source.rings.spec.documents,
-            [file.first for file in source.files],
-            source.rings.tokens.tolist(),
-            [file.sequences for file in source.files],
-        )
+        source, documents = self._source, self._source.rings.spec.documents
+        end = None if documents == "idx" else documents
+        firsts = [file.first for file in source.files]
+        sequences = [file.sequences for file in source.files]
+        return fingerprint_of(_RULE, source.dtype.str, end, firsts, source.rings.tokens.tolist(), sequences)
 
     def __len__(self) -> int:
         return len(self.layout)
@@ -228,7 +221,7 @@ class TokenDocuments:
 
     def close(self) -> None:
         """Closes open files."""
-        self._source.opened.close()
+        self._source.opened.data.close()
 
     def __repr__(self) -> str:
         return f"TokenDocuments({len(self)} documents)"

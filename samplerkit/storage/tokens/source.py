@@ -206,9 +206,8 @@ class TokenSource:
         paths = [path for corpus in corpora for path in corpus.files]
         opened = OpenedFiles(paths, spec.dtype, storage, whole=whole)
         dtype = opened.files[0].dtype
-        if isinstance(spec.documents, int) and not (
-            np.iinfo(dtype).min <= spec.documents <= np.iinfo(dtype).max
-        ):
+        limits = np.iinfo(dtype)
+        if isinstance(spec.documents, int) and not limits.min <= spec.documents <= limits.max:
             problem = f"marks the end of documents, but no {dtype} token has this value"
             raise ArgumentValueError("documents", problem, spec.documents)
         for file in opened.files if spec.documents == "idx" else ():
@@ -233,16 +232,10 @@ class TokenSource:
     def fingerprint(self) -> str:
         """A string that changes with everything that the order of tokens depends on."""
         rings, spec = self.rings, self.rings.spec
-        return fingerprint_of(
-            RULE,
-            spec.block_len if spec.phase else None,
-            spec.seed if spec.phase else None,
-            self.dtype.str,
-            [corpus.path for corpus in rings.corpora],
-            rings.corpus_of.tolist(),
-            [file.first for file in self.files],
-            rings.tokens.tolist(),
-        )
+        phase = (spec.block_len, spec.seed) if spec.phase else (None, None)
+        corpora = [corpus.path for corpus in rings.corpora], rings.corpus_of.tolist()
+        parts = [file.first for file in self.files], rings.tokens.tolist()
+        return fingerprint_of(RULE, *phase, self.dtype.str, *corpora, *parts)
 
     def of_first(self, count: int) -> TokenSource:
         """Returns the windows of the first `count` corpora only, without opening files again."""
@@ -274,12 +267,9 @@ class TokenSource:
         file = self.files[int(files[row])]
         token = (int(begins[row]) + place) % int(self.rings.tokens[files[row]])
         at = file.begin + token * self.dtype.itemsize
-        raise DatasetError(
-            file.name,
-            f"holds at byte {at} a token that is not in [0, {vocab_size}), vocab_size of the tokenizer",
-            int(rows[row, place]),
-            hint=f"give the dtype and the vocab_size that it was written with; it is read as {self.dtype}",
-        )
+        problem = f"holds at byte {at} a token that is not in [0, {vocab_size}), vocab_size of the tokenizer"
+        hint = f"give the dtype and the vocab_size that it was written with; it is read as {self.dtype}"
+        raise DatasetError(file.name, problem, int(rows[row, place]), hint=hint)
 
     def borders(self, rows: Array, files: Ids, begins: Ids) -> Array:
         """Returns whether a document begins at each token of windows, shape (n, S + 1).

@@ -226,10 +226,6 @@ class OpenedFiles:
                 problem = f"holds {file.dtype}, and not {expected} as the first file, or dtype="
                 raise DatasetError(file.name, problem, hint="files of one dataset have one type of tokens")
 
-    def close(self) -> None:
-        """Closes the open files."""
-        self.data.close()
-
     def _open(self, number: int, path: TokenPaths, dtype: Dtype | None) -> TokenFile:
         data = self.data.files[number]
         if path.index is not None:

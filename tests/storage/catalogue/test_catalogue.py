@@ -141,9 +141,6 @@ IMPOSSIBLE = {
     "of a kind that is not known": lambda meta, arrays: meta.update(kind="mds"),
     "columns that are none": lambda meta, arrays: meta.update(columns=[["id"]]),
     "a folder that is none": lambda meta, arrays: meta.update(folder=7),
-    "more bytes of names": lambda meta, arrays: meta.update(name_bytes=meta["name_bytes"] + 1),
-    "fewer bytes of names": lambda meta, arrays: meta.update(name_bytes=meta["name_bytes"] - 1),
-    "bytes below zero": lambda meta, arrays: meta.update(version_bytes=-1),
     "names that are no deflated bytes": lambda meta, arrays: arrays.update(names=np.zeros(9, np.uint8)),
     "names without their checksum": lambda meta, arrays: arrays.update(names=arrays["names"][:-4]),
     "names in another order": lambda meta, arrays: arrays.update(

@@ -143,7 +143,7 @@ def test_the_command_makes_a_catalogue_and_joins_some(monkeypatch, capsys, tmp_p
         return end.value.code, capsys.readouterr()
 
     code, printed = command(FILES.written(tmp_path / "a"), "--out", tmp_path / "a.skcat", "--reader", "npz")
-    assert (code, printed.out) == (0, f"{tmp_path}/a.skcat: 12 samples in 4 files, 704 bytes\n")
+    assert (code, printed.out) == (0, f"{tmp_path}/a.skcat: 12 samples in 4 files, 640 bytes\n")
     assert command(FILES.written(tmp_path / "b"), "--out", tmp_path / "b.skcat", "--reader", "npz")[0] == 0
     code, printed = command(tmp_path / "?.skcat", "--out", tmp_path / "all.skcat", "--json")
     assert (code, json.loads(printed.out)["files"]) == (0, 8)

@@ -199,7 +199,7 @@ def test_a_key_that_a_store_has_lost_is_an_error(tmp_path):
     shutil.copy(FILE, tmp_path)
     dataset = sk.LmdbDataset(tmp_path, "other")
     stored, keys = dataset._index
-    dataset._cached_index = stored, replace(keys, joined=b"?" * len(keys.joined))
+    dataset._index = stored, replace(keys, joined=b"?" * len(keys.joined))
     assert_refused(dataset, r"key b'\?+' is missing", 0)
 
 

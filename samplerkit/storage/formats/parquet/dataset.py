@@ -12,7 +12,7 @@ import numpy as np
 
 from samplerkit.errors import ArgumentValueError
 from samplerkit.order import arguments
-from samplerkit.order.caching import Latest, cached_property
+from samplerkit.order.caching import Latest
 from samplerkit.order.typing import Ids
 from samplerkit.storage.catalogue.file_catalogue import DIGEST_BYTES, FileCatalogue
 from samplerkit.storage.files.chunked import ChunkLimits, Chunks
@@ -21,7 +21,7 @@ from samplerkit.storage.files.packages import guarded
 from samplerkit.storage.formats.arrow_rows import ArrowBatches, gather_of
 from samplerkit.storage.formats.base import FormatOfFiles
 from samplerkit.storage.formats.parquet.file import Footers, ParquetFile
-from samplerkit.storage.formats.parquet.filter import Keys, RowFilter, folder_keys
+from samplerkit.storage.formats.parquet.filter import RowFilter, folder_keys
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.threads import Progress, all_in_threads
@@ -68,8 +68,8 @@ class ParquetDataset(FormatOfFiles):
         ArgumentTypeError: an argument has the wrong type.
         ArgumentValueError: no file, a file given twice, or an unknown option.
         ArgumentRangeError: a number is too small.
-        DatasetError: pyarrow is not installed, or no file matches the pattern; later, a file cannot be read,
-            has changed, or has other columns.
+        DatasetError: pyarrow is not installed, no file matches the pattern, or files have different keys of
+            `partitioning`; later, a file cannot be read, has changed, or has other columns.
 
     Example:
         >>> import tempfile
@@ -113,7 +113,7 @@ class ParquetDataset(FormatOfFiles):
             if self._catalogue is not None:
                 problem = "is not supported with a catalogue"
                 raise ArgumentValueError("partitioning", problem, partitioning, hint="name the files")
-        self._has_keys: Final = partitioning is not None
+        self._keys: Final = None if partitioning is None else folder_keys(self.files)
         self._columns_read: Final = Latest[Any](_COLUMNS)
         self._footers: Final = Footers()
 
@@ -177,14 +177,9 @@ class ParquetDataset(FormatOfFiles):
         else:
             catalogue = self._catalogue
             file = _catalogued_file(catalogue, self._storage, catalogue.columns, self._footers, number)
-        if self._has_keys:
+        if self._keys is not None:
             file = replace(file, keys=self._keys[number])
         return file.select(self._columns, self._filter)
-
-    @cached_property
-    def _keys(self) -> list[Keys]:
-        """Returns the keys in the folder names of each file."""
-        return folder_keys(self.files)
 
     def _find(self) -> Chunks:
         catalogue = self._catalogue
