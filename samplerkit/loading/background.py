@@ -56,14 +56,10 @@ _RUNNING: Final[weakref.WeakSet[Stoppable]] = weakref.WeakSet()
 """The objects that end at the exit; a forked process has a copy, of objects that it does not own."""
 
 
-def _end_all() -> None:
-    end_together(_RUNNING)
-
-
 def _end_all_at_exit(_: object = None) -> None:
     # At its exit, and only there, a process that multiprocessing started calls this too, before it ends and
     # waits for its own processes.
-    util.Finalize(None, _end_all, exitpriority=0)
+    util.Finalize(None, end_together, (_RUNNING,), exitpriority=0)
 
 
 _end_all_at_exit()
@@ -105,9 +101,8 @@ def read_for(loader: object) -> None:
 
 def ended_iteration() -> StateError:
     """Returns the error of a loop that reads on after another one began over its loader, or `close()`."""
-    return StateError(
-        "iteration", "was ended by a newer one or by close()", hint="make a loader for each loop"
-    )
+    hint = "make a loader for each loop"
+    return StateError("iteration", "was ended by a newer one or by close()", hint=hint)
 
 
 def require_not_reading_for(loader: object) -> None:
@@ -117,8 +112,5 @@ def require_not_reading_for(loader: object) -> None:
         StateError: this is such a thread.
     """
     if getattr(_local, "loader", None) is loader:
-        raise StateError(
-            "iteration",
-            "was ended by a newer one, begun by a thread that reads for its loader",
-            hint="give the dataset a loader of its own",
-        )
+        problem = "was ended by a newer one, begun by a thread that reads for its loader"
+        raise StateError("iteration", problem, hint="give the dataset a loader of its own")

@@ -277,9 +277,8 @@ class PackCollate(PlannedCollate):
         positions.reshape(-1)[places] = numbers_in(np.zeros_like(begins), tokens.lengths)
         parts = np.zeros(shape, dtype=np.int32)
         parts.reshape(-1)[places] = np.repeat(np.arange(1, first.size + 1) - first, tokens.lengths)
-        bounds = np.unique(
-            np.concatenate([begins, begins + tokens.lengths, np.arange(shape[0] + 1) * seq_len])
-        )
+        borders = [begins, begins + tokens.lengths, np.arange(shape[0] + 1) * seq_len]
+        bounds = np.unique(np.concatenate(borders))
         at = torch.from_numpy(places)
         packed = {key: self._packed(field, at, shape) for key, field in fields.items()}
         return {
@@ -307,10 +306,9 @@ class PackCollate(PlannedCollate):
         others: dict[str, Any] = {}
         for key in first:
             if key in _OUTPUT_KEYS or (key == "input_ids" and key != name):
+                problem = "has the name of a field that packs have"
                 hint = "leave it out of the samples, or rename it"
-                raise DatasetError(
-                    f"field {key}", "has the name of a field that packs have", first, hint=hint
-                )
+                raise DatasetError(f"field {key}", problem, first, hint=hint)
             if key == name:
                 continue
             items = [sample[key] for sample in samples]
@@ -323,7 +321,7 @@ class PackCollate(PlannedCollate):
 
     def _packed(self, field: SequenceField, places: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
         """Copies the sequences of a field to their places in padded rows."""
-        entries = field.joined()
+        entries = field.joined(field.items)
         if not entries.dtype.is_floating_point and entries.dtype is not torch.bool:
             entries = entries.long()
         value = self._padding_of(field.path, entries.dtype)

@@ -21,7 +21,6 @@ from samplerkit.errors import (
     ArgumentTypeError,
     ArgumentValueError,
     DatasetError,
-    SamplerkitError,
     StateError,
 )
 from samplerkit.loading.loader import Loader
@@ -118,11 +117,9 @@ def compute_lengths(
 
 def _measured(dataset: Any, function: Callable[[Any], Any], num_workers: int, done: int) -> Iterator[Ids]:
     """Computes the lengths of all samples from a number on, of some at a time."""
-    options: dict[str, Any] = {"collate_fn": _MeasuringCollate(function), "num_workers": num_workers}
-    loader = Loader(
-        dataset, SequentialSampler(done), batch_size=_BATCH_SIZE, tail="ragged", world=World(1, 0), **options
-    )
-    with loader:
+    options: dict[str, Any] = {"batch_size": _BATCH_SIZE, "tail": "ragged", "num_workers": num_workers}
+    options["collate_fn"] = _MeasuringCollate(function)
+    with Loader(dataset, SequentialSampler(done), world=World(1, 0), **options) as loader:
         for lengths in loader:
             for skipped in loader.skipped:  # by a dataset that leaves out missing samples
                 raise DatasetError(f"sample {skipped.id}", f"cannot be measured ({skipped.error})")
@@ -163,8 +160,6 @@ class _MeasuringCollate(SampleCollate):
     def _length(self, id: int, sample: Any) -> Any:
         try:
             return self._function(sample)
-        except SamplerkitError:
-            raise
         except Exception as error:  # whatever a function of the user's raises
             problem = f"cannot be measured ({type(error).__name__}: {error})"
             raise DatasetError(f"sample {id}", problem) from error

@@ -224,7 +224,7 @@ class Cursor(ABC):
         if now.is_loaded and not now.taken and epoch < now.epoch:
             _log.warning("epoch %d is set and read again: the loaded state is at epoch %d", epoch, now.epoch)
         after = now.epoch if is_over else None if now.taken else now.after
-        self._move(Iteration(epoch, _beginning_of(epoch, after), after=after))
+        self._move(Iteration(epoch, Place(epoch, 0, None if after == epoch else after), after=after))
 
     def go_to(self, epoch: int, position: int = 0) -> None:
         """Makes the next iteration begin at a position of an epoch."""
@@ -274,7 +274,7 @@ class Cursor(ABC):
 
     def _end_of(self, epoch: int) -> Place:
         if self.next_epoch is not None:
-            return _beginning_of(self.next_epoch, epoch)
+            return Place(self.next_epoch, 0, None if self.next_epoch == epoch else epoch)
         return Place(epoch + (self._advances or self.was_set), 0, ended=epoch)
 
 
@@ -294,7 +294,3 @@ class FunctionCursor(Cursor):
     def reached(self, epoch: int, start: int, taken: int) -> tuple[int, bool]:
         """Asks the function."""
         return self._reached(epoch, start, taken)
-
-
-def _beginning_of(epoch: int, ended: int | None) -> Place:
-    return Place(epoch, 0, None if ended == epoch else ended)

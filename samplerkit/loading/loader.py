@@ -136,8 +136,7 @@ class Loader(MetricsMixin, Closing):
         self.run_ahead: Final = arguments.boolean("run_ahead", run_ahead)
         resumes = arguments.choice("after_break", after_break, get_args(AfterBreak)) == "continue"
         skips = arguments.choice("bad_samples", bad_samples, get_args(BadSamples)) == "skip"
-        stage = None if device is None else partial(DeviceStage, device=checked_device(device))
-        self._make_stage: MakeStage | None = stage
+        self._make_stage = None if device is None else partial(DeviceStage, device=checked_device(device))
         run = Run.of(sampler, dataset, world, batches, batch_size=self.batch_size or 1, tail=self.tail)
         self._cursor = RunCursor(run, agreement_seconds, waits=True, resumes=resumes)
         self._workers: Final = LoaderWorkers(

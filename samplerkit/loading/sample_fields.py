@@ -117,9 +117,9 @@ class SequenceField:
     lengths: Ids
     dtype: Any
 
-    def joined(self, parts: list[Any] | None = None) -> torch.Tensor:
-        """Joins the items one after another; or other parts of their kind."""
-        parts = self.items if parts is None else parts
+    @staticmethod
+    def joined(parts: list[Any]) -> torch.Tensor:
+        """Joins items, or other parts of their kind, one after another."""
         are_tensors = isinstance(parts[0], torch.Tensor)
         return torch.cat(parts) if are_tensors else torch.from_numpy(np.concatenate(parts))
 
@@ -357,19 +357,12 @@ def _part(sample: Any, part: slice) -> Any:
     """Cuts all sequences that are as long as the first one: tokens and their labels, for instance."""
     if isinstance(sample, str | bytes):
         return sample[part]
-    fields, tree = tree_flatten(
-        dict(sample) if isinstance(sample, Mapping) else sample, is_leaf=lambda item: isinstance(item, list)
-    )
+    sample = dict(sample) if isinstance(sample, Mapping) else sample
+    fields, tree = tree_flatten(sample, is_leaf=lambda item: isinstance(item, list))
     lengths = [len(field) if is_sequence(field) else None for field in fields]
     first = next((length for length in lengths if length is not None), None)
     if first is None:
-        raise DatasetError(
-            "samples",
-            "hold no sequence of which a part could be cut",
-            sample,
-            hint="give tokens as an array, or write __getsegments__(segments)",
-        )
-    cut_fields = [
-        field[part] if length == first else field for field, length in zip(fields, lengths, strict=True)
-    ]
-    return tree_unflatten(cut_fields, tree)
+        hint = "give tokens as an array, or write __getsegments__(segments)"
+        raise DatasetError("samples", "hold no sequence of which a part could be cut", sample, hint=hint)
+    pairs = zip(fields, lengths, strict=True)
+    return tree_unflatten([field[part] if length == first else field for field, length in pairs], tree)

@@ -76,9 +76,8 @@ class LoaderStats(WaitStats):
 
     def to_dict(self) -> dict[str, float]:
         """Returns all figures by name in one flat mapping, those of the dataset as `dataset/name`."""
-        figures = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        figures = {**vars(self), "waiting": self.waiting}
         dataset = figures.pop("dataset")
-        figures["waiting"] = self.waiting
         if dataclasses.is_dataclass(dataset):
             for field in dataclasses.fields(dataset):
                 figures[f"dataset/{field.name}"] = getattr(dataset, field.name)
@@ -117,10 +116,6 @@ class StageCounts:
     """
 
     def __init__(self) -> None:
-        self.begin_epoch()
-
-    def begin_epoch(self) -> None:
-        """Begins from zero."""
         self.stats = DeviceStats()
 
     def add(self, wait: float, load: float, load_cpu: float, copy: float) -> None:
@@ -178,13 +173,16 @@ class Received:
 
     def take(self, step: int, answer: Answer) -> Any:
         """Records that the loop has it, and returns the batch alone."""
-        now, skipped = time.perf_counter(), self._stats.skipped + len(answer.skipped)
-        self._stats = self._stats.with_wait(
-            now - self._wait_start, seconds=now - self._started, skipped=skipped
-        )
+        now, before = time.perf_counter(), self._stats
+        seconds, skipped = now - self._started, before.skipped + len(answer.skipped)
+        self._stats = before.with_wait(now - self._wait_start, seconds=seconds, skipped=skipped)
         for sample in answer.skipped:
-            self._log(sample)
             self.skipped.append(sample)
+            if not sample.file:
+                _LOG.warning("sample %d of epoch %d was skipped: %s", sample.id, sample.epoch, sample.error)
+            elif sample.file not in self._logged:
+                self._logged.add(sample.file)
+                _LOG.warning("left out: %s", sample.error)
         if answer.skipped:
             self._left_out[step] = answer.places_skipped, answer.stand_in
         self._worker_stats.update(answer.reports)
@@ -208,13 +206,6 @@ class Received:
 
     def _left_out_in(self, iteration: Iteration, step: int) -> tuple[list[int], int | None]:
         return self._left_out.get(step, ([], None)) if iteration is self._iteration else ([], None)
-
-    def _log(self, skipped: SkippedSample) -> None:
-        if not skipped.file:
-            _LOG.warning("sample %d of epoch %d was skipped: %s", skipped.id, skipped.epoch, skipped.error)
-        elif skipped.file not in self._logged:
-            self._logged.add(skipped.file)
-            _LOG.warning("left out: %s", skipped.error)
 
     def stats(self, dataset_stats: Any) -> LoaderStats:
         """Returns the figures so far.

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from samplerkit.errors import WorldError
 from samplerkit.loading.run.delivery import Reading
 from samplerkit.loading.run.history import History
 from samplerkit.loading.run.run_cursor import RunCursor
@@ -285,7 +284,7 @@ def with_bar(loader: Any, console: Any = None) -> Iterator[Any]:
     # Only a bar needs it, and it takes a tenth of a second to import.
     progress, consoles = import_module("rich.progress"), import_module("rich.console")
     console = consoles.Console(stderr=True) if console is None else console
-    if not (console.is_terminal and _is_first()):
+    if not console.is_terminal or detect_world().shard_id:
         yield from loader
         return
     done_of_all, figures = progress.MofNCompleteColumn(), "{task.fields[figures]}"
@@ -300,24 +299,13 @@ def with_bar(loader: Any, console: Any = None) -> Iterator[Any]:
             done = getattr(loader, "epoch_step", count)
             if time.monotonic() - drawn > SECONDS_BETWEEN:
                 drawn = time.monotonic()
-                bar.update(task, completed=done, **_bar_fields(loader))
-                bar.refresh()
-        bar.update(task, completed=done)  # the loader is at the next epoch by now
-        bar.refresh()
+                bar.update(task, completed=done, refresh=True, **_bar_fields(loader))
+        bar.update(task, completed=done, refresh=True)  # the loader is at the next epoch by now
 
 
 def _bar_fields(loader: Any) -> dict[str, str]:
     if not hasattr(loader, "figures"):
         return {}
-    stats, figures = loader.stats, loader.figures()
-    shown = f"waiting {stats.waiting:.0%}" if hasattr(stats, "waiting") else ""
-    if "ids_per_second" in figures:
-        shown = f"{figures['ids_per_second']:,.0f} ids/s  {shown}"
-    return {"description": f"epoch {loader.epoch}", "figures": shown}
-
-
-def _is_first() -> bool:
-    try:
-        return detect_world().shard_id == 0
-    except WorldError:
-        return True
+    figures = loader.figures()
+    rate = f"{figures['ids_per_second']:,.0f} ids/s  " if "ids_per_second" in figures else ""
+    return {"description": f"epoch {loader.epoch}", "figures": f"{rate}waiting {figures['waiting']:.0%}"}

@@ -63,8 +63,7 @@ def _warn_of_no_srun(world: World) -> None:
     _log.warning(
         "Slurm sets rank %d of %d, but this process was apparently not started by srun; "
         "if it runs alone, pass world=World(1, 0)",
-        world.shard_id,
-        world.num_shards,
+        *(world.shard_id, world.num_shards),
     )
 
 

@@ -135,7 +135,7 @@ def test_edits_that_do_not_go_with_blocks_are_refused():
     with pytest.raises(sk.ArgumentValueError, match="below a BlockSampler edits count blocks"):
         loader(2, files=TREE, sampler=edited({"at": 8, "global_batch": 4})).state_dict()
     for sampler in (edited(), sk.BlockSampler(2)):
-        with pytest.raises(sk.CompositionError, match="or a ledger below the BlockSampler"):
+        with pytest.raises(sk.CompositionError, match="or one below the BlockSampler"):
             loader(2, files=TREE, sampler=sampler).edit(skip=2)
     recipe = sk.TokenBatches(24, lengths=np.full(60, 2))
     with pytest.raises(sk.NotSupportedError, match="not counted in blocks"):

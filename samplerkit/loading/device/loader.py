@@ -123,7 +123,7 @@ class DeviceLoader(Closing):
         return len(self.loader)
 
     def __iter__(self) -> Iterator[Any]:
-        self._counts.begin_epoch()
+        self._counts.stats = DeviceStats()
         batches: Iterator[Any] = self._staged.iterate_on(self._make_stage, run_ahead=self.run_ahead)
         return batches
 

@@ -205,8 +205,14 @@ class BatchUnit(Unit):
 
     def of_epoch(self, run: RunFacts, epoch: int) -> EpochBatches:
         """Returns the batches of an epoch."""
+
+        def make() -> Plans:
+            return self.recipe.over(run.recipe, run.dataset, constants=run.constants, abreast=self.abreast)
+
+        # An edit of a ledger changes the order alone.
+        plans = self.plans.get(run.constants, make).read_by(run.recipe)
         inner = self.inner.of_epoch(run, epoch)
-        return EpochBatches(epoch, inner.make_order, self, self._plans_of(run), inner)
+        return EpochBatches(epoch, inner.make_order, self, plans, inner)
 
     def described_layout(self, dataset: Any) -> Layout | None:
         """Returns the layout that describes a dataset, where it is not its own."""
@@ -237,13 +243,6 @@ class BatchUnit(Unit):
         # Plans of the same recipe are kept, so that lengths are not counted again.
         plans = self.plans if current["abreast"] == saved["abreast"] else Latest[Plans]()
         return replace(self, abreast=saved["abreast"], saved_windows=saved_windows, plans=plans)
-
-    def _plans_of(self, run: RunFacts) -> Plans:
-        def make() -> Plans:
-            return self.recipe.over(run.recipe, run.dataset, constants=run.constants, abreast=self.abreast)
-
-        # An edit of a ledger changes the order alone.
-        return self.plans.get(run.constants, make).read_by(run.recipe)
 
 
 def _step_samples(samples: BatchSamples, places: Any, draws: Ids) -> StepSamples:

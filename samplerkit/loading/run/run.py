@@ -87,7 +87,10 @@ class Run:
             raise ArgumentTypeError("sampler", "must be a samplerkit sampler", recipe, hint=hint)
         if world is not None and not isinstance(world, World):
             raise ArgumentTypeError("world", "must be a World or None", world)
-        return cls(recipe, dataset, unit_of(recipe, dataset, batches), batch_size, tail, world)
+        # The only place that knows all kinds of units.
+        samples = TokenWindowUnit.of(recipe, dataset) or Unit()
+        unit = samples if batches is None else BatchUnit.of(recipe, batches, samples)
+        return cls(recipe, dataset, unit, batch_size, tail, world)
 
     @cached_property
     def world(self) -> World:
@@ -227,22 +230,6 @@ class Run:
         return {**self.__dict__, "world": self.world, "constants": self.constants}
 
 
-def unit_of(recipe: Sampler, dataset: Any, batches: Any) -> Unit:
-    """Chooses what a run counts: the only place that knows all kinds of units.
-
-    Args:
-        recipe: the chain of samplers.
-        dataset: what is read.
-        batches: a recipe for batches; None where samples are dealt.
-
-    Raises:
-        ArgumentTypeError: `batches` is no recipe for batches.
-        NotSupportedError: they cannot be made of this chain.
-    """
-    samples = TokenWindowUnit.of(recipe, dataset) or Unit()
-    return samples if batches is None else BatchUnit.of(recipe, batches, samples)
-
-
 def checked_tail(tail: str, batch_size: int | None, batches: Any, *, drop_last: bool = False) -> Tail:
     """Takes a tail, where batches have one size or else are made by a recipe; `drop_last` means "drop".
 
@@ -254,14 +241,12 @@ def checked_tail(tail: str, batch_size: int | None, batches: Any, *, drop_last: 
     """
     checked = cast("Tail", arguments.choice("tail", tail, get_args(Tail)))
     if drop_last and checked not in {"drop", "pad"}:  # "pad" may be the default
-        raise ArgumentValueError(
-            "drop_last", 'means tail="drop", and another tail is given', tail, hint="give one of the two"
-        )
+        problem = 'means tail="drop", and another tail is given'
+        raise ArgumentValueError("drop_last", problem, tail, hint="give one of the two")
     if (batch_size is None) == (batches is None):
         hint = "use batch_size= for batches of one size, or batches= for those of a recipe"
-        raise ArgumentValueError(
-            "batch_size", "must be given, or batches, but not both", batch_size, hint=hint
-        )
+        problem = "must be given, or batches, but not both"
+        raise ArgumentValueError("batch_size", problem, batch_size, hint=hint)
     if tail == "split" and batches is None:
         hint = 'use "ragged": there each sample comes once'
         raise ArgumentValueError("tail", "splits batches of a recipe, but none is given", tail, hint=hint)

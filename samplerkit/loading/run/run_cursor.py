@@ -155,9 +155,7 @@ class RunCursor(Cursor):
             run, first, ledger = self.run, self.editable_from, self.run.recipe
             if not isinstance(ledger, Ledger):
                 problem = "is not a ledger, and cannot be edited"
-                hint = (
-                    "save a state, and start from it with Ledger(sampler), or a ledger below the BlockSampler"
-                )
+                hint = "save a state, and start from it with Ledger(sampler), or one below the BlockSampler"
                 raise CompositionError("sampler", problem, ledger, hint=hint)
             edit = Edit(**{"at": first, **fields}) if edit is None else edit
             if edit.at < first:

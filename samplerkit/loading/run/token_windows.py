@@ -16,14 +16,8 @@ from samplerkit.loading.run.units import EpochUnits, RunFacts, Unit
 from samplerkit.loading.state.state import Past, Section, State, checks_of, int_in, optional, require_fields
 from samplerkit.order.arguments import LARGEST
 from samplerkit.order.layout import Layout
+from samplerkit.samplers import block
 from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.block import (
-    block_layout,
-    block_sampler_of,
-    ledger_below,
-    required_pieces,
-    shared_value,
-)
 
 _POSITIVE = int_in(1, LARGEST)
 _DIFFERS = "differs from the saved state"
@@ -52,14 +46,14 @@ class TokenWindowUnit(Unit):
     @classmethod
     def of(cls, recipe: Sampler, dataset: Any) -> TokenWindowUnit | None:
         """Returns the windows of a run; None where they are no part of blocks."""
-        blocks, windows = block_sampler_of(recipe), shared_value(dataset, "windows_per_block")
+        blocks, windows = block.block_sampler_of(recipe), block.shared_value(dataset, "windows_per_block")
         if blocks is not None:
-            windows = required_pieces(dataset, blocks.windows_per_block)
+            windows = block.required_pieces(dataset, blocks.windows_per_block)
         if windows is None:
             return None
-        seq_len, block_len = (shared_value(dataset, name) for name in ("seq_len", "block_len"))
+        seq_len, block_len = (block.shared_value(dataset, name) for name in ("seq_len", "block_len"))
         pool = None if blocks is None else blocks.pool
-        return cls(windows, pool, seq_len, block_len, is_edited=ledger_below(recipe) is not None)
+        return cls(windows, pool, seq_len, block_len, is_edited=block.ledger_below(recipe) is not None)
 
     def of_epoch(self, run: RunFacts, epoch: int) -> EpochTokenWindows:
         """Returns the windows of an epoch."""
@@ -67,7 +61,7 @@ class TokenWindowUnit(Unit):
 
     def described_layout(self, dataset: Any) -> Layout | None:
         """Returns the blocks that describe a dataset; None where no `BlockSampler` orders them."""
-        return None if self.pool is None else block_layout(dataset, self.windows_per_block)
+        return None if self.pool is None else block.block_layout(dataset, self.windows_per_block)
 
     def require_resumable(self, state: State) -> None:
         """Refuses a state of windows of another length, where the order does not survive that.

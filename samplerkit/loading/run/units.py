@@ -1,7 +1,7 @@
 """Units: what a run counts, deals to its ranks and names in a state, behind one interface.
 
 A kind of unit is a subclass of `Unit`, and one of `EpochUnits` for those of an epoch, in one file, and a line
-in `unit_of` (`loading/run/run.py`). Nothing else chooses.
+in `Run.of` (`loading/run/run.py`). Nothing else chooses.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ BUGS = [
     ),
     Bug(
         "batches continue by the order before the edit",
-        "BatchUnit._plans_of",
+        "BatchUnit.of_epoch",
         "self.plans.get(run.constants, make).read_by(run.recipe)",
         "self.plans.get(run.constants, make)",
         BATCHES,

@@ -12,7 +12,7 @@ import torch
 import samplerkit as sk
 from samplerkit.loading import background
 from samplerkit.loading.device.stage import DeviceStage, EpochEnd
-from samplerkit.loading.stats import StageCounts
+from samplerkit.loading.stats import DeviceStats, StageCounts
 from tests.loading.device.kinds import loading_threads
 from tests.waiting import LoadFreeTimer, wait_until
 
@@ -132,7 +132,7 @@ def test_the_exit_of_python_ends_a_thread_that_waits_for_the_loop_at_once():
     stage = staged(Source(100))
     next(stage)
     with LoadFreeTimer() as timer:
-        background._end_all()
+        background.end_together(background._RUNNING)
     assert timer.seconds < background.LAST_BATCH_SECONDS
     assert loading_threads() == []
 
@@ -162,9 +162,9 @@ def test_stats_hold_waits_loads_and_copies():
     assert StageCounts().stats.cpu_share == 0
     assert next(stage) is end
     assert counts.stats == stats
-    counts.begin_epoch()
+    counts.stats = DeviceStats()
     counts.add(wait=0, load=4, load_cpu=1, copy=0)
     assert counts.stats.cpu_share == 0.25
-    counts.begin_epoch()
+    counts.stats = DeviceStats()
     next(stage)
     assert counts.stats.batches == 1
