@@ -82,7 +82,8 @@ class Layout:
         layouts = tuple((name, _part(name, part)) for name, part in named_parts(parts).items())
         tree = cls(np.concatenate([layout.sizes for _, layout in layouts]))
         tree._parts = layouts
-        require_depth(tree._depth)
+        if tree._depth > MAX_DEPTH:
+            raise ArgumentValueError("parts", f"are nested more than {MAX_DEPTH} deep", tree._depth)
         return tree
 
     @classmethod
@@ -227,16 +228,6 @@ def named_parts(parts: Any) -> dict[str, Any]:
             hint = "make a part with parts by Layout.tree"
             raise ArgumentTypeError(f"parts[{name!r}]", "is a mapping", part, hint=hint)
     return dict(parts)
-
-
-def require_depth(depth: int) -> None:
-    """Refuses trees that are nested too deeply.
-
-    Raises:
-        ArgumentValueError: `depth` is above `MAX_DEPTH`.
-    """
-    if depth > MAX_DEPTH:
-        raise ArgumentValueError("parts", f"are nested more than {MAX_DEPTH} deep", depth)
 
 
 def _is_integer(value: Any) -> bool:

@@ -193,7 +193,9 @@ class Chain:
         if self.deal is None:
             return world or World()
         if world is None:
-            return self.deal.world(running_job() if self.deal.needs_job else World())
+            # The job is imported only here, since samplers know none.
+            job = names.load("loading.world", "detect_world")() if self.deal.needs_job else World()
+            return self.deal.world(job)
         resolved = self.deal.world(world)
         if resolved != world:
             problem = f"differs from that of the distributed sampler, {resolved}"
@@ -266,11 +268,6 @@ class Chain:
                 order = inner.shard(limited(order, inner.limit(world.num_shards)), world)
         final_order: Order = order
         return final_order
-
-
-def running_job() -> World:
-    """Asks the running job for its world; imported only here, since samplers know no job."""
-    return cast("World", names.load("loading.world", "detect_world")())
 
 
 @cache
