@@ -53,10 +53,7 @@ class Layout:
         self.sizes: Final[Ids] = _checked_sizes([sizes] if not self.has_files else sizes)
         self._names: Final = _checked_names(names, self.sizes.size if self.has_files else 0)
         self._parts: tuple[tuple[str, Layout], ...] = ()
-        total = sum(self.sizes.tolist())
-        if total > LARGEST:
-            raise ArgumentRangeError("sizes", "add up to more than 2^62 samples", total)
-        self.num_samples: Final[int] = total
+        self.num_samples: Final[int] = int(self.sizes.sum())
 
     @classmethod
     def tree(cls, parts: Mapping[str, Any]) -> Layout:
@@ -258,8 +255,9 @@ def _checked_sizes(sizes: Any) -> Ids:
         raise ArgumentTypeError("sizes", "must be a flat list of integers", sizes)
     if (array < 0).any():
         raise ArgumentValueError("sizes", "must not be negative", int(array[array < 0][0]))
-    if (array > LARGEST).any():
-        raise ArgumentRangeError("sizes", "holds more than 2^62 samples", int(array.max()))
+    total = sum(array.tolist())  # in Python's integers, which do not overflow
+    if total > LARGEST:
+        raise ArgumentRangeError("sizes", "add up to more than 2^62 samples", total)
     return read_only(array.astype(np.int64))
 
 
