@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, cast
 
 import numpy as np
@@ -270,9 +269,8 @@ class Chain:
         return final_order
 
 
-@cache
 def chain_type(algorithm: str) -> type[Chain]:
-    """Returns the class that evaluates the chains of an algorithm; it is imported when first asked for."""
+    """Returns the class that evaluates the chains of an algorithm; it is imported when it is first needed."""
     return cast("type[Chain]", names.load(*names.ALGORITHMS[algorithm]))
 
 
