@@ -19,7 +19,7 @@ CORE = ["closing", "errors", "names", "order", "samplers", "batches", "loading"]
 MAY_IMPORT = {
     "closing": [],
     "errors": [],
-    "names": [],
+    "names": ["errors"],
     "__main__": ["cli"],
     "order": ["errors"],
     "samplers": ["errors", "names", "order"],

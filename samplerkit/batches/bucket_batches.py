@@ -56,9 +56,8 @@ def number_keys(given: Any) -> tuple[tuple[Any, ...], SampleLengths]:
 
 def _number_array(array: np.ndarray[Any, Any]) -> tuple[tuple[Any, ...], np.ndarray[Any, Any]]:
     if array.ndim not in {1, 2} or array.dtype.kind not in "iubUSf":
-        raise ArgumentValueError(
-            "keys", "must be numbers or strings of shape (n,) or (n, k)", (array.dtype.name, array.shape)
-        )
+        problem = "must be numbers or strings of shape (n,) or (n, k)"
+        raise ArgumentValueError("keys", problem, (array.dtype.name, array.shape))
     if array.dtype.kind == "f" and np.isnan(array).any():
         first = int(np.argwhere(np.isnan(array))[0][0])
         raise ArgumentValueError(f"keys[{first}]", "must not be NaN", float("nan"))
@@ -75,9 +74,8 @@ def _number_list(given: Any) -> tuple[tuple[Any, ...], np.ndarray[Any, Any]]:
         try:
             numbers[place] = seen.setdefault(key, len(seen))
         except TypeError:
-            raise ArgumentTypeError(
-                f"keys[{place}]", "cannot be hashed", key, hint="give a tuple in place of a list"
-            ) from None
+            hint = "give a tuple in place of a list"
+            raise ArgumentTypeError(f"keys[{place}]", "cannot be hashed", key, hint=hint) from None
     return tuple(seen), numbers
 
 
@@ -131,20 +129,17 @@ class BucketBatches(BatchRecipe):
     def __post_init__(self) -> None:
         require_positive(self, **SHARED_ARGUMENTS)
         if (self.boundaries is None) == (self.keys is None):
-            raise ArgumentValueError(
-                "boundaries", "must be given, or keys, but not both", self.boundaries, hint="choose one"
-            )
+            problem = "must be given, or keys, but not both"
+            raise ArgumentValueError("boundaries", problem, self.boundaries, hint="choose one")
         if self.keys is not None and self.lengths is not None:
-            raise ArgumentValueError(
-                "lengths", "cannot be given with keys", type(self.lengths), hint="leave them out"
-            )
+            problem = "cannot be given with keys"
+            raise ArgumentValueError("lengths", problem, type(self.lengths), hint="leave them out")
         default = "merge" if self.keys is None else "keep"
         short = default if self.short is None else self.short
         arguments.choice("short", short, SHORTS)
         if self.keys is not None and short == "merge":
-            raise ArgumentValueError(
-                "short", "would merge batches of different keys", short, hint='use "keep" or "drop"'
-            )
+            problem = "would merge batches of different keys"
+            raise ArgumentValueError("short", problem, short, hint='use "keep" or "drop"')
         object.__setattr__(self, "short", short)
         if self.boundaries is not None:
             object.__setattr__(self, "boundaries", _boundaries(self.boundaries))
@@ -217,9 +212,8 @@ class BucketBatches(BatchRecipe):
         keys, _ = self._numbered_keys
         missing = [key for key in keys if key not in self.batch_size]
         if missing:
-            raise ArgumentValueError(
-                "batch_size", "has no number for a key", missing[0], hint="give one for each key"
-            )
+            hint = "give one for each key"
+            raise ArgumentValueError("batch_size", "has no number for a key", missing[0], hint=hint)
         return np.array([self.batch_size[key] for key in keys], dtype=np.int64)
 
     def _checked_sizes(self) -> Any:

@@ -99,10 +99,9 @@ def _user_costs(cost: Cost, lengths: Ids) -> np.ndarray[Any, Any]:
         raise ArgumentTypeError("cost", problem, cost, hint=hint) from error
     if costs.shape != lengths.shape[:1] or costs.dtype.kind not in "iuf":
         raise ArgumentTypeError("cost", problem, costs, hint=hint)
-    if costs.dtype.kind == "f" and not np.isfinite(costs).all():
-        raise ArgumentRangeError("cost", "must be finite", float(costs[~np.isfinite(costs)][0]))
-    if (costs < 0).any():
-        raise ArgumentRangeError("cost", "must not be negative", costs[costs < 0][0].item())
+    wrong = costs[~np.isfinite(costs) | (costs < 0)]
+    if wrong.size:
+        raise ArgumentRangeError("cost", "must be finite and not negative", wrong[0].item())
     return costs if costs.dtype.kind == "f" else costs.astype(np.int64)
 
 

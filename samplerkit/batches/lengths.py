@@ -137,16 +137,13 @@ class SampleLengths:
     def _array(self) -> np.ndarray[Any, Any]:
         path = self._path
         assert path is not None  # noqa: S101  # for mypy: without a path there is an array
-        if path.suffix != ".npy":
-            raise ArgumentValueError(self._place, "must be the path of an .npy file", str(path), hint=_SAVE)
         try:
             array = np.lib.format.open_memmap(path, mode="r")  # `np.load` would open an archive as well
         except FileNotFoundError:
             raise ArgumentValueError(self._place, "the file does not exist", str(path), hint=_SAVE) from None
         except (OSError, ValueError, EOFError) as error:
-            raise ArgumentValueError(
-                self._place, f"cannot be read as an .npy file ({error})", str(path), hint=_SAVE
-            ) from None
+            problem = f"cannot be read as an .npy file ({error})"
+            raise ArgumentValueError(self._place, problem, str(path), hint=_SAVE) from None
         return array
 
     def _count(self, cache: TableCache | None) -> Histogram:
@@ -237,9 +234,8 @@ def _array(source: Any, place: str) -> np.ndarray[Any, Any]:
     try:
         array = np.asarray(entries)
     except (TypeError, ValueError, RuntimeError):  # rows of different lengths, a tensor on a device
-        raise ArgumentTypeError(
-            place, "must be a flat list of integers, or one of pairs", source, hint=INTEGERS
-        ) from None
+        problem = "must be a flat list of integers, or one of pairs"
+        raise ArgumentTypeError(place, problem, source, hint=INTEGERS) from None
     if isinstance(entries, list) and array.ndim == 1 and holds_bool(entries):
         raise ArgumentTypeError(place, "must be integers, not booleans", source, hint=INTEGERS)
     return array if array.size else array.astype(np.int64)

@@ -56,7 +56,8 @@ def shuffles(sampler: Sampler) -> bool:
         >>> shuffles(sk.DistributedSampler(2, 0, shuffle=False)), shuffles(sk.RandomSampler())
         (False, True)
     """
-    return any(_shuffles_itself(link) for link in sampler._tree())
+    seeded = [link for link in sampler._tree() if hasattr(link, "seed") and not link.is_fixed]
+    return any(getattr(link, "shuffle", True) not in (False, Shuffle.FALSE) for link in seeded)
 
 
 def find_set(sampler: Sampler, dataset: Any) -> SampleSet | None:
@@ -99,23 +100,12 @@ def require_uncut(sampler: Sampler, size: int) -> None:
         ArgumentRangeError: a random or distributed sampler of the chain cuts it.
     """
     for link in sampler._links():
-        if isinstance(link, RandomSampler | DistributedSampler) and _cuts(link, size):
+        if not isinstance(link, RandomSampler | DistributedSampler) or not link.num_samples:
+            continue
+        if link.num_samples < size or isinstance(link, DistributedSampler):
             problem = "cuts an order, but batches over a whole set have none"
             hint = "use num_batches of the recipe, or window= to cut the order"
             raise ArgumentRangeError("num_samples", problem, link.num_samples, hint=hint)
-
-
-def _shuffles_itself(link: Sampler) -> bool:
-    return (
-        hasattr(link, "seed")
-        and not link.is_fixed
-        and getattr(link, "shuffle", True) not in (False, Shuffle.FALSE)
-    )
-
-
-def _cuts(link: Sampler, size: int) -> bool:
-    count = link.num_samples or size
-    return count < size or (isinstance(link, DistributedSampler) and bool(link.num_samples))
 
 
 def _reads_all(link: Sampler, dataset: Any, *, is_root: bool) -> bool:

@@ -14,7 +14,6 @@ import numpy as np
 
 from samplerkit.storage.atomic import atomic, user_cache_folder
 
-_FOLDER = "batches"
 _BLOCK = 1 << 20
 
 
@@ -30,7 +29,7 @@ class TableCache:
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
-        self.folder: Final = user_cache_folder() / _FOLDER if folder is None else Path(folder)
+        self.folder: Final = user_cache_folder() / "batches" if folder is None else Path(folder)
 
     def arrays(self, name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """Returns the small arrays that are cached by a name; otherwise makes and caches them."""

@@ -122,9 +122,8 @@ class TokenBatches(BatchRecipe):
         if self.cost is not None and not callable(self.cost):
             raise ArgumentTypeError("cost", "must be a function of lengths", self.cost)
         if self.cost is not None and self.quadratic is not None:
-            raise ArgumentRangeError(
-                "quadratic", "cannot be given with cost", self.quadratic, hint="write it there"
-            )
+            problem = "cannot be given with cost"
+            raise ArgumentRangeError("quadratic", problem, self.quadratic, hint="write it there")
 
     @property
     def budget(self) -> Budget:

@@ -242,14 +242,10 @@ def weights(place: str, value: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
     array = _numbers(value, place)
     if array.size == 0:
         raise ArgumentRangeError(place, "must not be empty", value)
-    for problem, wrong in (
-        ("must not be NaN", np.isnan(array)),
-        ("must not be infinite", np.isinf(array)),
-        ("must not be negative", array < 0),
-    ):
-        if wrong.any():
-            first = int(np.flatnonzero(wrong)[0])
-            raise ArgumentRangeError(f"{place}[{first}]", problem, float(array[first]))
+    wrong = np.flatnonzero(~np.isfinite(array) | (array < 0))
+    if wrong.size:
+        first = int(wrong[0])
+        raise ArgumentRangeError(f"{place}[{first}]", "must be finite and not negative", float(array[first]))
     if not array.any():
         raise ArgumentRangeError(place, "must not all be zero", array.tolist())
     return read_only(array)

@@ -105,13 +105,12 @@ class Deal:
             ArgumentRangeError: the shard is not below the number of shards, or the offset is above it.
             CompositionError: a number is missing, and `job` is None.
         """
-        if job is None:
-            if self.num_shards is None or self.shard_id is None:
-                problem = "is left to the job below another distributed sampler, so that each rank would read"
-                problem += " a shard of a shard"
-                hint = "set num_shards and shard_id of the inner one"
-                raise CompositionError("num_shards", problem, hint=hint)
-            return World(self.num_shards, self.shard_id)
+        if job is None and self.needs_job:
+            problem = "is left to the job below another distributed sampler, so that each rank would read"
+            problem += " a shard of a shard"
+            hint = "set num_shards and shard_id of the inner one"
+            raise CompositionError("num_shards", problem, hint=hint)
+        job = job or World()
         world = World(
             job.num_shards if self.num_shards is None else self.num_shards,
             job.shard_id if self.shard_id is None else self.shard_id,

@@ -176,10 +176,7 @@ def draw_rng(place: int | None = None) -> np.random.Generator:
     """
     draws = _current_draws.get()()
     if draws is None:
-        hint = (
-            "call it in a dataset that samplerkit.Loader reads, in the thread that reads, and "
-            "pass the generator on; elsewhere use samplerkit.sample_rng"
-        )
+        hint = "call it in a dataset that samplerkit.Loader reads, in the reading thread, or use sample_rng"
         raise DatasetError("draw_rng", "no sample is being read here", hint=hint)
     return draws.rng(place)
 

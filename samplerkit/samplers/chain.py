@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, cast
 
 import numpy as np
@@ -193,7 +192,9 @@ class Chain:
         if self.deal is None:
             return world or World()
         if world is None:
-            return self.deal.world(running_job() if self.deal.needs_job else World())
+            # The job is imported only here, since samplers know none.
+            job = names.load("loading.world", "detect_world")() if self.deal.needs_job else World()
+            return self.deal.world(job)
         resolved = self.deal.world(world)
         if resolved != world:
             problem = f"differs from that of the distributed sampler, {resolved}"
@@ -268,14 +269,8 @@ class Chain:
         return final_order
 
 
-def running_job() -> World:
-    """Asks the running job for its world; imported only here, since samplers know no job."""
-    return cast("World", names.load("loading.world", "detect_world")())
-
-
-@cache
 def chain_type(algorithm: str) -> type[Chain]:
-    """Returns the class that evaluates the chains of an algorithm; it is imported when first asked for."""
+    """Returns the class that evaluates the chains of an algorithm; it is imported when it is first needed."""
     return cast("type[Chain]", names.load(*names.ALGORITHMS[algorithm]))
 
 

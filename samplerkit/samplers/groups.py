@@ -117,9 +117,8 @@ class PKSampler(Sampler):
         count = min(self.num_samples or arguments.LARGEST, classes.size * self.num_val)
         if count > _MAX_SAMPLES:
             problem = f"times {classes.size} classes is more than {_MAX_SAMPLES} samples"
-            raise ArgumentRangeError(
-                "num_val", problem, self.num_val, hint="use a smaller one, or num_samples, and more epochs"
-            )
+            hint = "use a smaller one, or num_samples, and more epochs"
+            raise ArgumentRangeError("num_val", problem, self.num_val, hint=hint)
         return classes[np.arange(count) // self.num_val]
 
     def _pick(self, context: Context, counts: Ids) -> tuple[Ids, Ids]:

@@ -160,7 +160,6 @@ def checked_ids(ids: Any, size: int, place: str) -> Ids:
         raise ArgumentTypeError(place, "must draw integers", ids)
     outside = (array < 0) | (array >= size)
     if outside.any():
-        raise OutOfDatasetError(
-            place, f"draws an index outside of a dataset of {size} samples", int(array[outside][0])
-        )
+        problem = f"draws an index outside of a dataset of {size} samples"
+        raise OutOfDatasetError(place, problem, int(array[outside][0]))
     return array.astype(np.int64)

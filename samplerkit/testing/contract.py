@@ -63,7 +63,8 @@ class SamplerContract:
         for dataset, epoch, order in self._orders():
             sampler = self.make()
             for _ in range(2):
-                _require_equal(sampler.undealt_order(dataset, epoch), order, (dataset, epoch))
+                ids = np.asarray(sampler.undealt_order(dataset, epoch))
+                require(np.array_equal(ids, np.asarray(order)), "the order is the same", (dataset, epoch))
 
     def test_global_random_state_is_neither_read_nor_changed(self) -> None:
         """The order does not depend on the random state of Python, numpy or torch, and does not change it."""
@@ -154,10 +155,6 @@ def _ids(loader: Loader, step: int) -> list[int]:
 def _random_state() -> tuple[Any, ...]:
     state: Any = np.random.get_state()  # noqa: NPY002  # see above
     return random.getstate(), state[1].tolist(), torch.get_rng_state().tolist()
-
-
-def _require_equal(one: Order, other: Order, case: Any) -> None:
-    require(np.array_equal(np.asarray(one), np.asarray(other)), "the order is the same", case)
 
 
 def require(condition: bool, rule: str, case: Any) -> None:

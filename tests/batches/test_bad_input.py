@@ -62,7 +62,6 @@ CASES: dict[str, tuple[type[sk.SamplerkitError], str, Any]] = {
     "a missing file": (VALUE, "does not exist.*numpy.save", lambda f: tokens(f / "lengths.npy")),
     "a file of text": (VALUE, "cannot be read as an .npy", lambda f: tokens(text(f))),
     "an archive of arrays": (VALUE, "cannot be read as an .npy", lambda f: tokens(archive(f))),
-    "a file of another kind": (VALUE, "path of an .npy", lambda f: tokens(str(f / "lengths.json"))),
     "a truncated file": (VALUE, "cannot be read", lambda f: tokens(truncated(f), size=1000)),
     "a pickled file": (
         VALUE,

@@ -167,7 +167,7 @@ def test_an_index_with_wrong_lengths_is_an_error_that_names_it(prefix):
     ("given", "error", "message"),
     [
         ({"weights": [1.0, 2.0]}, sk.ArgumentValueError, "must be 1 positive numbers"),
-        ({"weights": [float("nan")]}, sk.ArgumentRangeError, "must not be NaN"),
+        ({"weights": [float("nan")]}, sk.ArgumentRangeError, "must be finite"),
         ({"weights": iter}, sk.ArgumentTypeError, "weights: must be a list of numbers"),
         ({"weights": [1.0], "num_samples": None}, sk.ArgumentValueError, "num_samples"),
         ({"split": "1,0,1", "part": "valid"}, sk.ArgumentValueError, "leaves the part valid empty"),

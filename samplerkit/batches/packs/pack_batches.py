@@ -103,7 +103,9 @@ class PackBatches(BatchRecipe):
         self._require_fit(histogram)
         measure = Measure(lengths, pack=self.seq_len, multiple=self.length_multiple)
         if chosen is None or self.window is not None:
-            return Prepared(measure, self._window_size(histogram, abreast))
+            samples = histogram.total * self.packs * self.seq_len
+            tokens = int((histogram.values * histogram.counts).sum())
+            return Prepared(measure, window_size(abreast, samples, tokens, _SMALLEST_WINDOW))
         members = SortedMembers(lengths, chosen, histogram, kept)
         packed = PackedSet(histogram, self.fit)
         return Prepared(measure, plan=partial(PackPlan, members=members, packed=packed, packs=self.packs))
@@ -145,11 +147,6 @@ class PackBatches(BatchRecipe):
         batch_edges = np.append(pack_edges[: -1 : self.packs], pack_edges[-1])
         segments = Segments(starts, parts, number % self.packs, is_last)
         return BatchSamples(ids[places], places, batch_edges, segments)
-
-    def _window_size(self, histogram: Histogram, abreast: int) -> int:
-        tokens = int((histogram.values * histogram.counts).sum())
-        batch = self.packs * self.seq_len
-        return window_size(abreast, histogram.total * batch, tokens, _SMALLEST_WINDOW)
 
     def _require_fit(self, histogram: Histogram) -> None:
         longest = int(histogram.values.max(initial=0))

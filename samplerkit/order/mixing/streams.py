@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any, Final, NamedTuple, final
 
 import numpy as np
@@ -257,13 +256,12 @@ class Passes(Stream):
 
     def pieces(self, positions: Ids) -> Iterator[Piece]:
         if self.is_uniform:
-            return self._pieces_of(self._all_spans[0], np.arange(positions.size), positions)
+            yield from self._pieces_of(self._all_spans[0], np.arange(positions.size), positions)
+            return
         bounds = np.array([*(span.begin for span in self._all_spans), LARGEST + 1], dtype=np.int64)
-        by_span = groups(interval_of(bounds, positions))
-        pairs = ((self._all_spans[number], at) for number, at in by_span)
-        return chain.from_iterable(
-            self._pieces_of(span, at, positions[at] - span.begin) for span, at in pairs
-        )
+        for number, at in groups(interval_of(bounds, positions)):
+            span = self._all_spans[number]
+            yield from self._pieces_of(span, at, positions[at] - span.begin)
 
     def _pieces_of(self, span: PassSpan, at: Ids, places: Ids) -> Iterator[Piece]:
         """Yields the pieces of a span.

@@ -50,7 +50,7 @@ def thresholds(weights: Sequence[float | Fraction]) -> Ids:
         >>> (thresholds([3, 0, 1]) / DRAW_RANGE).tolist()
         [0.0, 0.75, 0.75, 1.0]
     """
-    ratios = list(map(_ratio, weights))
+    ratios = [weight.as_integer_ratio() for weight in weights]
     # Integers in the same proportion: as exact as fractions, and many times as fast.
     common = math.lcm(*[denominator for _, denominator in ratios])
     exact = [numerator * (common // denominator) for numerator, denominator in ratios]
@@ -67,11 +67,6 @@ def thresholds(weights: Sequence[float | Fraction]) -> Ids:
     for index in range(len(exact) - 1, 0, -1):
         following = ends[index - 1] = min(ends[index - 1], following - (exact[index] > 0))
     return np.array([0, *ends], dtype=np.int64)
-
-
-def _ratio(weight: float | Fraction) -> tuple[int, int]:
-    exact = weight if isinstance(weight, int | float | Fraction) else Fraction(weight)
-    return exact.as_integer_ratio()
 
 
 def draw_without_replacement(weights: Ids, count: int, key: Key) -> Ids:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, Final, Literal, final, get_args
+from typing import Any, Final, final
 
 import numpy as np
 
@@ -45,15 +45,6 @@ from samplerkit.samplers.mixing.sources import (
     require_source,
 )
 from samplerkit.samplers.subset import SequentialSampler
-
-PassesOver = Literal["run_on", "restart"]
-"""What sources do at the end of an epoch: they continue, or begin again."""
-
-Stop = Literal["first", "all", "once"]
-"""When an epoch ends: before a source would begin again, or once each was read to its end, or all once."""
-
-By = Literal["samples", "tokens"]
-"""The unit of weights."""
 
 _EPOCHS = 1 << PASS_BITS
 """Where passes restart, pass t of epoch e is the source's epoch e + t * 2^40, which no other pass is."""
@@ -135,18 +126,17 @@ class MixtureSampler(Sampler):
         if listed is not None and weights is not None:
             raise ArgumentValueError("weights", "are given twice", weights, hint="give them once")
         self.weights: Final = checked_weights(self.sources, weights if listed is None else listed)
-        self.by: Final = arguments.choice("by", by, get_args(By))
+        self.by: Final = arguments.choice("by", by, ("samples", "tokens"))
         self.shuffle: Final = arguments.boolean("shuffle", shuffle)
-        self.passes: Final = arguments.choice("passes", passes, get_args(PassesOver))
-        self.stop: Final = arguments.choice("stop", stop, get_args(Stop))
+        self.passes: Final = arguments.choice("passes", passes, ("run_on", "restart"))
+        self.stop: Final = arguments.choice("stop", stop, ("first", "all", "once"))
         self.lanes: Final = arguments.lanes("lanes", lanes)
         self.seed: Final = arguments.seed("seed", seed)
         self.algorithm: Final = algorithm
         check_algorithm(self)
         if self.algorithm != ALGORITHM:
-            raise NotSupportedError(
-                "algorithm", "does not support mixtures", algorithm, hint=f"use {ALGORITHM}"
-            )
+            problem = "does not support mixtures"
+            raise NotSupportedError("algorithm", problem, algorithm, hint=f"use {ALGORITHM}")
         if self.stop == "once" and self.weights is not None:
             hint = "leave weights out: the sizes are the weights"
             problem = "reads each sample once, whatever the weights are"

@@ -328,12 +328,10 @@ def checked_caps(given: Any, mixture: Any) -> dict[str, int] | None:
         raise ArgumentTypeError("max_passes", "must be numbers of passes by the names of sources", given)
     if not given:
         return None
-    names = {
-        name: name if isinstance(name, str) else str(arguments.integer("max_passes", name)) for name in given
-    }
-    caps = {
-        names[name]: arguments.positive(f"max_passes.{names[name]}", passes) for name, passes in given.items()
-    }
+    caps = dict[str, int]()
+    for source, passes in given.items():
+        name = source if isinstance(source, str) else str(arguments.integer("max_passes", source))
+        caps[name] = arguments.positive(f"max_passes.{name}", passes)
     if mixture.sources or mixture.weights is not None:
         known = mixture.sources or [*map(str, range(len(mixture.weights)))]
         require_known("max_passes", caps, known, "names no source of the mixture")
