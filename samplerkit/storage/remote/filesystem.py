@@ -85,7 +85,7 @@ class Filesystems(Client):
             return bytes(filesystem.cat_file(path, start=offset, end=offset + length))
 
         data = self._call(fetch_part, length, stop)
-        self.counts.add(bytes=len(data))
+        self.counts.add(bytes_downloaded=len(data))
         if len(data) != length:
             raise Transient(f"{len(data)} bytes were received instead of {length}")
         return data
