@@ -172,10 +172,6 @@ def user_cache_folder() -> Path:
         return Path(tempfile.gettempdir()) / f"samplerkit-{os.getuid()}"
 
 
-class NoLocksError(OSError):
-    """The filesystem does not support locks."""
-
-
 def try_lock(path: Path, *, is_exclusive: bool, may_create: bool = True) -> int | None:
     """Locks a file without waiting.
 
@@ -190,8 +186,7 @@ def try_lock(path: Path, *, is_exclusive: bool, may_create: bool = True) -> int 
         False.
 
     Raises:
-        NoLocksError: the filesystem does not support locks.
-        OSError: the file cannot be opened.
+        OSError: the file cannot be opened, or the filesystem does not support locks.
     """
     flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if may_create else 0)
     try:
@@ -205,9 +200,9 @@ def try_lock(path: Path, *, is_exclusive: bool, may_create: bool = True) -> int 
         is_held = is_the_file(descriptor, path)
     except BlockingIOError:
         is_held = False
-    except OSError as error:
+    except OSError:
         os.close(descriptor)
-        raise NoLocksError(error.errno, error.strerror) from error
+        raise
     if is_held:
         return descriptor
     os.close(descriptor)

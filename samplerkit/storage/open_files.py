@@ -43,13 +43,12 @@ def file_error(name: str, problem: str, error: OSError) -> DatasetError:
 
 
 def cache_error(folder: Path, error: OSError) -> DatasetError:
-    """Returns the error for a cache folder that cannot be written to."""
+    """Returns the error for a cache folder that cannot be written to or locked."""
     if isinstance(error, FileNotFoundError):
         hint = "do not change it while it is in use, and start again"
         return DatasetError("cache", "was emptied while it was in use", str(folder), hint=hint)
-    return DatasetError(
-        "cache", f"cannot be written to ({error.strerror})", str(folder), hint="use cache=FOLDER"
-    )
+    problem = f"cannot be written to or locked ({error.strerror})"
+    return DatasetError("cache", problem, str(folder), hint="use cache=FOLDER, on a disk of this machine")
 
 
 def open_regular(path: str) -> BinaryIO:
@@ -278,9 +277,8 @@ class Samples(list[Any]):
                 self.stand_in = first
                 return
         _, place, text = self.missing[0]
-        problem = (
-            f"{text.removeprefix(f'{place}: ')}. None of {len(tried)} shards has a sample to make a batch of"
-        )
+        reason = text.removeprefix(f"{place}: ")
+        problem = f"{reason}. None of {len(tried)} shards has a sample to make a batch of"
         raise DatasetError(place, problem, hint="see whether the shards can be reached")
 
 
