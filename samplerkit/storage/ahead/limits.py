@@ -57,11 +57,8 @@ def warn_of_rereading(rereads: int, limits: CacheLimits) -> None:
     """
     if this_worker()[0] == 0:
         and_bytes = "" if limits.max_bytes is None else f", max_bytes={limits.max_bytes}"
-        _log.warning(
+        text = (
             "files are read again and again, so far %d times: the order goes back and forth between more of "
-            "them than may be in memory (%s=%d%s); allow more, or take a smaller partial_size",
-            rereads,
-            limits.argument,
-            limits.max_files,
-            and_bytes,
+            "them than may be in memory (%s=%d%s); allow more, or take a smaller partial_size"
         )
+        _log.warning(text, rereads, limits.argument, limits.max_files, and_bytes)
