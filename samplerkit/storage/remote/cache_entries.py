@@ -132,7 +132,7 @@ class Entry:
 
     def evict(self) -> bool:
         """Deletes all its files if it is not in use; returns whether it was deleted."""
-        descriptor = try_lock(self.lock, is_exclusive=True, may_create=False)
+        descriptor = try_lock(self.lock, is_exclusive=True)
         if descriptor is None:
             return False
         try:
