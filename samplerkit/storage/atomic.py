@@ -172,42 +172,29 @@ def user_cache_folder() -> Path:
         return Path(tempfile.gettempdir()) / f"samplerkit-{os.getuid()}"
 
 
-class NoLocksError(OSError):
-    """The filesystem does not support locks."""
-
-
-def try_lock(path: Path, *, is_exclusive: bool, may_create: bool = True) -> int | None:
-    """Locks a file without waiting.
+def try_lock(path: Path, *, is_exclusive: bool) -> int | None:
+    """Locks a file without waiting; creates it if it does not exist.
 
     Args:
         path: the path of the file; symbolic links are not followed.
         is_exclusive: whether the lock is exclusive; otherwise it is shared.
-        may_create: whether to create the file if it does not exist.
 
     Returns:
-        A file descriptor, for `unlock`; or None if the lock is held elsewhere, if the file was deleted or
-        renamed meanwhile, so that the lock would exclude nobody, or if it does not exist and `may_create` is
-        False.
+        A file descriptor, for `unlock`; or None if the lock is held elsewhere, or if the file was deleted or
+        renamed meanwhile, so that the lock would exclude nobody.
 
     Raises:
-        NoLocksError: the filesystem does not support locks.
-        OSError: the file cannot be opened.
+        OSError: the file cannot be opened, or the filesystem does not support locks.
     """
-    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if may_create else 0)
-    try:
-        descriptor = os.open(path, flags, 0o666)
-    except FileNotFoundError:
-        if may_create:  # the folder is missing
-            raise
-        return None
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
     try:
         fcntl.flock(descriptor, (fcntl.LOCK_EX if is_exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
         is_held = is_the_file(descriptor, path)
     except BlockingIOError:
         is_held = False
-    except OSError as error:
+    except OSError:
         os.close(descriptor)
-        raise NoLocksError(error.errno, error.strerror) from error
+        raise
     if is_held:
         return descriptor
     os.close(descriptor)

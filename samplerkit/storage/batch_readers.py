@@ -44,10 +44,6 @@ def has_getitem(dataset: Any) -> bool:
     return getattr(type(dataset), "__getitem__", None) not in (None, Dataset.__getitem__)
 
 
-READ_ARGS = ("passes", "epochs")
-"""The additional arguments of `__getitems__` that a dataset may request, in their order."""
-
-
 def read_args(dataset: Any) -> tuple[str, ...]:
     """Returns the names of the arguments that a dataset requests for its `__getitems__`, after the ids.
 
@@ -67,7 +63,7 @@ def read_args(dataset: Any) -> tuple[str, ...]:
         (('epochs',), ())
     """
     # Only the dataset itself: a wrapper such as torch's `Subset` would not pass them on.
-    names = tuple(name for name in READ_ARGS if getattr(dataset, f"wants_{name}", False) is True)
+    names = tuple(name for name in ("passes", "epochs") if getattr(dataset, f"wants_{name}", False) is True)
     if names and not callable(getattr(dataset, "__getitems__", None)):
         raise DatasetError(
             "dataset",

@@ -104,7 +104,7 @@ def _range(first: int, last: int, step: str | None, pattern: str) -> range:
         raise ArgumentValueError("urls", "has a step of 0", pattern)
     numbers = range(first, last + 1, stride) if first <= last else range(first, last - 1, -stride)
     # Checked before any name is made; `expand_braces` counts the names of choices and nested braces.
-    if len(numbers) > MAX_NAMES:
+    if numbers[MAX_NAMES:]:  # `len` fails for more than fit into 64 bits
         raise _too_many(pattern)
     return numbers
 

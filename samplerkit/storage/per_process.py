@@ -6,11 +6,10 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Final, Generic, Protocol, TypeVar, final
 
 from samplerkit.closing import Closing
-from samplerkit.storage.ahead.limits import FileStats
+from samplerkit.storage.open_files import FileStats
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.urls import is_remote
@@ -122,16 +121,7 @@ class OpenPerProcess(Closing, Generic[Opened]):
     def _stats(self) -> FileStats:
         """The counters of this process, and of its remote storage."""
         own = self._processes.current().stats
-        if self._storage is None:
-            return own
-        remote = self._storage.stats
-        return replace(
-            own,
-            requests=remote.requests,
-            retries=remote.retries,
-            downloads=remote.downloads,
-            bytes_downloaded=remote.bytes,
-        )
+        return own if self._storage is None else own + self._storage.stats
 
     def close(self) -> None:
         """Ends the threads and closes what is open. The dataset can be used again."""

@@ -40,9 +40,6 @@ Result = TypeVar("Result")
 class Stopped(DatasetError):  # noqa: N818  # a signal to stop, and no fault
     """The work was stopped meanwhile; users see it if another thread closes a storage of remote files."""
 
-    def __init__(self, message: str = "remote storage: was closed while it was read") -> None:
-        super().__init__(message)
-
 
 @final
 class Stop:
@@ -72,7 +69,7 @@ class Stop:
             Stopped: the flag was set.
         """
         if self.is_set:
-            raise Stopped
+            raise Stopped("remote storage", "was closed while it was read")
 
     def sleep(self, seconds: float) -> None:
         """Waits, at most until the flag is set.

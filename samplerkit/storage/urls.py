@@ -9,8 +9,6 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 _REMOTE = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]+::)*([A-Za-z][A-Za-z0-9+.-]+)://")
 _LOCAL_SCHEMES = {"file", "local"}
-_WEB_SCHEMES = {"http", "https"}
-_S3_SCHEMES = {"s3", "s3a"}
 
 _ACCOUNT_SCHEMES = {"abfs", "abfss", "wasb", "wasbs"}
 """Azure's schemes have the form CONTAINER@ACCOUNT, so the part before the @ belongs to the name."""
@@ -50,12 +48,12 @@ def local_path(path: str) -> str:
 
 def is_web(url: str) -> bool:
     """Returns whether a URL is an HTTP or HTTPS URL."""
-    return url.partition("://")[0].lower() in _WEB_SCHEMES
+    return url.partition("://")[0].lower() in {"http", "https"}
 
 
 def is_s3(url: str) -> bool:
     """Returns whether a URL is an S3 URL."""
-    return url.partition("://")[0].lower() in _S3_SCHEMES
+    return url.partition("://")[0].lower() in {"s3", "s3a"}
 
 
 def has_version(url: str) -> bool:

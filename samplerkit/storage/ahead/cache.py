@@ -14,8 +14,9 @@ import numpy as np
 
 from samplerkit.errors import DatasetError
 from samplerkit.order.typing import Ids
-from samplerkit.storage.ahead.limits import CacheLimits, Content, FileStats
+from samplerkit.storage.ahead.limits import CacheLimits, Content
 from samplerkit.storage.ahead.uses import NEVER, Uses
+from samplerkit.storage.open_files import FileStats
 from samplerkit.storage.threads import join
 
 

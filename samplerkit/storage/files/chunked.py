@@ -15,7 +15,7 @@ from samplerkit.order import arguments
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache import ReadAheadCache
-from samplerkit.storage.ahead.limits import CacheLimits, FileStats, warn_of_rereading
+from samplerkit.storage.ahead.limits import CacheLimits, warn_of_rereading
 from samplerkit.storage.catalogue.catalogue_file import open_catalogue
 from samplerkit.storage.catalogue.file_catalogue import Kind
 from samplerkit.storage.files.content import (
@@ -28,6 +28,7 @@ from samplerkit.storage.files.content import (
 )
 from samplerkit.storage.files.paths import distinct_names, file_paths
 from samplerkit.storage.ids import by_file, checked_ids, checked_index
+from samplerkit.storage.open_files import FileStats
 from samplerkit.storage.per_process import OpenPerProcess, storage_for
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage

@@ -233,11 +233,6 @@ def changed() -> Refused:
 _MISTAKES = (ValueError, TypeError, LookupError, AttributeError, ImportError, NotImplementedError)
 
 
-def is_transient(status: int) -> bool:
-    """Returns whether a request with an HTTP error status may succeed the next time."""
-    return status >= 500 or status in {408, 429}
-
-
 def library_fault(error: Exception, library: str, *, is_mistake: bool = False) -> Transient | Refused:
     """Classifies an exception of a library as transient or permanent.
 

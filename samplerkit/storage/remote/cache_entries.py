@@ -19,8 +19,7 @@ from typing import final
 
 import numpy as np
 
-from samplerkit.errors import DatasetError
-from samplerkit.storage.atomic import NoLocksError, is_the_file, try_lock, unlock
+from samplerkit.storage.atomic import is_the_file, try_lock, unlock
 from samplerkit.storage.open_files import cache_error
 from samplerkit.storage.remote.access import UNKNOWN_SIZE, Version
 from samplerkit.storage.threads import Stop
@@ -133,7 +132,7 @@ class Entry:
 
     def evict(self) -> bool:
         """Deletes all its files if it is not in use; returns whether it was deleted."""
-        descriptor = try_lock(self.lock, is_exclusive=True, may_create=False)
+        descriptor = try_lock(self.lock, is_exclusive=True)
         if descriptor is None:
             return False
         try:
@@ -247,10 +246,6 @@ def cache_errors(folder: Path) -> Iterator[None]:
     """
     try:
         yield
-    except NoLocksError as error:
-        problem = f"is on a filesystem without locks ({error.strerror}), so it cannot be shared"
-        hint = "use cache=FOLDER, on a disk of this machine"
-        raise DatasetError("cache", problem, str(folder), hint=hint) from error
     except OSError as error:
         raise cache_error(folder, error) from error
 

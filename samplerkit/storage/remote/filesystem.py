@@ -61,12 +61,8 @@ class Filesystems(Client):
     def version(self, url: str, stop: Stop) -> Version:
         """Requests the size and the tag by `info`, bypassing the listings that fsspec caches."""
         filesystem, path = self._open(url)
-
-        def fetch_info() -> Any:
-            filesystem.invalidate_cache(path)
-            return filesystem.info(path)
-
-        info = self._call(fetch_info, 0, stop)
+        filesystem.invalidate_cache(path)
+        info = self._call(lambda: filesystem.info(path), 0, stop)
         if info.get("type") == "directory":
             raise Refused("is a folder", "give its files")
         if info.get("size") is None:
@@ -80,12 +76,9 @@ class Filesystems(Client):
     def part(self, url: str, version: Version, offset: int, length: int, stop: Stop) -> bytes:
         """Reads a part of at least one byte of a file, in whatever version the file has."""
         filesystem, path = self._open(url)
-
-        def fetch_part() -> bytes:
-            return bytes(filesystem.cat_file(path, start=offset, end=offset + length))
-
-        data = self._call(fetch_part, length, stop)
-        self.counts.add(bytes=len(data))
+        end = offset + length
+        data = self._call(lambda: bytes(filesystem.cat_file(path, start=offset, end=end)), length, stop)
+        self.counts.add(bytes_downloaded=len(data))
         if len(data) != length:
             raise Transient(f"{len(data)} bytes were received instead of {length}")
         return data
@@ -134,12 +127,8 @@ class Filesystems(Client):
     def matches(self, pattern: str, stop: Stop) -> tuple[str, ...]:
         """Lists the files that match a pattern, as URLs sorted by bytes."""
         filesystem, path = self._open(pattern)
-
-        def fetch_listing() -> Any:
-            filesystem.invalidate_cache()
-            return filesystem.glob(path, detail=True)
-
-        listing = self._call(fetch_listing, 100 * _MIB, stop)
+        filesystem.invalidate_cache()
+        listing = self._call(lambda: filesystem.glob(path, detail=True), 100 * _MIB, stop)
         folders = {name for name, info in listing.items() if info.get("type") == "directory"}
         if folders and not may_match_folders(path):
             problem = f"matches a folder, {min(folders)!r}"

@@ -132,7 +132,7 @@ class Http(Client):
         at = 0
         while piece := answer.read():
             at += len(piece)
-            self.counts.add(bytes=len(piece))
+            self.counts.add(bytes_downloaded=len(piece))
             if UNKNOWN_SIZE != end < at:
                 raise Transient(f"more than the {end} bytes that were expected")
             yield piece

@@ -11,7 +11,6 @@ from samplerkit.storage.remote.access import (
     Refused,
     Transient,
     Version,
-    is_transient,
     no_size,
 )
 from samplerkit.storage.remote.http_response import Head, Headers, Response
@@ -66,7 +65,7 @@ def check_answer(url: str, answer: Head | Response) -> None:
             are not those of the file.
     """
     status, headers = answer.status, answer.headers
-    if is_transient(status):
+    if status >= 500 or status in {408, 429}:
         raise Transient(f"status {status}", _retry_after(headers))
     if status in {401, 403, 404, 410}:
         hint = "check the URL and the credentials; a signed URL may have expired"

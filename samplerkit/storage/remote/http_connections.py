@@ -102,8 +102,8 @@ class Connections:
                 if target is None:
                     yield response
                     return
-            # The user's headers and credentials may be secret, and are only for the host given by the user.
-            is_named = is_named and is_same_server(url, target)
+            # The user's headers and credentials may be secret, and are only for the server given by the user.
+            is_named = is_named and _server(urlsplit(url)) == _server(urlsplit(target))
             url, route = target, self.route(target, route.headers, is_named=is_named)
         raise Refused(f"was redirected more than {MAX_HOPS} times", "check the server's redirects")
 
@@ -303,18 +303,6 @@ def target_of(url: str, status: int, headers: Headers) -> str | None:
     return target
 
 
-def is_same_server(url: str, target: str) -> bool:
-    """Returns whether credentials for a URL may be sent to another: scheme, host and port are the same.
-
-    Example:
-        >>> is_same_server("https://host/a", "https://host:443/b")
-        True
-        >>> is_same_server("http://host/a", "http://host:8080/a")
-        False
-    """
-    return _server(urlsplit(url)) == _server(urlsplit(target))
-
-
 def _host(server: tuple[str, str, int]) -> str:
     """Returns the value of the `Host` header."""
     scheme, host, port = server
@@ -323,4 +311,5 @@ def _host(server: tuple[str, str, int]) -> str:
 
 
 def _server(parts: SplitResult) -> tuple[str, str, int]:
+    """Returns the scheme, the host and the port."""
     return parts.scheme, parts.hostname or "", parts.port or _PORTS[parts.scheme]

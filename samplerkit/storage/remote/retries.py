@@ -8,11 +8,11 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar, final
 
 from samplerkit.errors import DatasetError, SamplerkitError
-from samplerkit.storage.open_files import AbsentError
+from samplerkit.storage.open_files import AbsentError, FileStats
 from samplerkit.storage.remote.access import Absent, Refused, Transient, translate_errors
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.threads import Stop
@@ -27,26 +27,8 @@ Result = TypeVar("Result")
 
 
 @final
-@dataclass(frozen=True)
-class RemoteStats:
-    """Counters of requests to remote servers by one process.
-
-    Args:
-        requests: the number of requests; each attempt counts, but following a redirect does not.
-        bytes: the bytes of file content received, including those of attempts that failed later.
-        retries: the number of attempts after the first one of a request.
-        downloads: the number of whole files that this process fetched into the cache.
-    """
-
-    requests: int = 0
-    bytes: int = 0
-    retries: int = 0
-    downloads: int = 0
-
-
-@final
 class Counts:
-    """Thread-safe counters.
+    """Thread-safe counters of requests, retries, downloads and bytes.
 
     Attributes:
         stats: the counters so far.
@@ -54,7 +36,7 @@ class Counts:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self.stats = RemoteStats()
+        self.stats = FileStats()
 
     def add(self, **more: int) -> None:
         """Adds to counters by their names."""

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar, final
 
 from samplerkit.closing import Closing
 from samplerkit.errors import DatasetError
-from samplerkit.storage.open_files import AbsentError
+from samplerkit.storage.open_files import AbsentError, FileStats
 from samplerkit.storage.remote.access import Refused, Requests, Span, Transient, Version, changed
 from samplerkit.storage.remote.cache_entries import Entry, entry_of
 from samplerkit.storage.remote.disk_cache import DiskCache, LocalFile, PartFile
@@ -21,7 +21,7 @@ from samplerkit.storage.remote.filesystem import Filesystems
 from samplerkit.storage.remote.http import Http
 from samplerkit.storage.remote.http_parallel import ParallelHttp
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.retries import Counts, RemoteStats, final_error, retry
+from samplerkit.storage.remote.retries import Counts, final_error, retry
 from samplerkit.storage.threads import Pool, Stop
 from samplerkit.storage.urls import digest_of, identity, shown
 
@@ -63,7 +63,7 @@ class RemoteStorage(Closing):
         self._resources_by_pid: dict[int, RemoteResources] = {}
 
     @property
-    def stats(self) -> RemoteStats:
+    def stats(self) -> FileStats:
         """The counters of requests by this process."""
         return self._resources().counts.stats
 
@@ -276,7 +276,7 @@ class RemoteResources:
         answers = self._parallel.read(spans, self._versions, self.stop)
         parts = {number: data for number, data in answers.items() if isinstance(data, bytes)}
         failures = {number: error for number, error in answers.items() if isinstance(error, Exception)}
-        self.counts.add(requests=len(answers), bytes=sum(map(len, parts.values())))
+        self.counts.add(requests=len(answers), bytes_downloaded=sum(map(len, parts.values())))
 
         def read_part(number: int, stop: Stop) -> bytes:
             url, offset, length = spans[number]

@@ -223,8 +223,8 @@ BUGS = [
     Bug(
         "files in use are evicted",
         "Entry.evict",
-        "try_lock(self.lock, is_exclusive=True, may_create=False)",
-        "try_lock(self.lock, is_exclusive=False, may_create=False)",
+        "try_lock(self.lock, is_exclusive=True)",
+        "try_lock(self.lock, is_exclusive=False)",
         f"{CACHE}::test_a_file_in_use_is_evicted_by_no_process",
     ),
     Bug(

@@ -25,7 +25,7 @@ def test_a_broken_download_resumes_where_it_broke(server, storage, url, breaks):
     # A reset throws away what the system has received already, so there may be nothing to resume from.
     if breaks is faults.truncate_body:
         assert ranges == [None, f"bytes={len(DATA) // 2}-", f"bytes={len(DATA) * 3 // 4}-"]
-    assert reader.stats.bytes == len(DATA)
+    assert reader.stats.bytes_downloaded == len(DATA)
 
 
 def test_a_download_restarts_unless_its_version_is_certain(server, storage, url):

@@ -34,7 +34,7 @@ def test_the_counts_agree_with_those_of_the_server(server, storage, url):
     stats = reader.stats
     assert stats.requests == len(server.requests) == 6
     assert stats.retries == 2
-    assert stats.bytes == 50 + 100 + 200 + len(DATA)
+    assert stats.bytes_downloaded == 50 + 100 + 200 + len(DATA)
     assert stats.downloads == 1
     reader.close()
     assert reader.stats == pickle.loads(pickle.dumps(stats)) == stats  # noqa: S301  # our own bytes

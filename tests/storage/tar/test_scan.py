@@ -152,6 +152,11 @@ def test_braces_without_a_range_or_a_choice_are_refused(braces):
         expand_braces(f"train-{braces}.tar")
 
 
+def test_a_range_of_more_names_than_fit_into_64_bits_is_refused_at_once():
+    with pytest.raises(sk.ArgumentValueError, match="more than 10000000 archives"):
+        expand_braces("{0..99999999999999999999}.tar")
+
+
 def test_too_many_names_are_refused(monkeypatch):
     monkeypatch.setattr(names, "MAX_NAMES", 10_000)  # the limit itself takes seconds to count up to
     with pytest.raises(sk.ArgumentValueError, match="more than 10000 archives"):
