@@ -232,7 +232,7 @@ class DatasetOfFiles(ChunkedDataset):
         catalogue = None if self._kind is None else open_catalogue(files, self._kind, options, lengths)
         self._catalogue: Final = catalogue
         paths = find(files) if find else file_paths(files, options) if catalogue is None else catalogue.files
-        self.files: Final[tuple[str, ...]] = paths
+        self.files: Final = paths
         self._names: Final[tuple[str, ...]] = catalogue.names if catalogue else distinct_names(paths)
         self.is_remote = any(map(is_remote, self.files)) if catalogue is None else catalogue.is_remote
         super().__init__(limits, gather, storage_for(self.is_remote, lengths, options), columns, decode)
