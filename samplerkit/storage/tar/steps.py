@@ -18,6 +18,7 @@ Renames = tuple[tuple[str, tuple[str, ...]], ...]
 
 def renames_of(fields: Mapping[str, Any]) -> Renames:
     """Parses a dict of new to old names: one name, several as `"jpg;png"`, or a list."""
+    _require("rename", fields)
     return tuple((new, alternatives(new, old)) for new, old in fields.items())
 
 
@@ -30,6 +31,7 @@ def rename(renames: Renames, sample: Any, /) -> Any:
 
 def mapping(functions: Mapping[str, Any]) -> Step:
     """Returns the step that applies a function to each of some fields."""
+    _require("map_dict", functions)
     return partial(_map_dict, {name: checked_function(name, call) for name, call in functions.items()})
 
 
@@ -40,8 +42,7 @@ def _map_dict(functions: Mapping[str, Callable[[Any], Any]], sample: Any, /) -> 
 def fields_of(fields: tuple[Any, ...]) -> tuple[tuple[str, ...], ...]:
     """Parses names of fields, or one string of names separated by spaces."""
     names = fields[0].split() if len(fields) == 1 and isinstance(fields[0], str) else fields
-    if not names:
-        raise ArgumentValueError("to_tuple", "needs at least one field")
+    _require("to_tuple", names)
     return tuple(alternatives("to_tuple", name) for name in names)
 
 
@@ -92,3 +93,8 @@ def checked_function(place: str, function: Any) -> Callable[..., Any]:
         raise ArgumentTypeError(place, "must be a function", function)
     called: Callable[..., Any] = function
     return called
+
+
+def _require(method: str, names: Any) -> None:
+    if not names:
+        raise ArgumentValueError(method, "needs at least one field")
