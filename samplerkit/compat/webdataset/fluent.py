@@ -76,7 +76,7 @@ class Fluent:
             handler: called if a sample cannot be decoded.
         """
         checks.refuse(post=post)
-        return self._with_step("decode", Decode.of((*(pre or ()), *handlers, tensors), only), handler)
+        return self._with_step("decode", Decode((*(pre or ()), *handlers, tensors), only), handler)
 
     def rename(self, handler: Handler | None = None, keep: bool = True, **fields: Any) -> Self:
         """Renames fields: `rename(image="jpg;png")` takes the first that a sample has.

@@ -234,8 +234,7 @@ class DatasetOfFiles(ChunkedDataset):
         self._catalogue: Final = catalogue
         paths = find(files) if find else file_paths(files, options) if catalogue is None else catalogue.files
         self.files: Final = paths
-        names = catalogue.names if catalogue else distinct_names(paths)
-        self._names: Final = names
+        self._names: Final[tuple[str, ...]] = catalogue.names if catalogue else distinct_names(paths)
         self.is_remote = any(map(is_remote, self.files)) if catalogue is None else catalogue.is_remote
         super().__init__(limits, gather, storage_for(self.is_remote, lengths, options), columns, decode)
 

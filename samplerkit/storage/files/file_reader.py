@@ -134,11 +134,8 @@ def read_file(
     """
     content, expected = reader.read(paths[file]), int(sizes[file])
     if content.length != expected:
-        raise DatasetError(
-            content.path,
-            f"has {content.length} samples, but {expected} were given or counted",
-            hint=hint,
-        )
+        problem = f"has {content.length} samples, but {expected} were given or counted"
+        raise DatasetError(content.path, problem, hint=hint)
     return content
 
 

@@ -46,9 +46,8 @@ def file_reader(reader: Any, *, or_any: bool = False) -> FileReader:
         reader = READERS[reader]
     if isinstance(reader, type) or not callable(reader):
         hint = "give an instance of the class" if isinstance(reader, type) else ""
-        raise ArgumentTypeError(
-            "reader", "must be a function of a path or a reader's name", reader, hint=hint
-        )
+        problem = "must be a function of a path or a reader's name"
+        raise ArgumentTypeError("reader", problem, reader, hint=hint)
     return FileReader(reader, gives_length=has_get_data(reader, or_any=or_any))
 
 
@@ -144,12 +143,9 @@ class NpzReader:
         """Checks the sizes before decompressing: zipfile reads no more of a member than it claims."""
         limit = max_unpacked(packed, self.max_unpacked_bytes)
         if sum(member.file_size for member in members) > limit:
-            raise DatasetError(
-                path,
-                f"unpacks to more than {limit} bytes (max_unpacked_bytes), as a file does that is made to "
-                "fill memory",
-                hint="if you trust it, use NpzReader(max_unpacked_bytes=...), or store it uncompressed",
-            )
+            problem = f"unpacks to more than {limit} bytes (max_unpacked_bytes), as a decompression bomb does"
+            hint = "if you trust it, use NpzReader(max_unpacked_bytes=...), or store it uncompressed"
+            raise DatasetError(path, problem, hint=hint)
 
     def _select(self, available: list[str], path: str) -> list[str]:
         require_columns(path, available, self.keys or ())
@@ -278,9 +274,8 @@ class JsonlReader:
         data = b"".join(unpacked(path, self.max_unpacked_bytes))
         lines = Lines.of(line_ends([data] if data else []))
         parts = [data[start:end] for start, end in pairwise(lines.starts.tolist())]
-        decode = partial(
-            LineDecoder(self.decode, self.columns).at, parts, lambda row: f"line {lines.number(row)}"
-        )
+        decoder = LineDecoder(self.decode, self.columns)
+        decode = partial(decoder.at, parts, lambda row: f"line {lines.number(row)}")
         return LazySamples(range(len(lines)), decode, len(data))
 
     def count(self, path: str) -> int:

@@ -7,14 +7,13 @@ import io
 import json
 import zipfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any
+from typing import Any, Final, final
 
 import numpy as np
 import torch
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
+from samplerkit.storage.files.content import names_of
 from samplerkit.storage.files.packages import import_package
 from samplerkit.storage.inflate import TooLargeError, inflated, max_in_memory
 
@@ -30,17 +29,12 @@ UNSUPPORTED = frozenset({"ten", "tb", "mp", "msg", "cbor"})
 NUMBERS = frozenset({"cls", "cls2", "index", "inx", "id"})
 JSON = frozenset({"json", "jsn"})
 
-IMAGE_SPECS: dict[str, tuple[str, str, str]] = {
-    f"{prefix}{channels}{suffix}": (kind, number, channels.upper())
-    for channels in ("l", "rgb", "rgba")
-    for prefix, suffix, kind, number in (
-        ("", "8", "numpy", "uint8"),
-        ("", "", "numpy", "float"),
-        ("torch", "8", "torch", "uint8"),
-        ("torch", "", "torch", "float"),
-    )
-}
-IMAGE_SPECS |= {f"pil{channels}": ("pil", "", channels.upper()) for channels in ("l", "rgb", "rgba")}
+IMAGE_SPECS: dict[str, tuple[str, str, str]] = {}
+for _mode in ("l", "rgb", "rgba"):
+    for _prefix, _kind in (("", "numpy"), ("torch", "torch")):
+        IMAGE_SPECS[f"{_prefix}{_mode}8"] = _kind, "uint8", _mode.upper()
+        IMAGE_SPECS[f"{_prefix}{_mode}"] = _kind, "float", _mode.upper()
+    IMAGE_SPECS[f"pil{_mode}"] = "pil", "", _mode.upper()
 IMAGE_SPECS |= {"pil": IMAGE_SPECS["pilrgb"], "torch": IMAGE_SPECS["torchrgb"]}
 """For each short name: the kind of result, its dtype, and its channels."""
 
@@ -67,64 +61,49 @@ def _unpacked(data: bytes) -> bytes:
     return b"".join(inflated(io.BytesIO(data).read, max_in_memory(len(data)))) if data else data
 
 
-DECODERS: Mapping[str, Callable[[bytes], Any]] = MappingProxyType(
-    {
-        **dict.fromkeys(("txt", "text", "transcript"), bytes.decode),
-        **dict.fromkeys(NUMBERS, int),
-        **dict.fromkeys(JSON, json.loads),
-        "npy": lambda data: np.lib.format.read_array(io.BytesIO(data), allow_pickle=False),
-        "npz": _npz,
-    }
-)
+DECODERS: Mapping[str, Callable[[bytes], Any]] = {
+    **dict.fromkeys(("txt", "text", "transcript"), bytes.decode),
+    **dict.fromkeys(NUMBERS, int),
+    **dict.fromkeys(JSON, json.loads),
+    "npy": lambda data: np.lib.format.read_array(io.BytesIO(data), allow_pickle=False),
+    "npz": _npz,
+}
 """Decoders that are used by default, by extension."""
 
 
-@dataclass(frozen=True)
+@final
 class Decode:
     """Decodes the files of a sample.
 
     Args:
         handlers: short names of image formats, and functions; the first result other than None is used.
-        only: the fields to decode; None for all.
+        only: the fields to decode, as a list or in one text; None for all.
+
+    Raises:
+        ArgumentTypeError: a handler is neither a string nor a function, or `only` is no list of names.
+        ArgumentValueError: a short name is unknown, or `only` is empty or has a name twice.
 
     Example:
         >>> Decode(("pil",))({"__key__": "a", "cls": b"3", "txt": b"three"})
         {'__key__': 'a', 'cls': 3, 'txt': 'three'}
     """
 
-    handlers: tuple[str | Handler, ...]
-    only: frozenset[str] | None = None
-
-    @classmethod
-    def of(cls, handlers: tuple[Any, ...], only: Any) -> Decode:
-        """Checks the arguments of the user.
-
-        Raises:
-            ArgumentTypeError: a handler is neither a string nor a function, or `only` has no names of fields.
-            ArgumentValueError: a short name is unknown.
-        """
+    def __init__(self, handlers: tuple[Any, ...], only: Any = None) -> None:
         for handler in handlers:
-            if isinstance(handler, str):
-                if handler not in IMAGE_SPECS:
-                    kinds = ", ".join(sorted(IMAGE_SPECS))
-                    raise ArgumentValueError(
-                        "decode", "is not a kind of image", handler, hint=f"known: {kinds}"
-                    )
-            elif not callable(handler):
+            if not isinstance(handler, str) and not callable(handler):
                 raise ArgumentTypeError("decode", "must be a short name or a function", handler)
-        names = only.split() if isinstance(only, str) else only
-        if names is not None and not (
-            isinstance(names, list | tuple | set | frozenset) and all(isinstance(name, str) for name in names)
-        ):
-            raise ArgumentTypeError("only", "must be names of fields", only)
-        return cls(handlers, None if names is None else frozenset(names))
+            if isinstance(handler, str) and handler not in IMAGE_SPECS:
+                hint = f"known: {', '.join(sorted(IMAGE_SPECS))}"
+                raise ArgumentValueError("decode", "is not a kind of image", handler, hint=hint)
+        self._handlers: Final[tuple[str | Handler, ...]] = handlers
+        self._only: Final = names_of(only.split() if isinstance(only, str) else only, "only")
 
     def __call__(self, sample: Any, /) -> Any:
         """Applies the step."""
         result = {}
         for name, value in sample.items():
             is_encoded = isinstance(value, bytes) and not name.startswith("__")
-            if not is_encoded or (self.only is not None and name not in self.only):
+            if not is_encoded or (self._only is not None and name not in self._only):
                 result[name] = value
                 continue
             try:
@@ -143,7 +122,7 @@ class Decode:
         if extension.endswith(".gz"):
             extension, data = extension[:-3], _unpacked(data)
         last = extension[extension.rfind(".") + 1 :]
-        for handler in self.handlers:
+        for handler in self._handlers:
             if isinstance(handler, str):
                 value = decode_image(handler, data) if last.lower() in IMAGE_EXTENSIONS else None
             else:
@@ -153,11 +132,8 @@ class Decode:
         if last in DECODERS:
             return DECODERS[last](data)
         if last in REFUSED:
-            raise DatasetError(
-                "decode",
-                "is a pickle, which runs code when it is loaded",
-                hint="give decode a function for it if you trust the data, or name the others in only=",
-            )
+            hint = "give decode a function for it if you trust the data, or name the others in only="
+            raise DatasetError("decode", "is a pickle, which runs code when it is loaded", hint=hint)
         if last in UNSUPPORTED:
             hint = "give decode a function for it, or name the others in only="
             raise DatasetError("decode", "has no decoder here", hint=hint)
@@ -202,9 +178,8 @@ def _pillow() -> Any:
         # An optional dependency, only for images.
         return import_package("PIL.Image")
     except ImportError as error:
-        raise DatasetError(
-            "decode", "needs Pillow for images", hint="install it with: pip install pillow"
-        ) from error
+        hint = "install it with: pip install pillow"
+        raise DatasetError("decode", "needs Pillow for images", hint=hint) from error
 
 
 def encode(name: str, value: Any) -> bytes:
@@ -232,13 +207,11 @@ def encode(name: str, value: Any) -> bytes:
     except (TypeError, ValueError, RecursionError) as error:
         kind = ArgumentValueError if isinstance(error, UnicodeError) else ArgumentTypeError
         raise kind(name, f"cannot be encoded ({error})", value, hint="give bytes") from error
-    if data is None:
-        raise ArgumentTypeError(name, "has no encoding for such a value", value, hint="give bytes")
     # Compressed without a timestamp, so that the same samples give the same bytes.
     return data if plain == name else gzip.compress(data, mtime=0)
 
 
-def _encoded(kind: str, value: Any) -> bytes | None:
+def _encoded(kind: str, value: Any) -> bytes:
     if kind in JSON:
         return json.dumps(value).encode()
     if isinstance(value, str):
@@ -255,5 +228,5 @@ def _encoded(kind: str, value: Any) -> bytes | None:
                 with archive.open(field + ".npy", "w", force_zip64=True) as member:
                     np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
     else:
-        return None
+        raise TypeError("there is no encoding for such a value")
     return stream.getvalue()

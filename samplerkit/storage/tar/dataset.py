@@ -35,10 +35,7 @@ from samplerkit.storage.tar.steps import Step, checked_function
 from samplerkit.storage.threads import Progress, progress_of
 from samplerkit.storage.urls import is_remote, shown
 
-_IN_STORAGE_ORDER = (
-    "a dataset with .shuffle(...) is read in storage order: a plain DataLoader ignores the window; use "
-    "samplerkit.Loader, or sampler=samplerkit.TorchSampler(...)"
-)
+_IGNORED = "a plain DataLoader ignores shuffle: use samplerkit.Loader, or sampler=samplerkit.TorchSampler"
 
 
 @final
@@ -156,7 +153,7 @@ class TarDataset(View):
             ArgumentTypeError: a handler is neither a string nor a function.
             ArgumentValueError: a short name is unknown.
         """
-        return self._then("decode", Decode.of(handlers, only))
+        return self._then("decode", Decode(handlers, only))
 
     def rename(self, **fields: Any) -> Self:
         """Renames fields: `rename(image="jpg;png")` takes the first of them that a sample has.
@@ -242,7 +239,7 @@ class TarDataset(View):
         numbers = checked_ids(ids, len(self))
         # samplerkit's loaders pass an array; a plain DataLoader passes a list.
         if self._window is not None and isinstance(ids, list) and len(ids) > 1 and ids == [*range(len(ids))]:
-            warnings.warn(_IN_STORAGE_ORDER, stacklevel=3)
+            warnings.warn(_IGNORED, stacklevel=3)
         samples = Samples(self._samples(numbers))
         if samples.missing:
             samples.fill(numbers, self.layout, self._sample)

@@ -126,10 +126,9 @@ def _ends(shards: str, num_samples: int, samples_per_shard: int | None, num_byte
     if "{" not in shards:
         return set()
     if samples_per_shard is not None or num_bytes is not None:
+        problem = "fixes the number of shards, so a limit cannot be given"
         hint = "write shards as in train-%06d.tar, or leave the limit out"
-        raise ArgumentValueError(
-            "shards", "fixes the number of shards, so a limit cannot be given", shards, hint=hint
-        )
+        raise ArgumentValueError("shards", problem, shards, hint=hint)
     count = len(expand_braces(shards))
     if num_samples < count:
         raise ArgumentRangeError("shards", f"are more than the {num_samples} samples", count)

@@ -110,10 +110,9 @@ class TarWriter(Writing):
         self._max_bytes = arguments.limit("bytes_per_shard", bytes_per_shard)
         if self._names == (self._pattern,):
             if self._max_samples is not None or self._max_bytes not in {None, DEFAULT_BYTES}:
+                problem = "is a single tar, which cannot have a limit"
                 hint = "give the shards a number, as in train-%06d.tar, or leave the limit out"
-                raise ArgumentValueError(
-                    "shards", "is a single tar, which cannot have a limit", self._pattern, hint=hint
-                )
+                raise ArgumentValueError("shards", problem, self._pattern, hint=hint)
             self._max_bytes = None
         self._index = arguments.boolean("index", index)
         self._checksums = arguments.boolean("checksums", checksums)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Literal, get_args
 
 from samplerkit.errors import DatasetError
@@ -30,14 +29,12 @@ Reason = Literal[
 
 REASONS: tuple[Reason, ...] = get_args(Reason)
 
-HINTS: Mapping[str, str] = MappingProxyType(
-    {
-        "unreadable": "give it back, or leave it out of the shards and the lengths",
-        "link": "pack the file itself, as `tar --dereference --hard-dereference` does",
-        "split sample": "write all files of a sample into one shard",
-        "duplicate key": "files of one sample must follow one another, and keys must differ within a shard",
-    }
-)
+HINTS: Mapping[str, str] = {
+    "unreadable": "give it back, or leave it out of the shards and the lengths",
+    "link": "pack the file itself, as `tar --dereference --hard-dereference` does",
+    "split sample": "write all files of a sample into one shard",
+    "duplicate key": "files of one sample must follow one another, and keys must differ within a shard",
+}
 """Hints for reasons to which the general `HINT` does not apply."""
 
 HINT = "fetch or make the archive again, or use on_error='skip' to count and skip what is damaged"

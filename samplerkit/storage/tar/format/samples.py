@@ -117,10 +117,8 @@ class _Grouping:
         self._check_keys()
         ends_early = any(flaw.reason != "data after the end" for flaw in self._members.flaws)
         if ends_early and self._keys:
-            last = len(self._keys) - 1
-            self._flaw(
-                last, self._first[last], "incomplete sample", "more of it may be lost with what follows"
-            )
+            last, detail = len(self._keys) - 1, "more of it may be lost with what follows"
+            self._flaw(last, self._first[last], "incomplete sample", detail)
         return self._build()
 
     def _build(self) -> Samples:

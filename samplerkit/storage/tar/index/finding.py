@@ -233,12 +233,8 @@ def _read_sidecar(archive: Stored, *, checksums: bool) -> Index | None:
     with on_disk(data) as path:
         index = read_index(path, (archive,), by_size=True)
     if index is None:
-        name = f"{archive.name}{INDEX_SUFFIX}"
-        warnings.warn(
-            f"{name} is damaged, or of another version of the archive, and is not used; `samplerkit index` "
-            "makes it again",
-            stacklevel=2,
-        )
+        problem = "is damaged, or of another version, and not used; `samplerkit index` makes it again"
+        warnings.warn(f"{archive.name}{INDEX_SUFFIX} {problem}", stacklevel=2)
     return index if index is not None and index.serves(checksums) else None
 
 

@@ -16,7 +16,7 @@ from samplerkit.order.caching import cached_property
 from samplerkit.order.intervals import edges_of
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
-from samplerkit.storage.arrays import Array, UnreadableFileError, read_arrays, write_arrays
+from samplerkit.storage.arrays import Array, read_arrays, write_arrays
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.names import short_names
 from samplerkit.storage.tar.format.flaws import REASONS, Flaw, Skipped
@@ -124,11 +124,9 @@ class Index:
         if self.path is not None:
             with suppress(OSError):
                 self.path.unlink()
-        return DatasetError(
-            self.archive.name,
-            "has an index next to it that belongs to another version",
-            hint="make it again with `samplerkit index` and put it there, or remove it",
-        )
+        problem = "has an index next to it that belongs to another version"
+        hint = "make it again with `samplerkit index` and put it there, or remove it"
+        return DatasetError(self.archive.name, problem, hint=hint)
 
     @property
     def meta(self) -> dict[str, Any]:
@@ -188,15 +186,7 @@ def read_index(
             None if by_size else path,
         )
         return index if not verify or all(laws(index)) else None
-    except (
-        OSError,
-        UnreadableFileError,
-        ArithmeticError,
-        AttributeError,
-        LookupError,
-        TypeError,
-        ValueError,
-    ):
+    except (OSError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         return None
 
 
@@ -261,11 +251,9 @@ def laws(index: Index) -> Iterator[bool]:
     widths = np.array([len(names) for names in index.fields], dtype=np.int64)
     yield _fill(first, index.num_members, lambda steps, at: steps == widths[signature[at]])
     yield _fill(arrays["key_end"], arrays["keys"].size, lambda steps, _: steps >= 0)
-    plain = (
-        archive.size if size is None else size
-        for archive, size in zip(index.archives, index.unpacked, strict=True)
-    )
-    yield _are_inside(arrays, first[starts].astype(np.int64), np.array([*plain], dtype=np.int64))
+    files = zip(index.archives, index.unpacked, strict=True)
+    plain = [archive.size if size is None else size for archive, size in files]
+    yield _are_inside(arrays, first[starts].astype(np.int64), np.array(plain, dtype=np.int64))
 
 
 def _fill(begins: Array, total: int, is_valid: Callable[[Array, slice], Array]) -> bool:

@@ -44,7 +44,7 @@ class Contents:
     firsts: Ids
     fingerprint: str
     skipped: Skipped
-    is_given: bool
+    is_given: bool = False
 
     def split(self, ids: Ids) -> dict[int, tuple[Ids, Ids]]:
         """Groups ids by shard: returns for each the rows in its index, and their positions among the ids."""
@@ -56,9 +56,8 @@ def contents_of_lengths(names: tuple[str, ...], lengths: list[int]) -> Contents:
     """Returns the contents for given lengths; the fingerprint depends on lengths and names of shards."""
     fingerprint = fingerprint_of("lengths", names, lengths)
     layout = Layout(lengths, names)
-    return Contents(
-        layout, layout.sizes, np.zeros_like(layout.sizes), fingerprint, Skipped(()), is_given=True
-    )
+    firsts = np.zeros_like(layout.sizes)
+    return Contents(layout, layout.sizes, firsts, fingerprint, Skipped(()), is_given=True)
 
 
 @final

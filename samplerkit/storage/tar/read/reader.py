@@ -49,11 +49,9 @@ class Reader:
         skipped: the skipped flaws of the archives.
     """
 
-    def __init__(
-        self, index: Index, cache: Cache, max_handles: int | None, stats: FileStats | None = None
-    ) -> None:
+    def __init__(self, index: Index, cache: Cache, max_handles: int | None, stats: FileStats) -> None:
         self.skipped = index.skipped
-        self.stats = stats or FileStats()
+        self.stats = stats
         self._index = index
         # Not a method of this reader, which would make a reference cycle.
         self._handles = Handles(partial(open_plain, index, cache), max_handles)

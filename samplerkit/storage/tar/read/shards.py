@@ -278,9 +278,7 @@ def summarized(loads: Sequence[Load], names: tuple[str, ...], *, checksums: bool
         identity.update(digest + repr(cut).encode())
     firsts, stops = np.array(ranges, dtype=np.int64).T
     layout = Layout(stops - firsts, names)
-    return Contents(
-        layout, np.array(counts), firsts, identity.hexdigest(), Skipped((*skipped, *split)), is_given=False
-    )
+    return Contents(layout, np.array(counts), firsts, identity.hexdigest(), Skipped((*skipped, *split)))
 
 
 def _digest(index: Index, *, checksums: bool) -> bytes:
@@ -326,12 +324,11 @@ def indexed_contents(shards: Shards, progress: Progress) -> Contents | Index:
     Raises:
         DatasetError: a shard cannot be read, or has a flaw and flaws are errors.
     """
-    checksums, is_local = shards.options.checksums, shards.storage is None
-    contents = (
-        _joint_index(shards, progress)
-        if is_local
-        else summarized(_indexes(shards, progress), shards.short_names, checksums=checksums)
-    )
+    if shards.storage is None:
+        contents: Contents | Index = _joint_index(shards, progress)
+    else:
+        loads, checksums = _indexes(shards, progress), shards.options.checksums
+        contents = summarized(loads, shards.short_names, checksums=checksums)
     skipped = contents.skipped
     if len(skipped) and not shards.options.skips:
         raise skipped.places[0].error()
@@ -351,9 +348,6 @@ def _joint_index(shards: Shards, progress: Progress) -> Index:
     if index is None:
         loads = _indexes(shards, progress)
         index = cached(joined(loads, shards.short_names, checksums=options.checksums), path)
-        if index.path is None:
-            folder = options.cache.folder
-            _LOGGER.warning("the index stays in memory: %s cannot be written to", folder)
     return index
 
 
