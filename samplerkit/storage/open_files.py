@@ -47,9 +47,8 @@ def cache_error(folder: Path, error: OSError) -> DatasetError:
     if isinstance(error, FileNotFoundError):
         hint = "do not change it while it is in use, and start again"
         return DatasetError("cache", "was emptied while it was in use", str(folder), hint=hint)
-    hint = "make room, or use cache=FOLDER, on a disk of this machine"
     problem = f"cannot be written to or locked ({error.strerror})"
-    return DatasetError("cache", problem, str(folder), hint=hint)
+    return DatasetError("cache", problem, str(folder), hint="use cache=FOLDER, on a disk of this machine")
 
 
 def open_regular(path: str) -> BinaryIO:

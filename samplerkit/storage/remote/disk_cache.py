@@ -103,7 +103,6 @@ class DiskCache:
 
         Raises:
             DatasetError: the file does not fit.
-            OSError: the disk is full, even without the files that are not in use.
         """
         end = time.monotonic() + self._options.timeout
         while True:
@@ -120,7 +119,7 @@ class DiskCache:
                     if (each.is_part or used + size > limit) and each.evict():
                         used -= each.size
                 if used + size <= limit:
-                    self._allocate(descriptor, size, others)
+                    self._allocate(entry.place, descriptor, size, others)
                     return
             if size > limit or time.monotonic() > end:
                 problem = f"does not fit into the cache: {size} bytes, and {used} of {limit} are in use"
@@ -128,16 +127,20 @@ class DiskCache:
                 raise DatasetError(entry.place, problem, str(self.folder), hint=hint)
             self.stop.sleep(TICK)
 
-    def _allocate(self, descriptor: int, size: int, others: Sequence[Entry]) -> None:
+    def _allocate(self, place: str, descriptor: int, size: int, others: Sequence[Entry]) -> None:
         """Allocates the blocks of a file; evicts others as long as the disk or the user's quota is full."""
         candidates = iter(others)
         while size:
             try:
                 os.posix_fallocate(descriptor, 0, size)  # also extends the file
             except OSError as error:
-                is_full = error.errno in {errno.ENOSPC, errno.EDQUOT}
-                if not (is_full and any(each.evict() for each in candidates)):
+                if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
                     raise
+                if any(each.evict() for each in candidates):
+                    continue
+                problem = f"does not fit on the disk of the cache ({error.strerror}): {size} bytes"
+                hint = "free some space, lower max_cache_bytes, or use cache=FOLDER on a larger disk"
+                raise DatasetError(place, problem, str(self.folder), hint=hint) from error
             else:
                 return
 

@@ -258,7 +258,10 @@ def test_a_full_disk_makes_the_cache_smaller(server, storage, small_disk):
 def test_a_disk_full_of_other_files_is_an_error(server, storage, small_disk):
     (small_disk / "precious").write_bytes(bytes(6_000_000))
     reader = storage(cache=small_disk, max_cache_bytes=1 << 40)
-    with pytest.raises(DatasetError, match=r"\(No space left on device\).*cache="):
+    with pytest.raises(
+        DatasetError,
+        match=r"\(No space left on device\): 3000000 bytes.*cache=",
+    ):
         reader.fetch(server.put("/a", EIGHT_MB[:3_000_000]))
     assert leftovers(small_disk) == ["precious"]
     # What is smaller fits all the same, in whole and again and again.
