@@ -1,7 +1,5 @@
 """The base class of objects that are closed at the end of a `with` block."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from typing import Self
 

@@ -5,8 +5,6 @@ the same mistake, so that code written for MindSpore still catches it. Each has 
 and a hint, which make up its message.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 _LONGEST_VALUE = 120

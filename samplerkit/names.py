@@ -1,7 +1,5 @@
 """The modules of the public names and of the algorithms; `load` imports one when it is first needed."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Batches of samples with lengths in one bucket, or with one key."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field

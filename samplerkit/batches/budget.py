@@ -1,11 +1,9 @@
 """How many samples fit into a batch, by a budget of padded tokens; and the buckets that follow from it."""
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Literal, final, get_args
+from typing import Any, Final, Literal, get_args
 
 import numpy as np
 
@@ -21,7 +19,6 @@ _MAX = 1 << 31
 """The largest number of samples in a batch; above the largest length, too."""
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Budget:
     """A budget of padded tokens for a batch: its number of samples times the cost of the longest one.
@@ -111,7 +108,6 @@ Long = Literal["raise", "drop", "truncate", "alone"]
 LONGS: Final = get_args(Long)
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Buckets:
     """The buckets of a set, that of the longest samples first.

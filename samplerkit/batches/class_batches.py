@@ -1,7 +1,5 @@
 """Batches of P classes with K samples of each."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
@@ -105,7 +103,6 @@ class ClassBatches(BatchRecipe):
         return PKSampler(self.num_val, class_column=self.class_column, labels=self.labels)
 
 
-@final
 @dataclass(eq=False, repr=False)
 class ClassPlan(BatchPlan):
     """Batches of classes, each of them by arithmetic on its number.

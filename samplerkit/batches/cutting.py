@@ -6,13 +6,11 @@ batches from the longest samples to the shortest. `Groups` permutes groups of ba
 `halved` and `cut_again` make more batches of the same samples.
 """
 
-from __future__ import annotations
-
 import heapq
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, final, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -27,7 +25,6 @@ Short = Literal["merge", "keep", "drop"]
 SHORTS = get_args(Short)
 
 
-@final
 class Cuts:
     """The batches of consecutive buckets, by arithmetic: all that begin in one bucket have the same size.
 
@@ -84,7 +81,6 @@ class Cuts:
         return np.where(places < self._ends[bucket], batch, -1)
 
 
-@final
 class Groups:
     """The order in which batches are read: groups of `abreast` batches, permuted, a short group last.
 
@@ -139,7 +135,6 @@ class Groups:
 _MAX_AT_ONCE = 64
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Repeats:
     """Which places of a window have the same sample.

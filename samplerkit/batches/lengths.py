@@ -1,13 +1,11 @@
 """The lengths of samples: checked, with a digest and a histogram, chunk by chunk."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, Final
 
 import numpy as np
 
@@ -22,7 +20,6 @@ from samplerkit.order.typing import Ids
 _TABLE_LIMIT = 1 << 22
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Histogram:
     """How many samples have each length.
@@ -71,7 +68,6 @@ LONGEST = (1 << 31) - 1
 CHUNK = 1 << 20
 
 
-@final
 class SampleLengths:
     """The length of each sample of a dataset, or the two lengths of each, as an array or a mapped file.
 

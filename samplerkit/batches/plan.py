@@ -1,7 +1,5 @@
 """A plan: which samples are in which batch of an epoch, as a value; and how the samples are measured."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,7 +16,6 @@ from samplerkit.order.order import PASS_BITS, Located, lookup
 from samplerkit.order.typing import Ids
 
 
-@final
 @dataclass(frozen=True, eq=False, repr=False)
 class Measure:
     """How long the samples of a plan are, and to what a batch of them is padded.
@@ -95,7 +92,6 @@ _BATCHES_AT_ONCE = 1024
 _BATCHES_MEASURED = 1 << 14
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class BatchSamples:
     """The samples of some batches, one batch after another.

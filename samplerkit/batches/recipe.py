@@ -87,7 +87,6 @@ PlanFactory = Callable[..., BatchPlan]
 """Makes the plan of an epoch from the first arguments of a `SetPlan`."""
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Prepared:
     """What a recipe computed from a dataset, the same in all epochs.
@@ -264,7 +263,6 @@ class BatchRecipe(ABC):
         return self.over(sampler, dataset, constants=constants).plan(epoch)
 
 
-@final
 @dataclass(eq=False, repr=False)
 class Plans:
     """The plans of all epochs of a run. What they have in common is computed once.

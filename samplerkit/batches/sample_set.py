@@ -1,9 +1,7 @@
 """Facts about a chain of samplers for batches: its seed, whether it shuffles, and the set that it reads."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +17,6 @@ from samplerkit.samplers.shuffled import DistributedSampler, RandomSampler
 from samplerkit.samplers.subset import SubsetRandomSampler
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class SampleSet:
     """A set of samples that a chain reads whole in each epoch.

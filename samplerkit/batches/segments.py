@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
 from samplerkit.order.typing import Ids
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Segments:
     """Parts of samples, each of them in a pack of a batch. The ids of the samples are kept elsewhere.
@@ -56,7 +55,6 @@ class Segments:
         return self.starts.size
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Packs:
     """A batch of packs: which parts of which samples are in each.

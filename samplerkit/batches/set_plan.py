@@ -1,7 +1,5 @@
 """The plan of a whole set: arithmetic on the number of samples of each length, and one table of samples."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, final
@@ -27,7 +25,6 @@ _LOOKUP_LIMIT = 1 << 22
 """Lengths up to this one are numbered by a table, others by a search."""
 
 
-@final
 class SortedMembers:
     """The samples of a set, sorted by length, the longest first; those of one length ascend.
 
@@ -158,7 +155,6 @@ class SetPlan(BatchPlan):
         return self._length
 
 
-@final
 @dataclass(eq=False, repr=False)
 class StaticPlan(SetPlan):
     """Batches of buckets. Each epoch permutes the samples within buckets and the groups of batches.

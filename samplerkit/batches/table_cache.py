@@ -1,14 +1,12 @@
 """A cache of tables in a folder: each is found by its name, and written completely or not at all."""
 
-from __future__ import annotations
-
 import os
 import zipfile
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import repeat
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, Final
 
 import numpy as np
 
@@ -17,7 +15,6 @@ from samplerkit.storage.atomic import atomic, user_cache_folder
 _BLOCK = 1 << 20
 
 
-@final
 class TableCache:
     """Arrays in files that all processes of a machine share.
 

@@ -1,7 +1,5 @@
 """Batches with a budget of padded tokens."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +23,6 @@ from samplerkit.order.sequences import Occurrences
 from samplerkit.order.typing import Ids
 
 
-@final
 @dataclass(frozen=True)
 class WindowContext:
     """The window that a recipe cuts.
@@ -108,7 +107,6 @@ def checked_cut(batches: Any, size: int) -> list[Ids]:
     return [batch.astype(np.int64, copy=False) for batch in arrays]
 
 
-@final
 @dataclass(eq=False, repr=False)
 class WindowPlan(BatchPlan):
     """Batches of any order, window after window. To compute a batch, its window is cut.

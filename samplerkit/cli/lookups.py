@@ -3,8 +3,6 @@
 `at` and `when` compute it from the order, `seen` and `state` from a checkpoint.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, final
+from typing import Any, Literal
 
 import typer
 from rich.console import Console
@@ -23,7 +23,6 @@ Facts = Iterable[tuple[str, str]]
 """Names and values, printed in two columns; a long value wraps within the second."""
 
 
-@final
 @dataclass(frozen=True)
 class PrintedTable:
     """A table of numbers.
@@ -44,7 +43,6 @@ class PrintedTable:
 Part = str | PrintedTable | Facts
 
 
-@final
 @dataclass(frozen=True)
 class Result:
     """What a command prints.

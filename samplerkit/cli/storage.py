@@ -1,13 +1,11 @@
 """The commands `samplerkit pack`, `index`, `catalogue` and `lengths`: they prepare files."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, final
+from typing import Annotated, Any
 
 import typer
 
@@ -180,7 +178,6 @@ def lengths(
     return Result({"out": str(out), **figures}, [text])
 
 
-@final
 @dataclass(frozen=True)
 class FieldLength:
     """Measures a field of a sample: a number is the length itself, anything else is measured by `len`.

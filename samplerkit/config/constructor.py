@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from pydantic import BaseModel, ValidationError
@@ -29,7 +29,6 @@ from samplerkit.order.caching import cached_property
 from samplerkit.order.modes import Shuffle
 
 
-@final
 @dataclass(frozen=True)
 class Constructor:
     """A class or a function, its name in a config, and the model of its arguments.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any, Final, final
+from typing import Annotated, Any, Final
 
 from pydantic import Field, Strict
 
@@ -85,7 +85,6 @@ def with_layout(dataset: Any, declared: Any) -> Any:
     return WithLayout(dataset, declared)
 
 
-@final
 class WithLayout:
     """A dataset with another layout; all other attributes are those of the dataset."""
 

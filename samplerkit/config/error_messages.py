@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from enum import Enum
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from pydantic import ValidationError
@@ -108,7 +108,6 @@ _MAX_ENTRIES = 120
 _SHORTEST_SECRET = 3
 
 
-@final
 class _Hidden:
     """A placeholder for a value that is not shown."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Annotated, Any, final
+from typing import Annotated, Any
 
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, models_json_schema
 
@@ -20,7 +20,6 @@ from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.mixing.edit import Edit
 
 
-@final
 class Samplers(Kinds):
     """The kinds of samplers, whose sections are chains."""
 

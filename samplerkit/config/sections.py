@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, TypeVar, final, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 import numpy as np
 import torch.utils.data
@@ -45,7 +45,6 @@ def _with_arguments_of_loader(options: type[_Options]) -> type[_Options]:
     return options
 
 
-@final
 @dataclass(frozen=True)
 @_with_arguments_of_loader
 class LoaderOptions:
@@ -117,7 +116,6 @@ SECTION = "min_quality"
 EXAMPLE = "min_quality: {mixing: 0.5}"
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class MinQuality:
     """The minimum quality of an order; loading a config with a lower quality fails.

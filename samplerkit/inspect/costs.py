@@ -3,15 +3,13 @@
 Nothing here reads samples.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 import tracemalloc
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
 from itertools import islice, zip_longest
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -143,7 +141,6 @@ def files_of_step(view: RunView, reading: Reading, step: int) -> int:
     return np.unique(view.layout.file_of(reading.ids(step))).size
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class StoredFiles:
     """A dataset of files that a run reads: the run's dataset, or a part of its tree.
@@ -210,7 +207,6 @@ class StoredFiles:
         return int(files.sum()), int(self.sizes[files].sum())
 
 
-@final
 @dataclass(frozen=True)
 class Downloads:
     """Requests and bytes of an epoch of all ranks, where the ranks of a machine share a cache.

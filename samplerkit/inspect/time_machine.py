@@ -1,7 +1,5 @@
 """Lookups in both directions: what a step reads, and when a sample or document is read, without a log."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any, final
@@ -18,7 +16,6 @@ from samplerkit.order.dataset_protocol import file_number
 from samplerkit.order.typing import Ids
 
 
-@final
 @dataclass(frozen=True)
 class BatchRead:
     """The batch of samples of different lengths that one rank reads in one step.

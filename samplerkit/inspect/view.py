@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, final
+from typing import Any
 
 import torch.utils.data
 
@@ -27,7 +27,6 @@ from samplerkit.samplers.subset import SequentialSampler, SubsetSampler
 _FIRST_BATCHES = 64
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class RunView:
     """A run, with the readings of all its ranks.

@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from itertools import islice
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import torch.distributed
 import torch.utils.data
@@ -80,7 +80,6 @@ class Group(NamedTuple):
         return f"{name}/{self.of}/{self.round}"
 
 
-@final
 class Agreement:
     """The comparison of one rank with the others, before it begins.
 

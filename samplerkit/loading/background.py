@@ -1,7 +1,5 @@
 """Background threads and processes: their start, their loaders, and their end at the exit of Python."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time

@@ -1,7 +1,5 @@
 """The lengths of a dataset's samples, computed once: in workers, and resumed where a killed run stopped."""
 
-from __future__ import annotations
-
 import json
 import os
 import zlib
@@ -10,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import is_dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, Final, final
+from typing import Any, BinaryIO, Final
 
 import numpy as np
 
@@ -126,7 +124,6 @@ def _measured(dataset: Any, function: Callable[[Any], Any], num_workers: int, do
             yield lengths
 
 
-@final
 class _MeasuringCollate(SampleCollate):
     """Makes the lengths of samples by a function of one."""
 

@@ -20,7 +20,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, final
+from typing import Any, Final
 
 from samplerkit.errors import StateError
 from samplerkit.loading.state.state import EpochsRead, Past, Place
@@ -28,7 +28,6 @@ from samplerkit.loading.state.state import EpochsRead, Past, Place
 _log = logging.getLogger("samplerkit")
 
 
-@final
 @dataclass(eq=False)
 class Iteration:
     """One way through the rest of an epoch. It counts for itself, so an old one never counts for a newer.
@@ -278,7 +277,6 @@ class Cursor(ABC):
         return Place(epoch + (self._advances or self.was_set), 0, ended=epoch)
 
 
-@final
 class FunctionCursor(Cursor):
     """The cursor of a reader that reads no run.
 

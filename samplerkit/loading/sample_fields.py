@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Final, NamedTuple, Self, final
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -100,7 +100,6 @@ class Padded(NamedTuple):
     mask: torch.Tensor
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class SequenceField:
     """The sequences of one field, one a sample.

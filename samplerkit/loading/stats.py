@@ -1,14 +1,12 @@
 """Figures of a loader for a training log, and reports that come with its batches."""
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 import time
 from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import Any, Self, final
+from typing import Any, Self
 
 import numpy as np
 
@@ -107,7 +105,6 @@ class DeviceStats(WaitStats):
     cpu_share: float = 0.0
 
 
-@final
 class StageCounts:
     """Adds up the figures of device stages, batch by batch. Only the loop's thread uses it.
 
@@ -136,7 +133,6 @@ MAX_SKIPPED = 10_000
 """Skipped samples that are kept, the latest ones: a run of months may skip the same ones in each epoch."""
 
 
-@final
 class Received:
     """The reports and skipped samples that came with the batches of a loader.
 

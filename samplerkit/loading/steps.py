@@ -1,7 +1,5 @@
 """Attributes of a loader for trainers, progress bars and logs: its epoch, its steps, and figures."""
 
-from __future__ import annotations
-
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping

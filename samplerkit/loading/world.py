@@ -1,7 +1,5 @@
 """The world of this process, by the variables and the process group of the running job."""
 
-from __future__ import annotations
-
 import functools
 import logging
 import os

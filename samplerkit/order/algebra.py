@@ -1,11 +1,8 @@
 """Orders made of orders: composition, shard and weave."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import final
 
 import numpy as np
 
@@ -30,7 +27,6 @@ def compose(outer: Order, inner: Order) -> Order:
     return Composed((*parts, *(inner.parts if isinstance(inner, Composed) else (inner,))))
 
 
-@final
 @dataclass(frozen=True, eq=False, repr=False)
 class Composed(Order):
     """A chain of orders, outermost first: each part has the positions of the next one as ids.
@@ -93,7 +89,6 @@ def limited(order: Order, limit: int | None) -> Order:
     return order if limit is None or limit >= len(order) else compose(Range(0, limit), order)
 
 
-@final
 class Shard(OrderView):
     """One shard of an order that is dealt like cards: row k is position start + k * num_shards + first.
 
@@ -161,7 +156,6 @@ class Shard(OrderView):
         return np.append(which[in_shard], np.repeat(which, ends - firsts)), np.append(row[in_shard], wrapped)
 
 
-@final
 @dataclass(eq=False, repr=False)
 class Weave(OrderView):
     """Orders that are interleaved: row 0 of each, then row 1 of each, and so on, while they have rows.

@@ -3,8 +3,6 @@
 Integers are those of Python and numpy, and tensors with one; a bool is not an integer.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 from collections.abc import Iterable, Sequence

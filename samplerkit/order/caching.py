@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any, Generic, TypeVar, final, overload
+from typing import Any, Generic, TypeVar, overload
 
 _Value = TypeVar("_Value")
 
 
-@final
 class cached_property(Generic[_Value]):  # noqa: N801  # used as a decorator, like property
     """Computes a property when it is first read, and keeps it in the object.
 
@@ -49,7 +48,6 @@ class cached_property(Generic[_Value]):  # noqa: N801  # used as a decorator, li
         return value
 
 
-@final
 class Latest(Generic[_Value]):
     """A cache of the values that were computed last, such as the orders of two epochs; pickled without them.
 

@@ -3,8 +3,6 @@
 And the number of a file that a user names.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from typing import Any

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, Final, Self, TypeVar, final
+from typing import Any, Final, Self, TypeVar
 from weakref import ref
 
 import numpy as np
@@ -50,7 +50,6 @@ class Draw:
         return np.random.Generator(np.random.Philox(key=key))
 
 
-@final
 @dataclass(eq=False, repr=False)
 class Draws:
     """The draws of a batch that is being read in one thread: inside its `with` block, `draw_rng` uses them.

@@ -1,10 +1,7 @@
 """Orders of files and of blocks: samples file after file, rows shuffled within blocks, blocks cut apart."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import final
 
 import numpy as np
 
@@ -26,7 +23,6 @@ _MAX_CACHED = 1024
 """Blocks whose permutations are cached; their tables have 32 MiB at most."""
 
 
-@final
 class BlockCache:
     """The permutations of blocks of rows. They are cached, since a block is read in many calls.
 
@@ -75,7 +71,6 @@ def permuted_within(blocks: list[Permuted], block_of: Ids, rows: Ids, *, inverse
     return result
 
 
-@final
 @dataclass(eq=False, repr=False)
 class FileSequence(Order):
     """The samples of files, file after file, in storage order within each.
@@ -133,7 +128,6 @@ class FileSequence(Order):
         return places
 
 
-@final
 @dataclass(eq=False, repr=False)
 class BlockShuffle(Order):
     """Rows that are shuffled within blocks. Blocks are consecutive rows of one run: a file or a lane.
@@ -225,7 +219,6 @@ class BlockShuffle(Order):
         return self._blocks.block(run, block, min(end, rows) - max(0, end - self._block_size))
 
 
-@final
 @dataclass(frozen=True, eq=False, repr=False)
 class CutBlocks(OrderView):
     """The windows of an order of blocks, block after block.

@@ -1,10 +1,8 @@
 """Array functions for intervals and labels: the interval of a value, the numbers in intervals, groups."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any, Final, final
+from typing import Any, Final
 
 import numpy as np
 
@@ -54,7 +52,6 @@ def interval_of(starts: Ids, values: Ids) -> Ids:
     return Offsets(np.append(between, high + 1) - low).passed(values - low) + first
 
 
-@final
 class Offsets:
     """Ascending borders, with a table that speeds up searches for many values.
 
@@ -110,7 +107,6 @@ class Offsets:
         return Offsets, (self.borders,)
 
 
-@final
 class Shifts:
     """Adds to each value the shift of its interval; fast if successive calls are in the same few intervals.
 

@@ -5,8 +5,6 @@ fixed-width little-endian integers: different keys have independent words, and a
 every version of Python, numpy and torch.
 """
 
-from __future__ import annotations
-
 import hashlib
 import struct
 from dataclasses import dataclass

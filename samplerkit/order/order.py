@@ -1,7 +1,5 @@
 """The order: an immutable, finite sequence of sample ids with random access."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, is_dataclass

@@ -1,9 +1,7 @@
 """Orders that read no other order: ranges, woven lanes, permutations, tables, folds, independent draws."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import Any, Final, final
+from typing import Any, Final
 
 import numpy as np
 
@@ -54,7 +52,6 @@ class Occurrences:
         return repeats
 
 
-@final
 @dataclass(frozen=True, eq=False, repr=False)
 class Range(Order):
     """The ids start, start + 1, ..., start + length - 1."""
@@ -73,7 +70,6 @@ class Range(Order):
         return located(positions, (positions >= 0) & (positions < self.length))
 
 
-@final
 @dataclass(frozen=True, eq=False, repr=False)
 class LaneWeave(Order):
     """A sequence that is cut into lanes and read one row of each lane in turn.
@@ -133,7 +129,6 @@ class LaneWeave(Order):
         return located(positions, (ids >= 0) & (ids < self.num_rows))
 
 
-@final
 @dataclass(eq=False, repr=False)
 class Permuted(Order):
     """All ids of [0, size) in the order of a keyed permutation, evaluated on demand.
@@ -242,7 +237,6 @@ def permuted_each(permutations: list[Permuted], index: Ids, rows: Ids, *, invers
     return result
 
 
-@final
 class Table(Order):
     """An array of ids as an order. The array is copied, unless it is read-only."""
 
@@ -275,7 +269,6 @@ class Table(Order):
         return Occurrences(self.ids)
 
 
-@final
 @dataclass(frozen=True, eq=False, repr=False)
 class FoldRows(Order):
     """The rows of one fold, or those of all others, in ascending order.
@@ -330,7 +323,6 @@ class FoldRows(Order):
         return (scaled(self.key.hashes(blocks), self.num_folds) + self.fold) % self.num_folds
 
 
-@final
 class DrawsWithReplacement(Order):
     """Independent draws with replacement: the id at position p follows from a hash of p alone.
 

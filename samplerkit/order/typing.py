@@ -1,7 +1,5 @@
 """The array types of orders."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

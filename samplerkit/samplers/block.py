@@ -1,7 +1,5 @@
 """Blocks of tokens in any order, cut into windows: an order that survives a change of the window's length."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final, final
 

@@ -1,7 +1,5 @@
 """A chain of samplers: how it is evaluated, and the algorithms by their ids."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """Samplers of classes and groups: K samples of each class; folds for cross-validation and held-out parts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial

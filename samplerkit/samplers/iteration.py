@@ -1,7 +1,5 @@
 """Ids from a user's code: iterables of ids, and the random generators that they use."""
 
-from __future__ import annotations
-
 import copy
 import random
 import sys

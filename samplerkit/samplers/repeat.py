@@ -1,7 +1,5 @@
 """Samples that are read several times per epoch: repeated augmentation, and repeats by factors."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -29,7 +27,6 @@ MAX_DRAWS = 1 << 30
 """The largest sum of factors: its units fit into 63 bits."""
 
 
-@final
 @dataclass(frozen=True, eq=False, repr=False)
 class Repeated(Order):
     """Each id of [0, size) several times in a row: position p holds p div repeats.
@@ -62,7 +59,6 @@ class Repeated(Order):
         return np.repeat(which, self.num_passes)[exists], positions[exists]
 
 
-@final
 @dataclass(frozen=True, eq=False, repr=False)
 class RepeatedByFactors(Order):
     """Each id i as often as floor(sums[i + 1] + phase) - floor(sums[i] + phase) says, in a row.

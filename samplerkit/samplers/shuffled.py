@@ -1,7 +1,5 @@
 """The samplers that draw at random: all samples in a shuffle mode, those of one shard, or by weight."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial

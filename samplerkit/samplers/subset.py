@@ -3,8 +3,6 @@
 Windows of consecutive samples are read by the first of each.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Final, final

@@ -1,7 +1,5 @@
 """Files of named arrays: written atomically, and verified and memory-mapped when they are read."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

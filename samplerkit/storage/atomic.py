@@ -1,7 +1,5 @@
 """Atomic writes of files, the base of writers, locks between processes, and the user's cache folder."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os
@@ -12,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, final
+from typing import IO
 
 from samplerkit.closing import Closing
 from samplerkit.errors import DatasetError
@@ -55,7 +53,6 @@ def atomic(path: Path, *, is_synced: bool = True) -> Iterator[IO[bytes]]:
         raise
 
 
-@final
 class AtomicFile:
     """A file that is written in several calls, as by `atomic`: `finish` renames it, `drop` deletes it.
 

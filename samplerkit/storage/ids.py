@@ -1,7 +1,5 @@
 """Checks of requested ids: that they are integers within the dataset; and ids by file."""
 
-from __future__ import annotations
-
 from collections.abc import Sized
 from typing import Any
 

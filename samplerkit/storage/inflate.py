@@ -1,14 +1,12 @@
 """Decompression of gzip and zstd with limits on the size, against decompression bombs."""
 
-from __future__ import annotations
-
 import os
 import re
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, BinaryIO, Final, Literal, final
+from typing import Any, BinaryIO, Final, Literal
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.files.packages import extra
@@ -75,7 +73,6 @@ def max_in_memory(packed: int) -> int:
     return max_unpacked(packed, floor=_FIELD_FLOOR)
 
 
-@final
 @dataclass(frozen=True)
 class _Packing:
     """A compression format: consecutive members, each of which marks its own end.

@@ -1,7 +1,5 @@
 """The number of samples in each file: given by the user, or saved and loaded."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping, Sequence

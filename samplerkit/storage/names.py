@@ -1,7 +1,5 @@
 """Names of files and shards: expansion of braces and globs, and short names without the common folder."""
 
-from __future__ import annotations
-
 import fnmatch
 import heapq
 import os

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, final
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -73,7 +73,6 @@ MAX_OPEN = 256
 """Files that a dataset holds open in a process by default, if the system allows as many."""
 
 
-@final
 class Handle:
     """An open file that is closed when it is garbage collected, since a thread may still read it.
 
@@ -110,7 +109,6 @@ def read_part(descriptor: int, offset: int, length: int) -> bytes:
     return b"".join(pieces)
 
 
-@final
 class Handles:
     """Opens files by number, and keeps those open that were opened last.
 
@@ -239,7 +237,6 @@ MAX_TRIED = 64
 """Shards that are searched for a sample to replace a batch whose samples are all missing."""
 
 
-@final
 class Samples(list[Any]):
     """The samples of a batch without the missing ones.
 

@@ -6,7 +6,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any, Final, Generic, Protocol, TypeVar, final
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from samplerkit.closing import Closing
 from samplerkit.storage.open_files import FileStats
@@ -33,7 +33,6 @@ class OpenFiles(Protocol):
 Opened = TypeVar("Opened", bound=OpenFiles)
 
 
-@final
 class Process(Generic[Opened]):
     """The state of a dataset in one process.
 
@@ -91,7 +90,6 @@ class Process(Generic[Opened]):
                     storage.close()
 
 
-@final
 class PerProcess(Generic[Opened]):
     """The state of a dataset for each process: a child has its own, since threads do not survive a fork."""
 

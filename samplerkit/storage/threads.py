@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any, Generic, ParamSpec, TypeVar, final
+from typing import Any, Generic, ParamSpec, TypeVar
 from weakref import WeakMethod
 
 from samplerkit.errors import ArgumentTypeError, DatasetError
@@ -36,12 +36,10 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-@final
 class Stopped(DatasetError):  # noqa: N818  # a signal to stop, and no fault
     """The work was stopped meanwhile; users see it if another thread closes a storage of remote files."""
 
 
-@final
 class Stop:
     """A flag that is set once to stop all work that checks it.
 
@@ -84,7 +82,6 @@ class Stop:
             self.check()
 
 
-@final
 class Pool:
     """A pool of threads that are started when needed, and wait for work until they are stopped.
 
@@ -161,7 +158,6 @@ class Pool:
             del run
 
 
-@final
 class Calls(Generic[Result]):
     """Calls in threads, whose results are received as they are done.
 

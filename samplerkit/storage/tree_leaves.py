@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +20,6 @@ MAX_SEARCHED = 1 << 11
 """Ids of all parts after which `share_of` yields a batch without ids."""
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Leaf:
     """A dataset in a tree.
@@ -162,7 +161,6 @@ Array = np.ndarray[Any, Any]
 Columns = dict[Any, Array]
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class LeafSamples:
     """The share of a batch that one dataset returned.

@@ -1,7 +1,5 @@
 """URLs as strings: which paths are remote, how a URL is shown, and what identifies a file."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping

@@ -3,8 +3,6 @@
 Nothing here needs pytest itself.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import pickle
 import subprocess

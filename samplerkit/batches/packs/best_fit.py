@@ -1,11 +1,9 @@
 """How documents fill packs: parts as long as a pack, and best-fit decreasing for the remainders."""
 
-from __future__ import annotations
-
 from bisect import bisect_left, insort
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import Any, Final, Literal, final, get_args
+from typing import Any, Final, Literal, get_args
 
 import numpy as np
 
@@ -18,7 +16,6 @@ LongDocument = Literal["split", "raise", "drop", "truncate"]
 LONG_DOCUMENTS: Final = get_args(LongDocument)
 
 
-@final
 @dataclass(frozen=True)
 class Fit:
     """How documents are divided into parts, and how much of a pack each part takes.
@@ -70,7 +67,6 @@ class Fit:
         return -(-lengths // self.multiple)
 
 
-@final
 class Bins:
     """The bins of best-fit decreasing: from the largest item on, each goes where it leaves the least space.
 
@@ -158,7 +154,6 @@ _Run = tuple[int, int, int]
 """Neighbouring bins with the same content: first bin, number of bins, number of the last entry."""
 
 
-@final
 class _OpenRuns:
     """Runs by the space in each of their bins.
 

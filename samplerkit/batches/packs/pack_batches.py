@@ -1,7 +1,5 @@
 """Packs: documents of different lengths side by side in sequences of one length, without padding."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field

@@ -3,10 +3,8 @@
 Which sizes are in which pack is the same in all epochs. An epoch permutes the documents of each size.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +21,6 @@ from samplerkit.order.sequences import Permuted
 from samplerkit.order.typing import Ids
 
 
-@final
 class PackedSet:
     """How a set is packed, by its lengths alone.
 
@@ -73,7 +70,6 @@ class PackedSet:
         self.num_left_out = histogram.total - int(self.item_starts[-1])
 
 
-@final
 @dataclass(eq=False, repr=False)
 class PackPlan(SetPlan):
     """Batches of packs of a set. Each epoch permutes the documents of each size.
@@ -173,7 +169,6 @@ _HASH_BITS = 40
 _KEY_WORDS = 3
 
 
-@final
 class GroupedPermutation:
     """Permutes places within runs, by one key.
 

@@ -10,8 +10,6 @@ All arithmetic is in doubles, and product and difference are rounded separately:
 some compilers generate it, more than a third of blends are different.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Megatron's dataset of one part: computing and reading the tokens of samples, and comparing index files."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence

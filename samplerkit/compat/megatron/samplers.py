@@ -1,7 +1,5 @@
 """Megatron's two samplers, their orders, and a loader that uses them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, ClassVar, Final, Literal, final, get_args
 
@@ -22,7 +20,6 @@ Kind = Literal["single", "cyclic", "cyclic sharded"]
 """`--dataloader-type single`; `cyclic` with and without `--no-data-sharding`."""
 
 
-@final
 class MicroBatches(Order):
     """All ids in sequence, arranged so that each rank reads a contiguous micro-batch of each step.
 

@@ -1,11 +1,9 @@
 """The samples of a part: one corpus of shuffled documents, cut into samples, or a blend of several."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -56,7 +54,6 @@ class Spans(NamedTuple):
     lengths: Ids
 
 
-@final
 class ShuffledCorpus:
     """The order of one corpus and part: documents shuffled over all epochs at once, samples shuffled again.
 
@@ -159,7 +156,6 @@ class ShuffledCorpus:
         return np.stack([places, offsets], axis=1)
 
 
-@final
 class BlendedSamples:
     """The positions of the tokens of each sample of a part.
 

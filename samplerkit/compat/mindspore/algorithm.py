@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from dataclasses import replace as replaced
 from enum import Enum
 from functools import partial
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -267,7 +267,6 @@ _DRAWS: dict[type, tuple[_Draw, _Draw | None, _Draw | None]] = {
 """MindSpore's own ways to draw, by sampler and kind of dataset; None for combinations that are refused."""
 
 
-@final
 @dataclass(frozen=True)
 class QuirkyMindSporeChain(MindSporeChain):
     """Orders samples as MindSpore 2.10 does, including its bugs."""
@@ -275,7 +274,6 @@ class QuirkyMindSporeChain(MindSporeChain):
     quirks: ClassVar[bool] = True
 
 
-@final
 @dataclass(frozen=True)
 class DealOfAtLeastOne(Deal):
     """A deal in which a shard without samples reads the first sample."""

@@ -1,7 +1,5 @@
 """The seed that MindSpore's samplers share."""
 
-from __future__ import annotations
-
 from samplerkit.order import arguments
 
 DEFAULT_SEED = 5489

@@ -1,8 +1,6 @@
 """The random engines and distributions of the C++ standard library that MindSpore uses, vectorized."""
 
-from __future__ import annotations
-
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +20,6 @@ _SEEDS_PER_CHUNK = 1 << 14
 Words32 = np.ndarray[Any, np.dtype[np.uint32]]
 
 
-@final
 class Mt19937:
     """`std::mt19937`: words of 32 bits.
 
@@ -60,7 +57,6 @@ class Mt19937:
             self._engine.random_raw(excess, output=False)
 
 
-@final
 class MinstdRand0:
     """`std::minstd_rand0`, GCC's `std::default_random_engine`: words of 31 bits, minus the engine's min().
 

@@ -4,8 +4,6 @@
 uses `std::minstd_rand0` with the same seed: of all rows, of the files, or within each file or block.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Callable, Hashable
 from typing import Any

@@ -5,8 +5,6 @@ reproduces MindSpore's bugs; all samplers of a chain must have the same `quirks`
 those of the samplerkit class of the same name.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 

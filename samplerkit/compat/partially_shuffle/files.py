@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import Any, final
+from typing import Any
 
 from samplerkit.errors import ArgumentTypeError, DatasetError
 from samplerkit.loading.state.identity import describe_dataset
@@ -34,7 +34,6 @@ Item = list[Any]
 """A batch: a list with a dict of arrays for each file in it, None, and the list of these files."""
 
 
-@final
 class DatasetFiles(ChunkedDataset):
     """The files that a dataset lists, in its order, and batches of their rows.
 

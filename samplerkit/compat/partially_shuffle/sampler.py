@@ -1,7 +1,5 @@
 """The drop-in for both versions of the original sampler: shuffled files, a run of rows per rank, blocks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """Checks webdataset's arguments: they are supported, or refused if ignoring them would change samples."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace

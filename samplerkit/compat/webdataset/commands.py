@@ -15,7 +15,7 @@ import subprocess
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from typing import Any, final
+from typing import Any
 
 from samplerkit.compat.webdataset.handlers import continues, of_shard
 from samplerkit.compat.webdataset.reading import SamplePipeline, WorkerSlot
@@ -210,7 +210,6 @@ def _flaw(url: str, begin: int, reason: Reason, detail: str) -> DatasetError:
     return DatasetError(url, Flaw(url, begin, reason, detail).problem, hint=_HINT)
 
 
-@final
 class _Stream:
     """The bytes of an archive as they arrive: read in ascending order, and freed after they are passed."""
 
@@ -270,7 +269,6 @@ def _decoded(name: bytes) -> str:
     return name.decode("utf-8", "replace")
 
 
-@final
 @dataclass(frozen=True)
 class Piped:
     """Shards that are written by commands.

@@ -17,7 +17,7 @@ import weakref
 from collections.abc import Iterable
 from contextlib import suppress
 from multiprocessing import context, process, reduction
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 from torch.utils.data import get_worker_info
 
@@ -61,7 +61,6 @@ class Note(NamedTuple):
     epoch: int
 
 
-@final
 class EpochLedger:
     """Counts the epochs of a dataset over the iterations of this process and of its workers.
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final, final
+from typing import Any, Final
 
 import numpy as np
 
@@ -95,7 +95,6 @@ class WorkerPlace:
     items: int = 0
 
 
-@final
 @dataclass(frozen=True)
 class SamplePipeline:
     """What an iteration reads: the order of an epoch, the part of one worker, and the stages of the pipeline.

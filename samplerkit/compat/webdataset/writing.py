@@ -1,7 +1,5 @@
 """webdataset's `ShardWriter` and `TarWriter`."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from typing import Any

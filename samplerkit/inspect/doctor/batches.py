@@ -1,7 +1,5 @@
 """Rules about batches of samples of different lengths: budgets, padding, idle ranks and wrong losses."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch.utils.data
@@ -55,7 +55,6 @@ class Dealer(NamedTuple):
     shard: int | None
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Trainer:
     """A trainer of another package that has a loader.
@@ -283,7 +282,6 @@ class Inspection:
         return PlannedRun(run, run.view.recipe, plan)
 
 
-@final
 class InspectedRun(Inspection):
     """A loader whose order is samplerkit's, and therefore known."""
 

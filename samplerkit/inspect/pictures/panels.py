@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
@@ -48,7 +48,6 @@ DrawPanel = Callable[[Any, list[PlotData]], str]
 """Draws on a figure, and returns the heading."""
 
 
-@final
 @dataclass(frozen=True)
 class Panel:
     """A panel of the picture.

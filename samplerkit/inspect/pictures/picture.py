@@ -14,7 +14,7 @@ import json
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, Final
 
 from samplerkit.errors import ArgumentValueError, NotSupportedError
 from samplerkit.inspect.pictures.panels import PANELS, Panel, png_figure
@@ -121,7 +121,6 @@ MAX_RANKS: Final = 1024
 _PARTS = ("explorer.css", "order.js", "figures.js", "pictures.js", "explorer.js")
 
 
-@final
 @dataclass(frozen=True)
 class Settings:
     """Initial settings of the page, mostly named like the samplers' arguments.

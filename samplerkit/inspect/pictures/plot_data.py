@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -45,7 +45,6 @@ Counts = tuple[Ids, npt.NDArray[np.float64]]
 """Steps, and a count for each."""
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class PlotData:
     """The data of one run: its name in pictures, its view, the epoch, and its number among the runs."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import final
 
 import numpy as np
 
@@ -30,7 +29,6 @@ MAX_BLOCKS = 1_000_000
 """The most blocks of one size in a window that are distinguished."""
 
 
-@final
 @dataclass(frozen=True)
 class Blocks:
     """A sequence of rows, file after file, cut into lanes and then into blocks that are shuffled.
@@ -166,7 +164,6 @@ MAX_DEVIATION = 0.04
 """The largest relative deviation of file sizes, over the root of their number, for a closed spread."""
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class ClosedForms:
     """Figures of a mode at some windows; None if there is no closed form."""

@@ -85,7 +85,6 @@ def shown(value: float) -> str:
     return text.replace("0.", ".", 1) if text.lstrip("-").startswith("0.") else text
 
 
-@final
 @dataclass(frozen=True)
 class Estimate:
     """Values at some windows, for each epoch.

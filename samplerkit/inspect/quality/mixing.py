@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
@@ -34,7 +34,6 @@ MANY_FILES = 10_000
 """For more files, whose cost grows with their number, four epochs are sampled."""
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Observation:
     """The orders, windows and epochs from which figures are computed.

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -44,7 +44,6 @@ MIN_BLOCKS = 64
 """The fewest blocks that `MAX_FILES` files must fill."""
 
 
-@final
 @dataclass(frozen=True)
 class PlainMode:
     """One shuffle mode over a whole layout, for which there may be closed forms.
@@ -110,7 +109,6 @@ class PlainMode:
         return mode.order(self.layout, lambda role: Key(self.seed, epoch, 0, role), self.lanes)
 
 
-@final
 @dataclass(frozen=True)
 class OrderSource:
     """The orders of all epochs of a run.
@@ -243,7 +241,6 @@ Statistic = Callable[[Ids, Ids, int], Numbers]
 number of segments."""
 
 
-@final
 class WindowSamples:
     """Samples of windows of some epochs, from which statistics are estimated.
 

@@ -1,7 +1,5 @@
 """Recommends the cheapest shuffle mode that reaches a required mixing."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass

@@ -9,7 +9,7 @@ followed by a mask is one without a sign.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, final
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -31,7 +31,6 @@ _COMPARED = 64
 _AT_ONCE_ON_CPU, _AT_ONCE = 1 << 15, 1 << 20
 
 
-@final
 class DeviceOrder:
     """An order that is evaluated on a device: no id comes from the host.
 
@@ -155,7 +154,6 @@ def _permutation(device: torch.device, *recipe: Any) -> Evaluate:
     return NetworkOnDevice(order).permuted
 
 
-@final
 class NetworkOnDevice:
     """The network of a keyed permutation of [0, n), by torch operations; see `order.permutation`.
 

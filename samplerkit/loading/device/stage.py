@@ -15,7 +15,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, final
+from typing import Any, Final
 
 import torch
 
@@ -33,7 +33,6 @@ Load = Callable[[Any], Any]
 """Returns on the device what a source yields; an `EpochEnd` as it is."""
 
 
-@final
 class EpochEnd:
     """What a source yields at the end of an epoch; the stage hands it out as it is.
 
@@ -45,7 +44,6 @@ class EpochEnd:
         self.state: Final = state
 
 
-@final
 class DeviceStage(Iterator[Any]):
     """Iterates over a source one step ahead of the loop, and hands out its batches on a device.
 
@@ -190,7 +188,6 @@ class LoadedBatch:
     copy: float
 
 
-@final
 class Producer(WorkerThreads):
     """The loading thread: for each slot it pulls from the source and sends to the device.
 

@@ -6,7 +6,7 @@ import contextlib
 import functools
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from typing import Any, Final, Literal, final
+from typing import Any, Final, Literal
 
 import torch
 
@@ -77,7 +77,6 @@ class Streams:
         """Lets the host wait for an event."""
 
 
-@final
 class DeviceStreams(Streams):
     """The driver of a device that computes in streams: cuda, and by the same interface xpu and npu.
 

@@ -1,13 +1,11 @@
 """Loaders of other packages behind a stage: what the loop received of them, their epochs and their states."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, Final, NamedTuple, final
+from typing import Any, Final, NamedTuple
 
 from samplerkit.loading.background import ended_iteration
 from samplerkit.loading.device.stage import DeviceStage, EpochEnd, MakeStage
@@ -40,7 +38,6 @@ class LoadedItem(NamedTuple):
     state: Any
 
 
-@final
 class WrappedLoader:
     """Puts a stage between the loop and a loader that does not count what was handed out; counts behind it.
 

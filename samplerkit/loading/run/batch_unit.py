@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
@@ -38,7 +38,6 @@ _HINT = "make the batches as they were made when the state was saved"
 _GLOBAL_BATCH = "sets a global_batch, but a step is one batch of the recipe for each rank"
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class EpochBatches(EpochUnits):
     """The batches of a plan, one a unit.
@@ -157,7 +156,6 @@ class EpochBatches(EpochUnits):
             self.plan.learn(before.plan, edit.at - self.epoch * self.num_draws)
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class BatchUnit(Unit):
     """Counts batches of a recipe.
@@ -255,7 +253,6 @@ _COUNTED_AT_ONCE = 1024
 """Batches that are looked up together to count their samples."""
 
 
-@final
 @dataclass(frozen=True, eq=False, repr=False)
 class FlattenedBatches(Order):
     """The samples of successive batches; of packs, a sample comes once for each of its parts.

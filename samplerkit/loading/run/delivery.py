@@ -3,8 +3,6 @@
 A value has no state: a resume is a delivery with another start. `Reading` is what one rank reads by it.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, cast, final, get_args
+from typing import Any, cast, get_args
 
 from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, CompositionError, NotSupportedError
@@ -30,7 +30,6 @@ from samplerkit.samplers.shuffled import RandomSampler
 from samplerkit.samplers.subset import SequentialSampler
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Run:
     """The common part of all readers of a recipe: loaders, samplers for torch, and inspections.

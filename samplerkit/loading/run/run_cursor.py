@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import Any, Final, final
+from typing import Any, Final
 
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, CompositionError
 from samplerkit.loading.agreement import agree
@@ -25,7 +25,6 @@ from samplerkit.samplers.mixing.ledger import Ledger
 from samplerkit.storage.atomic import atomic
 
 
-@final
 class RunCursor(Cursor):
     """Where the reader of a run is: the run as it is now, and a place in it.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, final
+from typing import Any
 
 from samplerkit.errors import StateError
 from samplerkit.loading.run.units import EpochUnits, RunFacts, Unit
@@ -24,7 +24,6 @@ _DIFFERS = "differs from the saved state"
 _LENGTHS = ("seq_len", "block_len", "windows_per_block")
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class TokenWindowUnit(Unit):
     """Counts windows of tokens.
@@ -122,7 +121,6 @@ class TokenWindowUnit(Unit):
         return [name for name, pair in both.items() if None not in pair and pair[0] != pair[1]]
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class EpochTokenWindows(EpochUnits):
     """The windows of an epoch.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, final
+from typing import Any
 
 from samplerkit.errors import ArgumentValueError, StateError
 from samplerkit.loading.run.units import EpochUnits, Ramp
@@ -31,7 +31,6 @@ _CHECKS = {
 _NO_EDITS = Ledger()
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class EditHistory:
     """The edits of a run, from its ledger; a run without a ledger has none.

@@ -1,7 +1,5 @@
 """Descriptions and digests of a recipe and a dataset, which processes compare."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

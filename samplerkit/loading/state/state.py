@@ -7,7 +7,7 @@ import json
 import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, StateError
 from samplerkit.order.arguments import INT64_MAX, MAX_LANES, is_iterable
@@ -315,7 +315,6 @@ class EpochsRead(NamedTuple):
         return None
 
 
-@final
 @dataclass(frozen=True)
 class Past:
     """What was read, in the order in which it was read.

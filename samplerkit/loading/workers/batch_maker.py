@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, is_dataclass, replace
 from functools import partial
-from typing import Any, Self, cast, final
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
@@ -39,7 +39,6 @@ Read = Callable[[Any, Request], Answer]
 """Reads the samples of a request from a dataset."""
 
 
-@final
 @dataclass(eq=False)
 class BatchMaker:
     """Reads the samples of requests and collates them.
@@ -279,7 +278,6 @@ def _read_segments(dataset: Any, request: Request) -> Answer:
     return Answer(list(parts))
 
 
-@final
 class UpcomingIds:
     """The ids of each batch that a process will read.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, cast, final
+from typing import Any, Final, cast
 
 import numpy as np
 import torch.utils.data
@@ -20,7 +20,6 @@ from samplerkit.order.typing import Ids
 _NO_WORKER: Final = -1
 
 
-@final
 class FileAffinity:
     """Returns each file to a worker when it first appears: to the one with the fewest samples so far.
 
@@ -70,7 +69,6 @@ def upcoming_in_files(request: Request, batches: Batches, dataset: Any) -> Itera
             yield own
 
 
-@final
 class AffineProcesses(WorkerProcesses):
     """Worker processes that get their shares of each request; batches of several are collated in the loop.
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast, final, get_args
+from typing import Any, cast, get_args
 
 import torch.utils.data
 
@@ -40,7 +40,6 @@ _STAGE_SECONDS = 0.4
 `LAST_BATCH_SECONDS`, which these have then, it is below the two seconds that an end may take."""
 
 
-@final
 @dataclass(eq=False)
 class WorkerIteration:
     """One iteration over the batches of workers, through a stage if there is one.
@@ -97,7 +96,6 @@ class WorkerIteration:
         return are_kept
 
 
-@final
 @dataclass(eq=False)
 class LoaderWorkers:
     """Chooses the workers of a loader, starts them at first use, and opens iterations over their batches.

@@ -31,7 +31,6 @@ Batches = Callable[[int, int], Iterator[tuple[int, Ids]]]
 _MAX_IDS_NAMED = 64
 
 
-@final
 @dataclass(eq=False)
 class Request:
     """One batch that a rank reads. It is never changed, but not frozen, which would be slower.
@@ -120,7 +119,6 @@ class Request:
         return f"the batch in step {self.step} of epoch {self.epoch}, counted from position {self.start}"
 
 
-@final
 @dataclass(frozen=True)
 class SkippedSample:
     """A sample that could not be read and was left out.
@@ -140,7 +138,6 @@ class SkippedSample:
     file: str = ""
 
 
-@final
 @dataclass(eq=False)
 class Answer:
     """The samples of a request, or the batch that was made of them, and what comes with it; see `Request`.

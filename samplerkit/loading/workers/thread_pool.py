@@ -1,7 +1,5 @@
 """Workers that are threads of this process: they take requests in turn, and answer each at its place."""
 
-from __future__ import annotations
-
 import sys
 import threading
 import time
@@ -12,13 +10,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from statistics import median
-from typing import Any, Final, final
+from typing import Any, Final
 
 from samplerkit.loading.background import end_at_exit, read_for
 from samplerkit.loading.workers.protocol import Answer, WorkerPool, timed_out
 
 
-@final
 @dataclass(eq=False)
 class Task:
     """One batch that threads make.
@@ -141,7 +138,6 @@ PATIENCE: Final = 0.05
 """Seconds after which a batch no longer keeps another thread from its own: it may wait for that thread."""
 
 
-@final
 class ThreadSchedule:
     """Decides how many threads make batches at once: all, or one.
 
@@ -211,7 +207,6 @@ class ThreadSchedule:
         return rate
 
 
-@final
 class ThreadPool(WorkerThreads):
     """The threads of a loader.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
@@ -35,7 +35,6 @@ def rows_before(positions: int | Ids, lane: int | Ids, lanes: int) -> Ids:
     return np.maximum(0, -((lane - positions) // lanes))
 
 
-@final
 @dataclass(eq=False)
 class RemovedRows:
     """The rows that are removed from one lane, as intervals.
@@ -95,7 +94,6 @@ class RemovedRows:
         return self.with_rows(self.rows(begins), self.rows(ends - 1) + 1)
 
 
-@final
 @dataclass(frozen=True)
 class RemovedPositions:
     """The positions that are removed from a stream, lane by lane.
@@ -167,7 +165,6 @@ class RemovedPositions:
         return np.array([self.of_lane(lane).rows(row) for lane, row in enumerate(before)], dtype=np.int64)
 
 
-@final
 @dataclass(eq=False, repr=False)
 class WithoutIds(OrderView):
     """An order without some of its ids: the ids after a removed one move up.

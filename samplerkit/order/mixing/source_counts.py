@@ -7,10 +7,8 @@ the first weights. By the weights from row 40 on it would have read it 10 times 
 weights are 20 too low for each later row, and the offset is 20.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
-from typing import Any, Final, NamedTuple, final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -50,7 +48,6 @@ def _no_changes(_lane: int) -> Ids:
     return np.zeros(0, dtype=np.int64)
 
 
-@final
 class SourceCounts:
     """What rows read, by weights that may change from segment to segment of the rows.
 

@@ -41,7 +41,7 @@ depend on the digits before. Here they depend on the higher digits of the row as
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, Final, final
+from typing import Any, Final
 
 import numpy as np
 
@@ -113,7 +113,6 @@ FirstBytes = np.ndarray[Any, np.dtype[np.uint8]]
 """The first two digits of draws."""
 
 
-@final
 class SourceDraws:
     """The draws of all rows of some lanes.
 
@@ -248,7 +247,6 @@ class SourceDraws:
         return np.where(is_past_end, NO_ROW, rows).reshape(shape)
 
 
-@final
 class DigitMaps:
     """Selects the permutation of each digit of some rows, by a keyed hash.
 

@@ -1,10 +1,8 @@
 """Where sources of a mixture end, over all lanes; and a mixture that reads each source once."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final, final
+from typing import Final
 
 import numpy as np
 
@@ -108,7 +106,6 @@ def first_length(
     return row * lanes + owner + (not is_first)
 
 
-@final
 class OnceEach(OrderView):
     """Several orders mixed by draws, each of them read exactly once.
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,6 @@ from samplerkit.order.order import Located
 from samplerkit.order.typing import Ids
 
 
-@final
 class Mix(Stream):
     """Several streams mixed by draws: each position reads the next sample of one of them.
 
@@ -187,7 +186,6 @@ class Mix(Stream):
         return np.concatenate([which for which, _ in matches]), np.concatenate([p for _, p in matches])
 
 
-@final
 @dataclass(eq=False)
 class WithoutRows(Stream):
     """A stream from which some rows of its lanes are removed.
@@ -219,7 +217,6 @@ class WithoutRows(Stream):
         return which[is_kept], positions[is_kept]
 
 
-@final
 class RunStream(NamedTuple):
     """The samples that a run reads, epoch after epoch.
 
@@ -247,7 +244,6 @@ class RunStream(NamedTuple):
         return Part(stream, begin, length, runs_on=runs_on)
 
 
-@final
 class Change(NamedTuple):
     """A change of a stream from a position on: an edit, or a cap.
 

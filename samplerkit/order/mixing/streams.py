@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -150,7 +150,6 @@ class PassSpan(NamedTuple):
     ids: Ids
 
 
-@final
 @dataclass(eq=False)
 class Passes(Stream):
     """One pass over a source after another; from a pass on, ids may be left out.
@@ -331,7 +330,6 @@ class ReadAhead(NamedTuple):
     ids: Ids
 
 
-@final
 class Part(Order):
     """The positions [begin, begin + length) of a stream: an epoch of it.
 

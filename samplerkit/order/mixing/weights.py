@@ -1,7 +1,5 @@
 """Weights as integers, as thresholds of draws, and draws by weight without replacement."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from fractions import Fraction

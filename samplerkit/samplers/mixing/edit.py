@@ -1,7 +1,5 @@
 """An edit of a run: a change of the order from one position on, as a value, and digests of many."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -214,7 +214,6 @@ def _require_fixed_set(place: str, source: Passes | Blend, ids: Ids) -> None:
         raise NotSupportedError(place, problem, sampler, hint=hint)
 
 
-@final
 @dataclass(frozen=True)
 class SourceRead:
     """How much of a source was read since the run began.

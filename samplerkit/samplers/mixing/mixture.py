@@ -178,7 +178,6 @@ class MixtureSampler(Sampler):
         return Blend(self, layout, context).order()
 
 
-@final
 @dataclass(eq=False)
 class Blend:
     """A mixture at its place in a tree, in one epoch.

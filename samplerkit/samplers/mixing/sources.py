@@ -1,11 +1,9 @@
 """The sources of a mixture: parts of a tree, or files; their passes and lengths; the checks of arguments."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Final, final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -55,7 +53,6 @@ def mixed_parts(sources: Mapping[str, Any] | None, layout: Layout, dataset: Any)
     return parts
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class EpochOrders:
     """The orders of a sampler, epoch after epoch: the passes over a source.
@@ -121,7 +118,6 @@ class EpochOrders:
         return hash(self._identity)
 
 
-@final
 @dataclass(frozen=True)
 class ShuffledPart:
     """The orders of a source without a sampler: all samples of the part, shuffled again in each pass.
@@ -144,7 +140,6 @@ class ShuffledPart:
         return Permuted(self.size, Key(self.seed, epoch, 0, Shuffle.GLOBAL.value))
 
 
-@final
 class PartLengths:
     """The lengths of the samples of the parts of a dataset, in tokens.
 

@@ -1,14 +1,12 @@
 """Prefetching of whole batches, one ahead, for orders whose batches have samples of many files."""
 
-from __future__ import annotations
-
 import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, TypeVar, final
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -28,7 +26,6 @@ class _Expected(Generic[Batch]):
     reading: Calls[Batch] | None = None
 
 
-@final
 class BatchesAhead(Generic[Batch]):
     """Prefetches upcoming batches: while one is processed, the next one is read in a thread.
 

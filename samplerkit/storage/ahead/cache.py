@@ -1,14 +1,12 @@
 """An in-memory cache of files that prefetches, and evicts by the known upcoming uses."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Generic, final
+from typing import Any, Generic
 
 import numpy as np
 
@@ -20,7 +18,6 @@ from samplerkit.storage.open_files import FileStats
 from samplerkit.storage.threads import join
 
 
-@final
 class ReadAheadCache(Generic[Content]):
     """A cache of files in one process: their content in memory, or open shards.
 

@@ -1,7 +1,5 @@
 """The limits of a cache of files, and the warning that it is too small."""
 
-from __future__ import annotations
-
 import logging
 from dataclasses import dataclass
 from typing import Protocol, TypeVar

@@ -1,13 +1,11 @@
 """The upcoming uses of files, known from the upcoming ids within a bounded lookahead."""
 
-from __future__ import annotations
-
 import threading
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
@@ -33,7 +31,6 @@ Mark = tuple[int, ...]
 """Identifies a batch: its size, first and last id."""
 
 
-@final
 class Uses:
     """The uses of files by upcoming batches.
 

@@ -1,7 +1,5 @@
 """Reading and writing of catalogue files; everything in them that can be checked is checked."""
 
-from __future__ import annotations
-
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Final, Literal, final
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -34,7 +34,6 @@ DIGEST_BYTES: Final = 16
 REMAKE: Final = "make the catalogue again with `samplerkit catalogue`"
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class FileCatalogue:
     """Sizes, versions and numbers of samples of many files, sorted by the bytes of their paths.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Final, Literal, final
+from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 
@@ -39,7 +39,6 @@ ChunkCache = ReadAheadCache[Content]
 """The chunks that one process holds in memory."""
 
 
-@final
 @dataclass(frozen=True)
 class Chunks:
     """The chunks of a dataset as they were when they were found; they are sent to workers.
@@ -253,7 +252,6 @@ Each thread waits for its own response, so none of them delays another.
 """
 
 
-@final
 @dataclass(frozen=True)
 class ChunkLimits:
     """The limits that a user gave: chunks in memory, prefetched chunks and threads.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import getitem
-from typing import Any, Protocol, final
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -44,7 +44,6 @@ class Content(Protocol):
         """Returns some rows of each column, as arrays."""
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class FileContent:
     """The samples of one file, in memory.
@@ -164,7 +163,6 @@ def _own_bytes(data: Any) -> int:
     return size if isinstance(size, int) else sys.getsizeof(data)
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class LazySamples:
     """A sequence of samples, each made when it is indexed.

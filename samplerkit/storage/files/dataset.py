@@ -1,7 +1,5 @@
 """A dataset over files that a function of the user's reads."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar, final
+from typing import Any, TypeVar
 
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, DatasetError, SamplerkitError
 from samplerkit.order import arguments
@@ -24,7 +24,6 @@ _PARSER_RACE = "AST constructor recursion depth mismatch"
 _MAX_RACES = 3
 
 
-@final
 @dataclass(frozen=True)
 class FileReader:
     """Reads files with a function of the user's, and counts the samples of each.

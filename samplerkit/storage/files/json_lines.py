@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Literal, final, get_args
+from typing import Any, Final, Literal, get_args
 
 import numpy as np
 from pydantic_core import from_json
@@ -34,7 +34,6 @@ LineEnds = tuple[Array, Array, int]
 """The offsets of the line ends in a piece of a file, the sums of the bytes of its lines, and its end."""
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Lines:
     r"""The offsets of the lines of a file; an empty line is not a sample and belongs to the line before it.
@@ -143,7 +142,6 @@ def require_sums(lines: Sequence[bytes], sums: Array, place_of: PlaceOf) -> None
         raise DatasetError(place_of(int(wrong[0])), "was changed since it was indexed", hint=REWRITE)
 
 
-@final
 @dataclass(frozen=True)
 class LineDecoder:
     """Decodes lines into samples.

@@ -1,7 +1,5 @@
 """Optional packages that parse formats: they are imported when needed, and their errors are converted."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """Finds the files that a user names by paths, URLs and patterns."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Iterable

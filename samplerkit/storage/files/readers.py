@@ -1,7 +1,5 @@
 """The built-in readers and their names: npz and npy, parquet, csv and tsv, jsonl and text."""
 
-from __future__ import annotations
-
 import io
 import math
 import os
@@ -10,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import Any, BinaryIO, Final, final
+from typing import Any, BinaryIO, Final
 
 import numpy as np
 
@@ -89,7 +87,6 @@ def register_reader(name: str, reader: Callable[..., Any]) -> None:
 Array = np.ndarray[Any, Any]
 
 
-@final
 @dataclass(frozen=True)
 class NpzReader:
     """Reads `.npz` files, one column per array, never with pickle.
@@ -152,7 +149,6 @@ class NpzReader:
         return available if self.keys is None else list(self.keys)
 
 
-@final
 @dataclass(frozen=True)
 class NpyReader:
     """Reads `.npy` files, one sample per row of the array, never with pickle."""
@@ -175,7 +171,6 @@ class NpyReader:
             return _rows_in_header(file, path, os.fstat(file.fileno()).st_size)
 
 
-@final
 @dataclass(frozen=True)
 class ParquetReader:
     """Reads `.parquet` files with pyarrow (extra `parquet`), one array per column.
@@ -204,7 +199,6 @@ class ParquetReader:
         return sum(metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))
 
 
-@final
 @dataclass(frozen=True)
 class TextReader:
     r"""Reads text files, one sample per line, without the line end (`\n` or `\r\n`).
@@ -250,7 +244,6 @@ class TextReader:
         return lines + (last != b"\n")
 
 
-@final
 @dataclass(frozen=True)
 class JsonlReader:
     """Reads files of JSON lines, plain or compressed by gzip or zstd, one sample per non-empty line.
@@ -283,7 +276,6 @@ class JsonlReader:
         return len(lines_of(path, self.max_unpacked_bytes))
 
 
-@final
 @dataclass(frozen=True)
 class CsvReader:
     r"""Reads files of comma-separated values with pyarrow (extra `parquet`), one array per column.

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, final
+from typing import Any, Final
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.open_files import (
@@ -30,7 +30,6 @@ ByteSpan = tuple[int, int]
 """A part of a file: offset and length, in bytes."""
 
 
-@final
 @dataclass(frozen=True)
 class Stored:
     """A file with its size and modification time, which distinguish it from a later file of the same name.
@@ -208,7 +207,6 @@ BytesRequest = tuple[int, int, Any]
 """The number of a file, the offset of a part in bytes, and the buffer to read it into."""
 
 
-@final
 class ByteFiles:
     """Reads parts of files by `pread`, or by requests if a file is remote; files are not mapped.
 

@@ -201,7 +201,6 @@ class RowRanges(ChunkFile):
         return slice(chunk * self.step, chunk * self.step + self.sizes[chunk])
 
 
-@final
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Hdf5Rows(RowRanges):
     """The rows of an HDF5 file."""
@@ -251,7 +250,6 @@ def _hdf5_array(h5py: Any, path: str, file: Any, name: str) -> Any:
     return array
 
 
-@final
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ZarrRows(RowRanges):
     """The rows of a zarr group; `fills` reads missing chunks as the fill value."""

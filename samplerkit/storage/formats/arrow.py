@@ -111,7 +111,6 @@ _MARK = 0xFFFFFFFF
 _SCHEMA, _DICTIONARY, _BATCH = "schema", "dictionary", "record batch"
 
 
-@final
 @dataclass(frozen=True)
 class _Message:
     """One message of a file.
@@ -131,7 +130,6 @@ class _Message:
     rows: int
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class ArrowFile(ChunkFile):
     """A file as it was when it was first examined: the positions and headers of its messages.
@@ -237,7 +235,6 @@ def _messages(stored: Stored) -> Iterator[_Message]:
         raise ValueError(f"it has data after its end, at byte {at + 8}")
 
 
-@final
 class _Header(io.RawIOBase):
     """A message with a real header and a body of zeros, which take no memory.
 

@@ -1,10 +1,8 @@
 """Samples in an Arrow record batch, converted to numpy if there are no nulls, else to Python values."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, final, get_args
+from typing import Any, Final, Literal, get_args
 
 import numpy as np
 
@@ -23,7 +21,6 @@ ArrowBatches = Literal["samples", "columns", "tensors", "arrow"]
 """The form of a batch: as `Batches`, or an Arrow record batch."""
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class ArrowContent:
     """The samples of a chunk, held in an Arrow record batch.

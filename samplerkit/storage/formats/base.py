@@ -10,7 +10,7 @@ from functools import partial
 from itertools import chain
 from operator import getitem
 from pathlib import Path, PurePosixPath
-from typing import Any, Final, final
+from typing import Any, Final
 
 import numpy as np
 
@@ -41,7 +41,6 @@ from samplerkit.storage.urls import add_suffix, is_remote, shown
 INDEX: Final = "index.json"
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class ChunkPositions:
     """The positions in files of all chunks that have samples.

@@ -1,7 +1,5 @@
 """Indexes of files, made once and kept in the user's cache or next to the file."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import os
@@ -9,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +19,6 @@ from samplerkit.storage.files.stored import INDEX_SUFFIX, Stored
 from samplerkit.storage.urls import add_suffix
 
 
-@final
 @dataclass(frozen=True)
 class IndexKind:
     """Reads, makes and writes the indexes of one kind of files.

@@ -181,7 +181,6 @@ class JsonlDataset(IndexedFiles):
         return Chunks(layout, partial(_unpacked, files, self._max_unpacked), digest, (files, is_packed, data))
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class IndexedFile:
     """A file and its line offsets, which are read again in a process that this object is sent to.

@@ -193,7 +193,6 @@ class LmdbDataset(KeyedDataset):
         return _Store(stored, self._database, self._left_out)
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class _Keys:
     """The keys of all samples, concatenated, and the number of the transaction that wrote their state."""
@@ -212,7 +211,6 @@ class _Keys:
         return [joined[start:end] for start, end in spans]
 
 
-@final
 class _Store(OpenStore):
     """A database that is open in one process."""
 

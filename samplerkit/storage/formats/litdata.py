@@ -61,7 +61,6 @@ class LitDataset(FolderDataset):
         return [LitChunk.of(entry, samples) for entry in entries]
 
 
-@final
 @dataclass(frozen=True)
 class LitSamples:
     """How the samples of a folder are stored.
@@ -119,7 +118,6 @@ class LitSamples:
         return lambda row: make(cut_sample(row))
 
 
-@final
 @dataclass(frozen=True)
 class LitChunk(FolderShard):
     """The index entry of a chunk, and how its samples are stored."""

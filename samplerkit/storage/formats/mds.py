@@ -98,7 +98,6 @@ def _decoders(
     return [*map(column, selected or names)]
 
 
-@final
 @dataclass(frozen=True)
 class MdsShard(FolderShard):
     """The index entry of a shard; its name is that of the uncompressed shard.

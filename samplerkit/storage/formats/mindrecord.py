@@ -81,7 +81,6 @@ class MindRecordDataset(FormatOfFiles):
         return MindRecordFile.of(stored, self._columns)
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class MindRecordFile(ChunkFile):
     """A file as it was when it was first examined.

@@ -1,7 +1,5 @@
 """A dataset over a SQLite table, read by rowid."""
 
-from __future__ import annotations
-
 import json
 import os
 import sqlite3
@@ -68,7 +66,6 @@ class SqliteDataset(KeyedDataset):
         return _Table(stored, self._table, ", ".join(columns) or "*")
 
 
-@final
 class _Table(OpenStore):
     """A table that is open in one process."""
 

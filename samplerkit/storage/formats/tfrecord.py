@@ -145,7 +145,6 @@ Array = np.ndarray[Any, Any]
 Read = Callable[[int, int], bytes]
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Records:
     """The records of a file, or of a part of it.
@@ -210,7 +209,6 @@ class Records:
         return zlib.crc32(self.crcs[part].tobytes(), zlib.crc32(lengths.tobytes()))
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class RecordFile(ChunkFile):
     """A file as it was when it was first examined.

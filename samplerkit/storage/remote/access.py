@@ -111,7 +111,6 @@ LONGEST = 8 << 20
 """The most bytes of one request, since two requests in parallel are faster."""
 
 
-@final
 @dataclass(frozen=True)
 class Requests:
     """The requests for parts of files.
@@ -168,7 +167,6 @@ Result = TypeVar("Result")
 Fault = TypeVar("Fault", bound=Exception)
 
 
-@final
 class Transient(Exception):  # noqa: N818  # not an error yet, since the next attempt may succeed
     """An attempt failed, but another one may succeed.
 
@@ -197,7 +195,6 @@ class Refused(Exception):  # noqa: N818  # it is turned into a DatasetError
         self.hint = hint
 
 
-@final
 class Absent(Refused):
     """The file does not exist, or may not be read."""
 

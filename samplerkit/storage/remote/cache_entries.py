@@ -1,7 +1,5 @@
 """The files of the cache on disk: their names, their locks, and whether a copy is intact."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import os
@@ -15,7 +13,6 @@ from dataclasses import dataclass, field
 from functools import cache
 from io import FileIO
 from pathlib import Path
-from typing import final
 
 import numpy as np
 
@@ -33,7 +30,6 @@ _LOG = logging.getLogger(__name__)
 _NAME = re.compile(r"samplerkit-([0-9a-f]{40})\.(file|part|lock)")
 
 
-@final
 @dataclass(frozen=True)
 class Entry:
     """A version of a file in the cache: the whole file, or the part received so far, and a lock file.

@@ -34,7 +34,6 @@ _STEP = 64 << 20
 """The most bytes that are reserved in advance if the size of a file is unknown."""
 
 
-@final
 class DiskCache:
     """A cache of whole files on a disk of this machine, shared by all processes that use the same folder.
 
@@ -213,7 +212,6 @@ class LocalFile(Closing):
         self.close()
 
 
-@final
 class PartFile:
     """A file of the cache that is being written, under a temporary name; the caller holds the entry's lock.
 

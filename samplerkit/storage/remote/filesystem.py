@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeVar, final
+from typing import Any, TypeVar
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.atomic import atomic
@@ -49,7 +49,6 @@ parent, whose descriptors the child shares, so that the parent would wait foreve
 """
 
 
-@final
 class Filesystems(Client):
     """The fsspec filesystems of one process, since connections and event loops do not survive a fork."""
 

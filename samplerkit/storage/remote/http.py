@@ -1,7 +1,5 @@
 """Remote files by HTTP, including S3; each response is checked against the request and the version."""
 
-from __future__ import annotations
-
 import http.client
 import io
 import ssl
@@ -12,7 +10,7 @@ from contextlib import AbstractContextManager, suppress
 from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, final
+from typing import Any
 
 from samplerkit.storage.remote.access import (
     UNKNOWN_SIZE,
@@ -38,7 +36,6 @@ _ROUTE_SECONDS = 300.0
 """Seconds for which a route is used; a signature is valid for an hour."""
 
 
-@final
 class Http(Client):
     """The HTTP client of one process.
 
@@ -169,7 +166,6 @@ _NAMES = {
 _SUPPORTED = {*_NAMES, "anon", "profile", "requester_pays", "client_kwargs", "config_kwargs"}
 
 
-@final
 class SignedUrls:
     """Makes HTTP URLs for S3 objects, signed for an hour by botocore.
 

@@ -1,7 +1,5 @@
 """Checks of the head of an HTTP response for a part of a file: its range, its version, and faults."""
 
-from __future__ import annotations
-
 import re
 
 from samplerkit.storage.remote.access import (

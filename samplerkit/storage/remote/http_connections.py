@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit
 
 from samplerkit.storage.remote.access import Refused, Transient, translate_errors
@@ -38,7 +38,6 @@ _IN_PATHS = "!$%&'()*+,/:;=?@[]~"
 _LINE_BREAKS = re.compile(r"[\r\n\0]")
 
 
-@final
 @dataclass(frozen=True)
 class Route:
     """The route to the server of a URL.
@@ -63,7 +62,6 @@ class Route:
         return self.head + (f"Range: bytes={part}\r\n\r\n" if part else "\r\n").encode()
 
 
-@final
 class Connections:
     """Connections to HTTP servers, for the threads of one process.
 

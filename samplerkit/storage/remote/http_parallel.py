@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, RemoteDisconnected
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 from samplerkit.storage.remote.access import Refused, Span, Transient, Version
 from samplerkit.storage.remote.http import Http
@@ -30,7 +30,6 @@ class _Unusual(Exception):  # noqa: N818  # no error, since another client will 
     """A response that is not a plain part of a file, such as a redirect."""
 
 
-@final
 class _PartRequest(NamedTuple):
     """A request for a part of a file whose version is known, with the number that the caller gave it."""
 
@@ -55,7 +54,6 @@ class _PartRequest(NamedTuple):
             raise _Unusual
 
 
-@final
 class ParallelHttp:
     """Reads parts of files by HTTP through many connections, in the thread of the caller.
 
@@ -151,7 +149,6 @@ class ParallelHttp:
                 ready, next_check = [*runs], now + TICK  # each checks its timeout
 
 
-@final
 @dataclass
 class _Exchange:
     """A connection and its current request.

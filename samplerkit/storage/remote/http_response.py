@@ -9,7 +9,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 Headers = Mapping[str, str]
 """The headers of a response by lower-case name; if a name is repeated, the first one."""
@@ -54,7 +54,6 @@ class Head(NamedTuple):
         return cls(int(match[2]), headers, stays_open)
 
 
-@final
 class Response:
     """A response whose head was received, and whose body is read by `read`.
 
@@ -108,7 +107,6 @@ class Response:
         return response.isclosed() and not response.length and not response.will_close
 
 
-@final
 class _Receiver(io.RawIOBase):
     """Receives from a socket with an overall timeout.
 

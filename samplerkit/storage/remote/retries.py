@@ -9,7 +9,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeVar, final
+from typing import TypeVar
 
 from samplerkit.errors import DatasetError, SamplerkitError
 from samplerkit.storage.open_files import AbsentError, FileStats
@@ -26,7 +26,6 @@ _DRAWS = secrets.SystemRandom()  # with a seeded generator, forked workers would
 Result = TypeVar("Result")
 
 
-@final
 class Counts:
     """Thread-safe counters of requests, retries, downloads and bytes.
 

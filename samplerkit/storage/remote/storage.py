@@ -193,7 +193,6 @@ def _check(span: Span, size: int) -> None:
         raise DatasetError(shown(span.url), problem, hint="it may have been truncated: check the file")
 
 
-@final
 class RemoteResources:
     """The clients, threads and counters of a remote storage in one process; a child has its own.
 

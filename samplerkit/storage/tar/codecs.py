@@ -7,7 +7,7 @@ import io
 import json
 import zipfile
 from collections.abc import Callable, Mapping
-from typing import Any, Final, final
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -71,7 +71,6 @@ DECODERS: Mapping[str, Callable[[bytes], Any]] = {
 """Decoders that are used by default, by extension."""
 
 
-@final
 class Decode:
     """Decodes the files of a sample.
 

@@ -1,7 +1,5 @@
 """`TarDataset`: random access to samples in tar shards, on disk or remote."""
 
-from __future__ import annotations
-
 import os
 import warnings
 from collections import Counter

@@ -1,7 +1,5 @@
 """Costs of an epoch over remote shards, and the choice between fetching shards and reading samples."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Packs the files of a folder into tar shards."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

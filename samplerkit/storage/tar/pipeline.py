@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice, tee
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
@@ -33,7 +33,6 @@ AT_ONCE = 256
 """Samples that iteration and selections read at a time, unless they are large."""
 
 
-@final
 class Source(OpenPerProcess[Reader | ShardReading]):
     """Random access to samples in shards.
 
@@ -207,7 +206,6 @@ class View(Closing):
         return value
 
 
-@final
 @dataclass(frozen=True)
 class Selection:
     """The samples of a view for which a function returns true; the function is called at first use.

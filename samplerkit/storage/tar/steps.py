@@ -1,7 +1,5 @@
 """Pipeline steps for samples of tar shards: renaming fields, mapping, and making tuples."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any

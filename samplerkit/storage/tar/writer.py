@@ -8,7 +8,7 @@ import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError
 from samplerkit.order import arguments
@@ -235,7 +235,6 @@ class TarWriter(Writing):
             raise self._failure
 
 
-@final
 @dataclass
 class _Shard:
     """A shard that is being written under a temporary name."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from glob import has_magic
 from itertools import accumulate, pairwise
-from typing import Any, Final, Literal, final, get_args
+from typing import Any, Final, Literal, get_args
 
 import numpy as np
 
@@ -81,7 +81,6 @@ Documents = Literal["idx"] | int | None
 """How the borders of documents are found: by the index, by the token that ends documents, or not at all."""
 
 
-@final
 class WindowSpec:
     """The arguments of `TokenDataset` of the same names, checked.
 
@@ -125,7 +124,6 @@ class WindowSpec:
             raise ArgumentValueError("block_len", problem, block, hint="leave it out")
 
 
-@final
 @dataclass(frozen=True)
 class TokenPaths:
     """The paths of a token file and of its index.
@@ -171,7 +169,6 @@ def token_dtype(place: str, value: Any) -> Dtype:
     return dtype
 
 
-@final
 @dataclass(frozen=True)
 class Corpus:
     """Token files that belong together.

@@ -1,7 +1,5 @@
 """A dataset of windows of tokens in files; positions of windows are computed, without an index of windows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Literal, final, get_args
@@ -336,7 +334,6 @@ class TokenDataset(OpenPerProcess[Any]):
         return self._output_spec.build(rows[0], borders, is_alone=is_alone)
 
 
-@final
 class WindowsAhead:
     """Prefetches the windows that a process reads next.
 

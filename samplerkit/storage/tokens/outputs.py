@@ -1,13 +1,11 @@
 """The outputs of token files: inputs, labels and masks of windows, and whole documents."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import accumulate, pairwise
 from math import prod
 from operator import itemgetter
-from typing import Any, Final, final
+from typing import Any, Final
 
 import numpy as np
 
@@ -32,7 +30,6 @@ _DTYPES: Final = {"loss_mask": np.float32, "position_ids": np.int64, "documents"
 _ALIGNED: Final = 64
 
 
-@final
 class OutputSpec:
     """The arguments of `TokenDataset` for its outputs, checked.
 
@@ -145,7 +142,6 @@ _RULE = "documents-1"
 _CHUNK = 1 << 22
 
 
-@final
 class TokenDocuments:
     """The documents of a `TokenDataset` as a map-style dataset: each sample is an array of tokens.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, final
+from typing import Any, Final
 
 import numpy as np
 
@@ -32,7 +32,6 @@ PASS: Final = 1 << 40
 """The number added to the epoch for each further pass over a source within an epoch."""
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Rings:
     """The windows of token files.
@@ -178,7 +177,6 @@ MUCH_LOST: Final = 0.01
 _LOG = logging.getLogger("samplerkit")
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class TokenSource:
     """The windows of token files.

@@ -7,7 +7,7 @@ import struct
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final, final
+from typing import Final
 
 import numpy as np
 
@@ -38,7 +38,6 @@ _HINT = "the index does not belong to its .bin, or is damaged: make it again"
 _MAX_HEADER = 1 << 16
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Pointers:
     """The first token of each sequence of one file.
@@ -146,7 +145,6 @@ class Pointers:
         return HEADER.size + 4 * self.count + 8 * sequence
 
 
-@final
 @dataclass(frozen=True)
 class TokenFile:
     """A token file as it was when it was opened, or the part of it that is read.
@@ -195,7 +193,6 @@ class TokenFile:
         return replace(self, begin=begin, tokens=tokens, first=first, sequences=sequences)
 
 
-@final
 class OpenedFiles:
     """The opened files of a dataset: their data and indexes, checked against each other.
 

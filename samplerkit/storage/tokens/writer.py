@@ -1,7 +1,5 @@
 """Writes documents of tokens into a `.bin` and an `.idx` that Megatron can read."""
 
-from __future__ import annotations
-
 import os
 from array import array
 from pathlib import Path

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
-from typing import Any, Final, final
+from typing import Any, Final
 
 import numpy as np
 
@@ -34,7 +34,6 @@ _FOOTERS: Final = 64
 _NO_ROWS: Final = np.zeros(0, dtype=np.int64)
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class ParquetFile(ChunkFile):
     """A Parquet file as it was when it was first examined; each process reads the footer itself again.
@@ -166,7 +165,6 @@ class ParquetFile(ChunkFile):
         return [name for name in columns if name not in keys]
 
 
-@final
 class Footers:
     """The most recently used footers, shared by the threads of a process; not sent to other processes."""
 
@@ -227,7 +225,6 @@ def _read_columns(parts: _PartReader, footer: Metadata, group: int, columns: Seq
     return file.read_row_group(group, columns=list(columns), use_threads=False)
 
 
-@final
 class _PartReader(io.RawIOBase):
     """A file-like object that pyarrow reads from.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, final
+from typing import Any, Final
 
 import numpy as np
 
@@ -36,7 +36,6 @@ pyarrow.dataset can do this as well, but damaged statistics end the process ther
 """
 
 
-@final
 @dataclass(frozen=True)
 class RowFilter:
     """Conditions on the values of a row, as in pyarrow: a null meets `not in` and no other comparison.

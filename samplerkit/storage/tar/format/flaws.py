@@ -1,7 +1,5 @@
 """Flaws of archives, each with a place and a reason."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,10 +1,8 @@
 """Headers of tar archives: strict parsing of one of any format, and vectorized parsing of plain ones."""
 
-from __future__ import annotations
-
 import re
 import zlib
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -176,7 +174,6 @@ def _number(field: bytes) -> int:
     return _octal(field, "size")
 
 
-@final
 class Window:
     """A part of an archive, in which runs of plain headers are found by vectorized parsing.
 

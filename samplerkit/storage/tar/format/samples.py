@@ -1,10 +1,8 @@
 """Grouping of the members of an archive into samples, as in webdataset."""
 
-from __future__ import annotations
-
 import re
 from itertools import compress, pairwise
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
@@ -97,7 +95,6 @@ def group(members: Members, archive: str) -> Samples:
     return _Grouping(members, archive).samples()
 
 
-@final
 class _Grouping:
     """The state of grouping: `_keys`, `_first` and `_names` have an entry per sample."""
 

@@ -8,7 +8,6 @@ from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import final
 
 from samplerkit.storage.tar.format.flaws import Flaw, Reason
 from samplerkit.storage.tar.format.headers import (
@@ -96,7 +95,6 @@ def scan(descriptor: int, archive: str, size: int) -> Members:
     return walk.members
 
 
-@final
 class Walk:
     """A scan from header to header, one step at a time.
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +23,6 @@ from samplerkit.storage.tar.format.flaws import REASONS, Flaw, Skipped
 from samplerkit.storage.tar.format.headers import BLOCK
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Index:
     """The positions of the samples in some archives.

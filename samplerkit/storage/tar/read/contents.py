@@ -1,11 +1,9 @@
 """The number of samples in each shard, as given or indexed, and its check against loaded indexes."""
 
-from __future__ import annotations
-
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +22,6 @@ MAX_INDEXES = 4096
 map open. Only used pages take memory."""
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Contents:
     """The samples in the shards of a dataset.
@@ -60,7 +57,6 @@ def contents_of_lengths(names: tuple[str, ...], lengths: list[int]) -> Contents:
     return Contents(layout, layout.sizes, firsts, fingerprint, Skipped(()), is_given=True)
 
 
-@final
 class LoadedIndexes:
     """The loaded indexes of shards by number; the least recently used ones are dropped.
 

@@ -1,14 +1,12 @@
 """`Reader`: reads samples at any ids from archives on disk, with few and large reads."""
 
-from __future__ import annotations
-
 import os
 import zlib
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import islice
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
@@ -35,7 +33,6 @@ _Reads = Iterator[tuple[int, int, int, int]]
 _Entries = Iterator[tuple[int, int, tuple[str, ...]]]
 
 
-@final
 class Reader:
     """Reads the samples of an index from archives on disk.
 

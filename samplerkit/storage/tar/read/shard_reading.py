@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import tee
-from typing import Any, final
+from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -35,7 +35,6 @@ INDEXES_AT_ONCE = 64
 """Indexes of shards that are used at a time, since each keeps a file open."""
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class OpenShard:
     """An open shard on a disk of this machine; a cached copy is not evicted while this object exists."""
@@ -48,7 +47,6 @@ class OpenShard:
     copy: LocalFile | None
 
 
-@final
 class ShardReading:
     """Reads samples in one process, with threads and open shards."""
 

@@ -8,7 +8,7 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, final
+from typing import Any, Literal
 
 import numpy as np
 
@@ -74,7 +74,6 @@ class TarOptions:
         )
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Shards:
     """The shards of a dataset; it holds nothing open, so that every process can use it.
