@@ -201,12 +201,16 @@ class Delivery:
 
     def _in_lane_order(self, first: int, covered: int, ranks: Ids) -> Ids:
         """Returns the positions of these ranks when [first, first + covered) is sorted by lane, pads last."""
+        # By three ranges of lanes, each with as many positions in all its lanes: there may be ten thousand
+        # lanes, and this runs in each step.
         lanes, (least, more) = self.lanes, divmod(covered, self.lanes)
-        in_each = np.full(lanes, least)
-        in_each[np.arange(first, first + more) % lanes] += 1
-        ends = in_each.cumsum()
-        lane = np.minimum(ends.searchsorted(ranks, side="right"), lanes - 1)  # pads are in no lane
-        row = ranks - (ends - in_each)[lane]
+        begin, end, wraps = first % lanes, first % lanes + more, first % lanes + more > lanes
+        edges = np.array([0, *((end - lanes, begin) if wraps else (begin, end)), lanes])
+        counts = np.array([least + wraps, least + (not wraps), least + wraps])
+        before = np.cumsum(np.append(0, np.diff(edges) * counts))
+        part = np.minimum(np.searchsorted(before[1:], ranks, side="right"), 2)
+        lane, row = np.divmod(ranks - before[part], np.maximum(1, counts[part]))
+        lane += edges[part]
         in_lane = first + (lane - first) % lanes + row * lanes
         return np.where(ranks < covered, in_lane, self.size + ranks - covered)
 
