@@ -269,7 +269,7 @@ def _netrc_auth(host: str) -> tuple[str, str] | None:
         entry = netrc.netrc(path).authenticators(host)
     except (OSError, UnicodeDecodeError, netrc.NetrcParseError):
         return None
-    return (entry[0] or entry[1] or "", entry[2] or "") if entry else None
+    return (entry[0] or "", entry[2] or "") if entry else None
 
 
 def _basic(user: str, password: str = "") -> str:
