@@ -26,7 +26,7 @@ _EPOCHS = 6
 _SEARCHED_SAMPLES = 1 << 21
 
 
-@final
+@final  # so that nothing can be both these figures and a number
 @dataclass(frozen=True)
 class BatchFigures:
     """Figures of the batches of an epoch. "Padded tokens" are tokens including the padding of their batch.
@@ -169,7 +169,6 @@ _MAX_WINDOWS = 256
 """The most windows whose documents are examined."""
 
 
-@final
 @dataclass(frozen=True)
 class TokenFigures:
     """Figures of a run that reads windows of tokens.

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from samplerkit.closing import Closing
-from samplerkit.storage.open_files import FileStats
+from samplerkit.storage.file_stats import FileStats
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.urls import is_remote

@@ -19,8 +19,9 @@ from samplerkit.order.intervals import interval_of
 from samplerkit.order.layout import Layout, named_parts
 from samplerkit.order.typing import Ids
 from samplerkit.storage.batch_readers import map_parts, present_reader, read_args
+from samplerkit.storage.file_stats import FileStats
 from samplerkit.storage.ids import checked_ids, checked_index, checked_segments
-from samplerkit.storage.open_files import FileStats, Samples, log_missing
+from samplerkit.storage.open_files import Samples, log_missing
 from samplerkit.storage.tree_leaves import Array, Columns, Leaf, LeafSamples, joined, share_of
 
 

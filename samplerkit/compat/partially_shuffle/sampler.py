@@ -16,7 +16,7 @@ from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order
 from samplerkit.samplers.shuffled import DistributedSampler as Recipe
-from samplerkit.storage.open_files import FileStats
+from samplerkit.storage.file_stats import FileStats
 from samplerkit.storage.remote.options import RemoteOptions
 
 AGREEMENT_SECONDS: Final = 10.0

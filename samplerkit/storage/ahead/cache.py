@@ -14,7 +14,7 @@ from samplerkit.errors import DatasetError
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.limits import CacheLimits, Content
 from samplerkit.storage.ahead.uses import NEVER, Uses
-from samplerkit.storage.open_files import FileStats
+from samplerkit.storage.file_stats import FileStats
 from samplerkit.storage.threads import join
 
 

@@ -18,6 +18,7 @@ from samplerkit.storage.ahead.cache import ReadAheadCache
 from samplerkit.storage.ahead.limits import CacheLimits, warn_of_rereading
 from samplerkit.storage.catalogue.catalogue_file import open_catalogue
 from samplerkit.storage.catalogue.file_catalogue import Kind
+from samplerkit.storage.file_stats import FileStats
 from samplerkit.storage.files.content import (
     Content,
     ContentPart,
@@ -28,7 +29,6 @@ from samplerkit.storage.files.content import (
 )
 from samplerkit.storage.files.paths import distinct_names, file_paths
 from samplerkit.storage.ids import by_file, checked_ids, checked_index
-from samplerkit.storage.open_files import FileStats
 from samplerkit.storage.per_process import OpenPerProcess, storage_for
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage

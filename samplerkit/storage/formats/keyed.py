@@ -20,11 +20,12 @@ from samplerkit.order.caching import cached_property
 from samplerkit.order.draws import in_draws
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
+from samplerkit.storage.file_stats import FileStats
 from samplerkit.storage.files.content import checked_decode, names_of
 from samplerkit.storage.files.packages import extra, guarded
 from samplerkit.storage.files.stored import CHANGED, Stored
 from samplerkit.storage.ids import checked_ids, checked_index
-from samplerkit.storage.open_files import REWRITE, FileStats
+from samplerkit.storage.open_files import REWRITE
 from samplerkit.storage.per_process import OpenPerProcess, PerProcess
 
 _HINT = "check the names that you gave, and that nothing else has it open; or fetch or write the file again"

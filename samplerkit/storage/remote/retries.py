@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import TypeVar
 
 from samplerkit.errors import DatasetError, SamplerkitError
-from samplerkit.storage.open_files import AbsentError, FileStats
+from samplerkit.storage.file_stats import FileStats
+from samplerkit.storage.open_files import AbsentError
 from samplerkit.storage.remote.access import Absent, Refused, Transient, translate_errors
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.threads import Stop

@@ -13,7 +13,8 @@ from typing import Any, Final, TypeVar, final
 
 from samplerkit.closing import Closing
 from samplerkit.errors import DatasetError
-from samplerkit.storage.open_files import AbsentError, FileStats
+from samplerkit.storage.file_stats import FileStats
+from samplerkit.storage.open_files import AbsentError
 from samplerkit.storage.remote.access import Refused, Requests, Span, Transient, Version, changed
 from samplerkit.storage.remote.cache_entries import Entry, entry_of
 from samplerkit.storage.remote.disk_cache import DiskCache, LocalFile, PartFile

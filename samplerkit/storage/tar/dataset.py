@@ -17,10 +17,11 @@ from samplerkit.order.modes import Mode, Shuffle
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.limits import CacheLimits
 from samplerkit.storage.catalogue.catalogue_file import open_catalogue
+from samplerkit.storage.file_stats import FileStats
 from samplerkit.storage.ids import checked_ids, checked_index
 from samplerkit.storage.lengths import given_lengths, save_lengths
 from samplerkit.storage.names import short_names
-from samplerkit.storage.open_files import AbsentError, FileStats, Samples, log_missing
+from samplerkit.storage.open_files import AbsentError, Samples, log_missing
 from samplerkit.storage.per_process import storage_for
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar import steps

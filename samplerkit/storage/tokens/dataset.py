@@ -13,8 +13,8 @@ from samplerkit.order.dataset_protocol import file_number
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.batches import BatchesAhead
+from samplerkit.storage.file_stats import FileStats
 from samplerkit.storage.ids import checked_ids, checked_index
-from samplerkit.storage.open_files import FileStats
 from samplerkit.storage.per_process import OpenPerProcess, storage_for
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.threads import weak_method

@@ -13,7 +13,8 @@ import numpy as np
 from samplerkit.errors import DatasetError
 from samplerkit.order.intervals import interval_of, numbers_in
 from samplerkit.order.typing import Ids
-from samplerkit.storage.open_files import FileStats, Handle, Handles, read_part
+from samplerkit.storage.file_stats import FileStats
+from samplerkit.storage.open_files import Handle, Handles, read_part
 from samplerkit.storage.tar.index.finding import Cache, open_plain
 from samplerkit.storage.tar.index.index import Index
 

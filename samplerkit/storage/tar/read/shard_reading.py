@@ -16,7 +16,8 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.batches import BatchesAhead
 from samplerkit.storage.ahead.cache import ReadAheadCache
 from samplerkit.storage.ahead.limits import CacheLimits
-from samplerkit.storage.open_files import AbsentError, FileStats
+from samplerkit.storage.file_stats import FileStats
+from samplerkit.storage.open_files import AbsentError
 from samplerkit.storage.remote.access import Span
 from samplerkit.storage.remote.disk_cache import LocalFile
 from samplerkit.storage.remote.storage import RemoteStorage
