@@ -6,6 +6,7 @@ the process ids of its workers, then `read` when the end may come, and last what
 
 import faulthandler
 import json
+import os
 import signal
 import sys
 import time
@@ -50,6 +51,10 @@ def main(end: str, options: dict[str, Any]) -> None:
             batches.append(batch)
             if loader.step == 1:
                 print(json.dumps(loader.worker_pids), flush=True)
+                if end == "SIGKILL of the parent of a fork" and os.fork() == 0:
+                    os.close(sys.stdout.fileno())  # who reads it waits for its end
+                    time.sleep(120)
+                    os._exit(0)
             if loader.step == STEPS:
                 print("read", flush=True)
                 if end == "exception":

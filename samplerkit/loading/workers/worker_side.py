@@ -40,6 +40,9 @@ from samplerkit.loading.workers.protocol import Request
 _END: Final = struct.Struct("<QQ")
 """The end of each message: how many items of shared memory follow it, and the number of its task."""
 
+_LOOK_SECONDS: Final = 0.5
+"""How often a worker looks whether its parent is still there."""
+
 
 def end_with_parent() -> None:
     """Ends this worker process as soon as the process that started it is gone, however that ended.
@@ -51,8 +54,13 @@ def end_with_parent() -> None:
     if parent is None:
         return
 
+    begun_by = os.getppid()
+
     def wait() -> None:
-        multiprocessing.connection.wait([parent.sentinel])
+        # Another process that the parent has forked keeps the sentinel open.
+        while not multiprocessing.connection.wait([parent.sentinel], _LOOK_SECONDS):
+            if os.getppid() != begun_by:
+                break
         os._exit(1)
 
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
