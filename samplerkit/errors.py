@@ -59,7 +59,7 @@ class ArgumentRangeError(SamplerkitError, RuntimeError):
 
 
 class NotSupportedError(SamplerkitError, NotImplementedError):
-    """An argument exists only for compatibility with MindSpore, and is not implemented."""
+    """A combination of arguments is not supported, or an argument of MindSpore is not implemented."""
 
 
 class CompositionError(SamplerkitError, RuntimeError):
@@ -71,7 +71,7 @@ class ShuffleModeError(SamplerkitError, RuntimeError):
 
 
 class DatasetError(SamplerkitError, RuntimeError):
-    """A dataset lacks information that a sampler needs."""
+    """A dataset cannot be read, or lacks something that is needed of it."""
 
 
 class OutOfDatasetError(SamplerkitError, RuntimeError, IndexError):
@@ -121,7 +121,7 @@ class StateError(SamplerkitError, RuntimeError):
 
 
 class WorkerError(SamplerkitError, RuntimeError):
-    """A worker process of a loader died."""
+    """A worker of a loader died, or took longer than the timeout."""
 
 
 class DisagreementError(SamplerkitError, RuntimeError):

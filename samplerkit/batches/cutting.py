@@ -92,7 +92,7 @@ class Groups:
         count: the number of batches.
         abreast: batches in a group.
         key: where the randomness comes from; None leaves the batches in their order.
-        index: of the words of the key, such as the number of the window.
+        index: which stream of the key, such as the number of the window.
 
     Example:
         >>> groups = Groups(7, 2, Key(seed=1, epoch=0, depth=0, role="batch groups"))

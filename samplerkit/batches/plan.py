@@ -176,7 +176,7 @@ class BatchPlan(ABC):
     @property
     @abstractmethod
     def num_draws(self) -> int:
-        """A number above all draws of the epoch; batches that are read again have draws from there on."""
+        """A number above all draws of the epoch; pads, which read batches again, have draws from there on."""
 
     def passes_at(self, draws: Ids) -> Ids:
         """Returns in which pass over its source each draw is, as `Order.passes_at`: 0 if nothing repeats.

@@ -100,8 +100,8 @@ def require_uncut(sampler: Sampler, size: int) -> None:
         if not isinstance(link, RandomSampler | DistributedSampler) or not link.num_samples:
             continue
         if link.num_samples < size or isinstance(link, DistributedSampler):
-            problem = "cuts an order, but batches over a whole set have none"
-            hint = "use num_batches of the recipe, or window= to cut the order"
+            problem = "cannot limit batches that are made of a whole set, not along an order"
+            hint = "use num_batches of the recipe, or window= for batches along the order"
             raise ArgumentRangeError("num_samples", problem, link.num_samples, hint=hint)
 
 

@@ -60,7 +60,7 @@ class TokenBatches(BatchRecipe):
             both.
         pool: see `waste`; None for two fifths of the square root of the number of batches, at most 48.
         window: samples in a window. None for the whole set if the sampler reads one, otherwise for a power of
-            two, at least 4,096, that has samples for 16 groups.
+            two of at least 4,096 that is large enough for 16 groups.
         abreast: batches of a group, which cost alike; None for the number of ranks at the first start.
         short: how the last batch of a bucket, or of a window, is handled if it is not full: `merge` (with the
             next bucket), `keep` or `drop`.

@@ -34,12 +34,12 @@ class Iteration:
 
     Args:
         epoch: the epoch.
-        place: what a state says while nothing was handed out: where this begins, or the beginning of the next
-            epoch, where this one is over and is read again, or nothing of it is left.
+        place: what a state saved before the first unit contains: where this iteration begins; or the
+            beginning of the next epoch, if this epoch was finished before and is read again, or is spent.
         is_loaded: whether it begins at the place of a loaded state.
-        is_spent: whether nothing of the epoch is left: it was read to its end before a state was loaded.
+        is_spent: whether the epoch was finished before a state was loaded, so that this iteration is empty.
         past: what was read before it.
-        after: the epoch that ended before it, also where that is read again, of which a state says nothing.
+        after: the epoch that was finished before it, which may be this one; it is not saved.
 
     Attributes:
         taken: the units that were handed out. It is set in the line before a unit is handed out, so that
@@ -102,7 +102,7 @@ class Cursor(ABC):
         >>> cursor.place(), cursor.upcoming.epoch
         (Place(epoch=1, position=0, ended=0), 1)
 
-        Of an epoch at whose end a state was saved nothing is left in the job that loads it:
+        A job that loads a state saved at the end of an epoch, and sets this epoch, reads nothing of it again:
 
         >>> resumed = FunctionCursor(lambda epoch, start, taken: (start + taken, start + taken == 5))
         >>> resumed.load(cursor.place())
@@ -123,7 +123,7 @@ class Cursor(ABC):
     def reached(self, epoch: int, start: int, taken: int) -> tuple[int, bool]:
         """Returns the position that all ranks have reached, and whether the epoch is finished for all.
 
-        At position 0 it never is: that an epoch is empty shows only when it is read.
+        At position 0 it is never finished: an empty epoch is noticed when it is read.
 
         Args:
             epoch: the epoch.
@@ -143,8 +143,9 @@ class Cursor(ABC):
     def place(self, taken: int | None = None) -> Place:
         """Returns what a state says: where all ranks are after some units; None for those handed out.
 
-        At the end of an epoch that is the beginning of the next one, asked for or not: a reader that counts
-        does not ask for the end. The place then says which epoch has ended.
+        After the last unit of an epoch this is the beginning of the next one, even before `next` raises
+        StopIteration: a loop that counts its steps never asks for that. The place then names the epoch that
+        has ended.
         """
         current = self.current
         taken = current.taken if taken is None else taken
@@ -207,7 +208,7 @@ class Cursor(ABC):
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch that the next iteration reads; the current one keeps a loaded position.
 
-        Of an epoch at whose end the loaded state was saved, nothing is left.
+        If the loaded state was saved at the end of this epoch, the next iteration is empty.
         """
         self.was_set = True
         now = self.current
@@ -242,8 +243,7 @@ class Cursor(ABC):
     def load(self, place: Place, past: Past | None = None) -> None:
         """Makes the next iteration begin at the place of a loaded state.
 
-        Where the epoch that was set before is the one at whose end the state was saved, nothing of it is
-        left.
+        If the state was saved at the end of the epoch that was set before, that iteration is empty.
         """
         set_before = self.current.epoch
         self._move(Iteration(place.epoch, place, is_loaded=True, after=place.ended), past or Past())
@@ -256,7 +256,7 @@ class Cursor(ABC):
         previous.is_open = False
 
     def _following(self, *, at_its_end: bool = False) -> Iteration | None:
-        """Where the end of the current iteration leads; None if it leads nowhere."""
+        """Returns the iteration that follows the current one; None if the epoch continues."""
         now = self.current
         if at_its_end or self._is_over:
             end = self._end_of(now.epoch)
@@ -267,7 +267,7 @@ class Cursor(ABC):
 
     @property
     def _is_over(self) -> bool:
-        """Whether all was handed out; never before the first unit: a state of an end is iterated, empty."""
+        """Whether all was handed out; False before the first unit, so that an empty rest is iterated too."""
         current = self.current
         return current.taken > 0 and self.reached(current.epoch, current.start, current.taken)[1]
 

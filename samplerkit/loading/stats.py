@@ -196,7 +196,7 @@ class Received:
         return np.delete(ids, places) if stand_in is None else np.array([stand_in])
 
     def pads(self, iteration: Iteration, reading: Reading, step: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Likewise returns which of the rest are pads: a sample in place of a whole batch is one."""
+        """Returns which samples of `ids` are pads; one that replaces a whole bad batch counts as one."""
         pads, (places, stand_in) = reading.pads(step), self._left_out_in(iteration, step)
         return np.delete(pads, places) if stand_in is None else np.array([True])
 

@@ -1,4 +1,7 @@
-"""The deal: how an order is handed out to shards."""
+"""The deal: how an order is handed out to shards.
+
+A `Loader` and the position of a state count by `loading/run/delivery.py`, which deals steps in the same way.
+"""
 
 from __future__ import annotations
 

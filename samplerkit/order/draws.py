@@ -58,8 +58,8 @@ class Draws:
         seed: of the order.
         epoch: the epoch.
         positions: of the samples, in the order of the batch.
-        enters_alone: whether the code that reads the batch enters the draw of each sample; otherwise
-            `draw_rng` needs the place in the batch.
+        enters_alone: whether the dataset enters the draw of each sample itself; otherwise `draw_rng` needs
+            the place in the batch.
         begin: called with each draw that is entered; if it is set, every sample must be entered.
 
     Attributes:

@@ -137,12 +137,11 @@ class Order(EqualByRecipe, ABC):
         return np.zeros_like(positions)
 
     def epochs_at(self, epoch: int, positions: Ids) -> Ids:
-        """Returns in which epoch of its source each position is, if this is the order of an epoch of a run.
+        """Returns for each position a number that differs each time a run reads the same id.
 
-        For a source that is read once per epoch, that is `epoch`. In a mixture whose passes continue from
-        epoch to epoch it is the pass: pass t over a source has the order of epoch t of that source alone. For
-        a further pass in the same epoch it is 2^40 more. So in a run, no two positions of one id have the
-        same number.
+        It is the epoch of the source: `epoch` for a source that is read once per epoch. In a mixture whose
+        passes continue from epoch to epoch it is the pass: pass t over a source has the order of epoch t of
+        that source alone. Each further pass in the same epoch adds 2^40.
         """
         return epoch + (self.passes_at(positions) << PASS_BITS)
 

@@ -29,10 +29,10 @@ from samplerkit.samplers.iteration import checked_ids, read_sampler
 
 @dataclass(frozen=True)
 class RunConstants:
-    """Numbers that the first start of a run fixes, so that later starts on other numbers of ranks agree.
+    """Numbers that are set when a run is first started, and kept when it resumes on other numbers of ranks.
 
     Args:
-        lanes: the number of lanes where a sampler leaves it out: the number of shards at the first start.
+        lanes: the number of lanes of samplers without `lanes=`: the number of shards at the first start.
         limit: how many samples all shards read at most in an epoch; None for all.
         path: for a source of a mixture, the names of the parts from the root to it; empty for the run itself.
 
@@ -200,7 +200,7 @@ class Chain:
         return resolved
 
     def constants(self, world: World | None = None) -> RunConstants:
-        """Returns the numbers that a first start in this world fixes for the whole run."""
+        """Returns the constants of a run that is first started in this world."""
         num_shards = self.world(world).num_shards
         return RunConstants(num_shards, self.deal.limit(num_shards) if self.deal else None)
 

@@ -274,7 +274,7 @@ class FoldSampler(Sampler):
 
 
 def checked_labels(labels: Any, place: str) -> np.ndarray[Any, Any]:
-    """Takes labels: a flat list or array of integers, numbers or strings; copied and checked."""
+    """Validates labels, a flat list or array of integers, numbers or strings, and returns a copy."""
     if isinstance(labels, str | bytes | int | float):
         raise ArgumentTypeError(place, "must be a list of labels", labels)
     try:
@@ -287,7 +287,7 @@ def checked_labels(labels: Any, place: str) -> np.ndarray[Any, Any]:
 
 
 def given_labels(place: str, labels: Any) -> np.ndarray[Any, Any] | None:
-    """Takes labels, not empty, or None."""
+    """Validates labels, which must not be empty; None stays None."""
     checked = None if labels is None else checked_labels(labels, place)
     if checked is not None and not checked.size:
         raise ArgumentRangeError(place, "must not be empty", labels)

@@ -104,7 +104,7 @@ def test_batches_continue_another_package_only_after_a_full_epoch():
         return sk.Loader(range(16), sampler, batches=sk.TokenBatches(8, lengths=[1] * 16, window=8))
 
     assert (loader_after(32).epoch, loader_after(32).state_dict()["position"]) == (2, 0)
-    with pytest.raises(sk.NotSupportedError, match="are counted, but the sampler begins at a sample, got 4"):
+    with pytest.raises(sk.NotSupportedError, match="a sampler that begins within an epoch, at sample, got 4"):
         loader_after(36)
 
 

@@ -48,9 +48,9 @@ class DeviceLoader(Closing):
         pin_memory: whether tensors are pinned before they are copied; "auto" if the device benefits from it.
         run_ahead: whether loading continues into the next epoch before the loop asks for it. The sampler's
             epoch is set then. `set_epoch` with another one drops what was loaded.
-        load: makes of a batch on the host, pinned where that is done, what the loop gets, in place of copying
-            its tensors. The thread calls it once a batch, on the side stream: augmentation on the device is
-            off the loop there. It must not hold this object.
+        load: a function from a batch on the host, which may be pinned, to the batch that the loop receives;
+            it replaces the copy of its tensors. The thread calls it once a batch, on the side stream, so that
+            augmentation on the device does not delay the loop. It must not hold this object.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.

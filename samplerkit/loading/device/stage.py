@@ -3,7 +3,8 @@
 Batch j is copied on the side stream once the loop's work on batch j - (depth + 1) is done. The loop's stream
 waits for the copy, and the host never does. `record_stream` keeps memory from being given away while the
 loop uses it, however early its last handle is dropped. The window keeps the loading thread from allocating
-ahead of a device that is behind. One without the other is wrong, or unbounded.
+ahead of a device that is behind. Without `record_stream` memory is reused too early, and without the window
+there is no limit to it.
 
 The batch is loaded before the wait for the window, as loading takes no memory of the device.
 """

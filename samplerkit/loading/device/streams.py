@@ -166,7 +166,7 @@ def current_device() -> torch.device:
 
 
 def checked_device(device: Any) -> torch.device:
-    """Takes a device or its name.
+    """Validates a device or its name, and returns the device.
 
     Raises:
         ArgumentTypeError: neither.
@@ -197,7 +197,7 @@ def require_available(device: torch.device) -> None:
 
 
 def pin_policy(pin_memory: Any) -> bool | None:
-    """Takes a pin_memory argument: whether to pin, or None where the device decides.
+    """Validates `pin_memory`; returns whether to pin, or None if the device decides.
 
     Raises:
         ArgumentTypeError: neither a bool nor a string.

@@ -151,7 +151,7 @@ class EpochBatches(EpochUnits):
         return replace(edit, at=epoch * length + min(length, -(-position // window) * window))
 
     def learn(self, before: EpochUnits, edit: Edit) -> None:
-        """Takes over which batches are in the windows before an edit."""
+        """Reuses which batches are in the windows before an edit."""
         if isinstance(self.plan, WindowPlan) and isinstance(before.plan, WindowPlan):
             self.plan.learn(before.plan, edit.at - self.epoch * self.num_draws)
 
@@ -198,7 +198,8 @@ class BatchUnit(Unit):
         if isinstance(recipe, Ledger) and recipe.ramp:
             raise NotSupportedError("sampler", _GLOBAL_BATCH, recipe)
         if ledger_below(recipe) is not None:
-            raise NotSupportedError("batches", "are not counted in blocks, as the ledger below is", recipe)
+            problem = "cannot be used with a ledger below a BlockSampler, whose edits count blocks"
+            raise NotSupportedError("batches", problem, recipe)
         return cls(batches, inner, batches.words)
 
     def of_epoch(self, run: RunFacts, epoch: int) -> EpochBatches:

@@ -1,6 +1,6 @@
 """Delivery: which positions of the undealt order, or which batches of a plan, each rank reads in each step.
 
-A value has no state: a resume is a delivery with another start. `Reading` is what one rank reads by it.
+A delivery is immutable: a resume makes one with another start. `Reading` is what one rank reads by it.
 """
 
 from bisect import bisect_left
@@ -41,9 +41,8 @@ class Delivery:
     """The rest of an epoch, dealt to ranks in steps.
 
     Step t covers exactly the positions [start + t * G, start + (t + 1) * G), G the global batch, whatever the
-    number of ranks; with a ramp, G changes during the
-    epoch, and a step uses the G at its first position. Positions from `total` on are
-    pads: they repeat the sample at the position modulo `total`.
+    number of ranks; with a ramp, G changes during the epoch, and a step uses the G at its first position.
+    Positions from `total` on are pads: they repeat the sample at the position modulo `total`.
 
     Args:
         total: N, the number of positions of the order; or an object with that length, which is counted only
@@ -139,7 +138,7 @@ class Delivery:
         return self.job_has(step, slot)
 
     def job_has(self, step: int, slot: int = 0) -> bool:
-        """Returns whether any rank has a batch in a step; with `slot`, whether the rank of that seat has."""
+        """Returns whether any rank has a batch in a step; with `slot`, whether the rank of that slot has."""
         needed = self.stage_of(step).size - 1 if self.tail == "drop" else slot
         return step >= 0 and self._exists(self.first(step) + needed)
 

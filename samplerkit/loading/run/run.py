@@ -230,7 +230,7 @@ class Run:
 
 
 def checked_tail(tail: str, batch_size: int | None, batches: Any, *, drop_last: bool = False) -> Tail:
-    """Takes a tail, where batches have one size or else are made by a recipe; `drop_last` means "drop".
+    """Validates a tail against `batch_size`, `batches` and `drop_last`, which means "drop"; returns it.
 
     Raises:
         ArgumentTypeError: the tail is no text.
@@ -293,5 +293,6 @@ def beginning_of(sampler: Sampler, dataset: Any, batches: BatchRecipe | None = N
             raise CompositionError(type(link).__name__, problem, hint=hint)
     start = (0, 0) if outermost[1] is None else outermost[1](len(Layout.of(dataset)))
     if batches is not None and start[1]:
-        raise NotSupportedError("batches", "are counted, but the sampler begins at a sample", start[1])
+        problem = "cannot be used with a sampler that begins within an epoch, at sample"
+        raise NotSupportedError("batches", problem, start[1])
     return start

@@ -137,7 +137,11 @@ class EpochUnits:
         return as_array(draws) % max(1, self.num_draws)
 
     def saved(self, position: int | None) -> dict[str, Mapping[str, Any]]:
-        """Returns the sections of a state, JSON values by name; no position where others are counted."""
+        """Returns the sections of a state by name: JSON values.
+
+        Args:
+            position: None if other units are counted.
+        """
         return {}
 
     def require_position(self, state: State) -> None:
@@ -150,11 +154,11 @@ class EpochUnits:
             raise StateError("position", f"is outside of an order of {len(self.order)}", state.position)
 
     def run_position(self, position: int) -> int:
-        """Returns the position of the run, as edits count it, up to which the units before one lead."""
+        """Converts a position of the epoch to one of the run, which edits count, in samples."""
         return self.epoch * len(self.order) + position
 
     def applied(self, edit: Edit) -> Edit:
-        """Returns an edit at the position at which it can apply, the next one from its own on.
+        """Moves an edit to the next position, from its own on, at which it can apply.
 
         Raises:
             NotSupportedError: these units cannot be edited so.
@@ -162,13 +166,13 @@ class EpochUnits:
         return edit
 
     def learn(self, before: EpochUnits, edit: Edit) -> None:
-        """Takes over what was found out of the units before an edit, which are the same as without it."""
+        """Reuses what was counted of the units before an edit, which does not change them."""
 
 
 class Unit:
     """What a run counts: samples, unless a subclass says otherwise.
 
-    It is a value: what a state or an edit changes is another one.
+    It is immutable: a loaded state and an edit make another one.
     """
 
     name: ClassVar[str] = "samples"

@@ -284,8 +284,8 @@ class EpochsRead(NamedTuple):
         epoch: the first of the epochs.
         epochs: how many.
         begin: the position at which it begins in each, in units of the run.
-        end: the position at which it ends; or -G, where it holds all whole steps of G units that the rest of
-            the epoch has: -1 for all of the rest.
+        end: the position at which it ends; -1 for the end of the epoch, and -G for the end of its last whole
+            step of G units.
     """
 
     epoch: int

@@ -304,7 +304,7 @@ def _require_plausible(options: Mapping[str, Any], num_workers: int) -> None:
 def checked_workers(
     workers: str, num_workers: int, options: Mapping[str, Any], *, seed_draws: bool
 ) -> WorkerKind:
-    """Takes what workers are, where nothing asks for what these cannot do.
+    """Validates `workers` against the number of workers, `seed_draws` and the options of the DataLoader.
 
     Raises:
         ArgumentTypeError: no text.

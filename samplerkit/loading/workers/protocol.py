@@ -26,7 +26,7 @@ BadSamples = Literal["raise", "skip"]
 """What to do with a sample that cannot be read."""
 
 Batches = Callable[[int, int], Iterator[tuple[int, Ids]]]
-"""Iterates over the steps of a reading and their ids, from a step on, each of so many: `Reading.batches`."""
+"""Iterates over the steps of a reading and their ids; its arguments are the first step and the stride."""
 
 _MAX_IDS_NAMED = 64
 
@@ -45,8 +45,8 @@ class Request:
             these, or both.
         segments: which parts of the samples are read, for packs; None where they are whole.
         edits: all edits of the run, if one was made since it began.
-        places: of the samples in the batch, ascending, where other workers read the rest; None where
-            these are all, so that the worker that reads them collates them.
+        places: the indices of these samples in the batch, ascending, if other workers read the rest; None if
+            these are all of the batch, so that the worker that reads them collates them.
     """
 
     epoch: int
@@ -64,7 +64,7 @@ class Request:
         return number if self.places is None else int(self.places[number])
 
     def follows(self, last: Request) -> bool:
-        """Returns whether it comes after another one in what the dataset expects already."""
+        """Returns whether the dataset already expects this request, because another one comes before it."""
         is_same = (last.epoch, last.start, len(last.edits)) == (self.epoch, self.start, len(self.edits))
         return is_same and last.step < self.step
 
@@ -235,7 +235,7 @@ class WorkerPool(Workers):
         self._options: Final = options
         self.ahead: Final = (options.get("prefetch_factor") or BATCHES_AHEAD) * number
         self.timeout: Final = min(options.get("timeout") or 0, LONGEST_TIMEOUT) or None
-        # Weak, since it refers to this pool, which ends at once without other references, with no collector.
+        # Weak, as it refers to this pool: without a cycle the pool is freed without the garbage collector.
         self._iteration: Callable[[], BatchesInOrder | None] = lambda: None
 
     @abstractmethod
@@ -328,6 +328,6 @@ class BatchesInOrder(Iterator[Answer]):
 
 def timed_out(maker: str, seconds: float | None) -> WorkerError:
     """Returns the error of a batch that did not come within the `timeout` of a loader."""
-    problem = f"is over, and {maker} still reads this batch; seconds"
-    hint = "allow more, or look for what the dataset waits for"
+    problem = f"has passed while {maker} was reading the batch; seconds"
+    hint = "raise it, or find out what the dataset waits for"
     return WorkerError("timeout", problem, seconds, hint=hint)

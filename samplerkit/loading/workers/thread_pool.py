@@ -20,8 +20,8 @@ from samplerkit.loading.workers.protocol import Answer, WorkerPool, timed_out
 class Task:
     """One batch that threads make.
 
-    A finalizer or a signal handler may use such a queue in the middle of another call of its; a lock would
-    wait for itself there.
+    `SimpleQueue` is reentrant: a finalizer or a signal handler that interrupts one call may make another. A
+    lock would deadlock there.
 
     Args:
         request: of the batch.

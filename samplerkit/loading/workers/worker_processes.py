@@ -29,8 +29,8 @@ _GRACE_SECONDS = 0.5
 """How long finished batches may still arrive before the other workers are ended too."""
 
 _HINT = (
-    "with -9 look for a lack of memory: the system's log names killed processes; with another negative "
-    "number, for a crash in the dataset or a library; else for KeyboardInterrupt or sys.exit (0), or os._exit"
+    "-9: probably out of memory, and the system's log (dmesg) names killed processes; another negative "
+    "number: a crash in native code; 0 or a positive one: KeyboardInterrupt, sys.exit or os._exit"
 )
 """What to do where a worker died, by its exit code."""
 

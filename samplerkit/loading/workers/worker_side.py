@@ -40,8 +40,8 @@ from samplerkit.loading.workers.protocol import Request
 _END: Final = struct.Struct("<QQ")
 """The end of each message: how many items of shared memory follow it, and the number of its task."""
 
-_LOOK_SECONDS: Final = 0.5
-"""How often a worker looks whether its parent is still there."""
+_CHECK_SECONDS: Final = 0.5
+"""The interval at which a worker checks that its parent is there."""
 
 
 def end_with_parent() -> None:
@@ -54,12 +54,12 @@ def end_with_parent() -> None:
     if parent is None:
         return
 
-    begun_by = os.getppid()
+    parent_pid = os.getppid()
 
     def wait() -> None:
         # Another process that the parent has forked keeps the sentinel open.
-        while not multiprocessing.connection.wait([parent.sentinel], _LOOK_SECONDS):
-            if os.getppid() != begun_by:
+        while not multiprocessing.connection.wait([parent.sentinel], _CHECK_SECONDS):
+            if os.getppid() != parent_pid:
                 break
         os._exit(1)
 

@@ -100,8 +100,8 @@ class RemovedPositions:
 
     Args:
         lanes: the number of lanes of the stream.
-        skips: pairs (position, count), ascending: the skipped range, in the positions that were kept before
-            this skip.
+        skips: pairs (position, count), ascending: the skipped range, in the positions that earlier skips have
+            left: after (2, 3), the pair (4, 1) skips the position that was 7 in the original stream.
         positions: further positions, in the original stream, whose ids were removed. They can be computed
             from the stream, so they are not compared.
     """

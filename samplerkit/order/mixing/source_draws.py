@@ -59,7 +59,7 @@ MAX_AHEAD: Final = 150
 """The most reads by which a lane is ahead of its share of a source, or behind it."""
 
 NO_ROW: Final = 1 << 62
-"""The row of a turn that comes at no row of 62 bits."""
+"""A row larger than all others: that of a turn that never comes."""
 
 _FEW_LANES = 64
 

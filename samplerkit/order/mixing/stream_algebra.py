@@ -237,8 +237,8 @@ class RunStream(NamedTuple):
             ArgumentRangeError: it reads on where all sources are read as often as they may be.
         """
         if begin + length > self.end:
-            problem = f"leaves nothing to read from position {self.end} of the run on, but the epoch ends at"
-            hint = "leave a source without a cap, or read fewer epochs"
+            problem = f"is reached by all sources at position {self.end} of the run, before the epoch ends at"
+            hint = "raise a cap, leave one source without, or read fewer epochs"
             raise ArgumentRangeError("max_passes", problem, begin + length, hint=hint)
         stream = WithoutRows(self.source, self.removed) if self.removed else self.source
         return Part(stream, begin, length, runs_on=runs_on)

@@ -111,11 +111,11 @@ class Edit:
 
 
 def checked_edits(edits: Any) -> tuple[Edit, ...]:
-    """Takes edits in the order of their positions.
+    """Validates edits, which must be in the order of their positions.
 
     Raises:
         ArgumentTypeError: no list, or one of something else.
-        ArgumentValueError: an edit is before the previous one, or says again what holds from its position on.
+        ArgumentValueError: an edit is before the previous one, or two at one position set the same field.
     """
     if isinstance(edits, Edit | str | bytes | Mapping) or not arguments.is_iterable(edits):
         raise ArgumentTypeError("edits", "must be a list of edits", edits)

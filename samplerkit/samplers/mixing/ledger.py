@@ -25,7 +25,7 @@ from samplerkit.samplers.mixing.mixture import Blend, MixtureSampler
 from samplerkit.samplers.mixing.sources import EpochOrders, require_known, require_shares, require_undealt
 
 _DEALER_HINT = "use RandomSampler with the same arguments, which reads the same order"
-"""What becomes of a distributed sampler, since nothing is put above a ledger."""
+"""The hint for a distributed sampler: a ledger must be outermost, and the loader deals."""
 
 
 @final

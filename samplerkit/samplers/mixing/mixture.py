@@ -73,8 +73,8 @@ class MixtureSampler(Sampler):
             first epoch, whose length the others have. `once` reads each sample once an epoch, in proportion
             to the sizes.
         max_passes: how often the run may read a source, by name, or by number of a file: then the others
-            share its weight. The first lane that has read its part of the last pass stops the source in all
-            of them, where each is within a few samples of its part.
+            share its weight. The source stops in all lanes when the first one has read its part of the last
+            pass, so the others may leave a few samples unread.
         lanes: into how many lanes the mixture is woven, and the sources with it; None for the number of
             shards at the first start, so that each reads its own files.
         seed: the seed of the order, in [0, 2^64).
@@ -213,8 +213,8 @@ class Blend:
         self._epoch = context.epoch if self.restarts else 0
         self._key = Key(mixture.seed, self._epoch, context.depth, "dice")
         if mixture.by == "tokens" and context.child is not None:
-            problem = "is in tokens, but the mixture reads the ids of another sampler"
-            raise CompositionError("by", problem, context.child, hint="give that sampler to its sources")
+            problem = 'must be "samples" if the mixture has a child sampler'
+            raise CompositionError("by", problem, context.child, hint="give that sampler to the sources")
         self._parts = parts = mixed_parts(mixture.sources, self.layout, context.dataset)
         samplers = {**(mixture.sources or {}), **self.added}
         self.sources = {name: self._source(name, part, samplers.get(name)) for name, part in parts.items()}

@@ -277,7 +277,7 @@ def require_shares(place: str, shares: Collection[str], sources: Collection[str]
 
 
 def checked_sources(place: str, given: Mapping[str, Any]) -> dict[str, Sampler | None]:
-    """Takes sources by name, at least one."""
+    """Validates sources by name, at least one, and returns a copy."""
     if not given:
         raise ArgumentValueError(place, "must not be empty", given)
     for name, sampler in given.items():
@@ -286,12 +286,12 @@ def checked_sources(place: str, given: Mapping[str, Any]) -> dict[str, Sampler |
 
 
 def named_weights(place: str, given: Mapping[str, Any]) -> dict[str, float]:
-    """Takes weights by name."""
+    """Validates weights by name, and returns them as floats."""
     return dict(zip(given, arguments.weights(place, list(given.values())).tolist(), strict=True))
 
 
 def checked_weights(sources: Any, given: Any) -> Any:
-    """Takes weights: by name for sources by name, else an array."""
+    """Validates weights: by name if the sources have names, else an array."""
     if given is None:
         return None
     if sources is None and isinstance(given, Mapping):
@@ -306,7 +306,7 @@ def checked_weights(sources: Any, given: Any) -> Any:
 
 
 def checked_caps(given: Any, mixture: Any) -> dict[str, int] | None:
-    """Takes the most passes over sources, by name; over files by number, as names too.
+    """Validates the most passes over each source, by name or number of a file; returns them by name.
 
     Args:
         given: None for none.
