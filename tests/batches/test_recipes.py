@@ -84,6 +84,8 @@ def test_without_shuffling_windows_stay_in_order_each_from_long_to_short():
     lengths = [3, 9, 1, 7, 5, 2]
     plan = sk.TokenBatches(9, lengths=lengths, window=3, abreast=2).plan(sk.SequentialSampler(), 6)
     assert laws.read(plan) == [[1], [0, 2], [3], [4], [5]]
+    wide = sk.TokenBatches(100_000, lengths=[100_000, 34_463, 99_990], window=4)
+    assert laws.read(wide.plan(sk.SequentialSampler(), 3)) == [[0], [2], [1]]  # more than 2^16 apart
 
 
 def test_a_plan_depends_on_no_rank_and_only_on_the_first_number_of_ranks():

@@ -72,6 +72,20 @@ def test_items_of_closed_results_are_released_while_all_threads_are_busy():
         pool.end()
 
 
+def test_a_call_that_waits_for_a_thread_is_not_made_once_its_stop_is_set():
+    stop, made = Stop(), []
+    pool = Pool(1, "pool-that-stops", stop)
+
+    def call(number, _):
+        made.append(number)
+        stop.set()
+
+    with pytest.raises(Stopped):
+        pool.map(call, range(3))
+    pool.end()
+    assert made == [0]
+
+
 @pytest.mark.parametrize("sets_outer", [False, True])
 def test_a_sleep_ends_when_its_stop_is_set(sets_outer):
     outer = Stop()

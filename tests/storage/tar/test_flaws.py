@@ -169,6 +169,10 @@ NO_ARCHIVES = {
         lambda data: extended(b"8 path=x\n") + data,
         "damaged header at byte 0: a pax record is damaged",
     ),
+    "a record without its end": (
+        lambda data: extended(b"9 path=xy") + data,
+        "damaged header at byte 0: a pax record is damaged",
+    ),
     "a record of a key that is not known": (
         lambda data: extended(b"9 pith=x\n") + data,
         "damaged header at byte 0: a pax record has the unknown key b'pith'",

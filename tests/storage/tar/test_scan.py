@@ -238,6 +238,14 @@ def test_names_that_are_not_utf8_are_the_same(tmp_path):
     assert list(TarDataset(tmp_path / "shard.tar")) == expected
 
 
+def test_all_six_digits_of_a_checksum_count(tmp_path):
+    name = f"{'я' * 70}/{'я' * 40}.txt"
+    write_by_tarfile([(name, b"data")], tmp_path / "shard.tar", tarfile.USTAR_FORMAT)
+    header = (tmp_path / "shard.tar").read_bytes()[:512]
+    assert (header[148:149], parse(header).name) == (b"1", name.encode())
+    assert [sample["__key__"] for sample in TarDataset(tmp_path / "shard.tar")] == [name.removesuffix(".txt")]
+
+
 @pytest.mark.parametrize("place", range(1, 12))
 def test_each_byte_of_a_size_in_base_256_counts(tmp_path, place):
     path = write(tmp_path / "shard.tar", jpeg_tiles(), "tarfile gnu")
