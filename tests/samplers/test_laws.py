@@ -6,6 +6,7 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from hypothesis import given, seed, settings
 import samplerkit as sk
 from samplerkit.order.modes import FILE_AWARE
 from samplerkit.order.sequences import Table
+from samplerkit.samplers.iteration import seeded_generators
 from tests.order.test_source_draws import WEIGHTS
 from tests.samplers.dealing import dealt, woven
 from tests.testing.links import Backwards, EvenOdd, Rotated
@@ -161,6 +163,17 @@ def test_no_global_generator_is_read_or_touched():
         seen.append([list(case.order()) for case in drawn()[0]])
         assert states() == before
     assert seen[0] == seen[1]
+
+
+def test_the_generators_of_a_users_sampler_get_seeds_that_never_change():
+    own = [random.Random(), np.random.RandomState(), np.random.default_rng(), torch.Generator()]  # noqa: NPY002
+    user = SimpleNamespace(**{str(number): each for number, each in enumerate(own)})
+    with seeded_generators(user, seed=2**63, epoch=3):
+        shared = [random.getrandbits(32), np.random.bytes(4).hex(), int(torch.randint(2**31, ()))]  # noqa: NPY002
+        drawn = [own[0].getrandbits(32), own[1].bytes(4).hex(), own[2].bytes(4).hex()]
+        drawn.append(int(torch.randint(2**31, (), generator=own[3])))
+    assert shared == [1150318009, "a9581388", 1211936821]
+    assert drawn == [734682574, "5055a015", "f5b2ffd9", 2064861315]
 
 
 def drawn_by(case, depth, child, lanes):
