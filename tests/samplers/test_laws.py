@@ -166,7 +166,7 @@ def test_no_global_generator_is_read_or_touched():
 
 
 def test_the_generators_of_a_users_sampler_get_seeds_that_never_change():
-    own = [random.Random(), np.random.RandomState(), np.random.default_rng(), torch.Generator()]  # noqa: NPY002
+    own = [random.Random(), np.random.RandomState(), np.random.default_rng(), torch.Generator()]
     user = SimpleNamespace(**{str(number): each for number, each in enumerate(own)})
     with seeded_generators(user, seed=2**63, epoch=3):
         shared = [random.getrandbits(32), np.random.bytes(4).hex(), int(torch.randint(2**31, ()))]  # noqa: NPY002
