@@ -139,9 +139,9 @@ def test_a_length_multiple_that_breaks_the_limit_is_named_instead_of_samples():
 def test_pairs_are_checked_against_the_limit_on_both_sides():
     pairs = np.stack([LENGTHS, LENGTHS[::-1]], axis=1)
     plan = sk.TokenBatches(400, lengths=pairs).plan(sk.RandomSampler(seed=7), LENGTHS.size)
-    collate = sk.PadCollate(fields=["source", "target"]).measured_by(plan.measure)
+    collate = sk.PadCollate(fields=["source", "target", "extra"]).measured_by(plan.measure)
     for number, ids in enumerate(plan):
-        samples = [{"source": [1] * a, "target": [2] * b} for a, b in pairs[ids].tolist()]
+        samples = [{"source": [1] * a, "target": [2] * b, "extra": [3] * 500} for a, b in pairs[ids].tolist()]
         batch = collate.collated(samples, ids)
         shape = (len(ids), batch["source"].shape[1], batch["target"].shape[1])
         assert shape == plan.shape(number)
