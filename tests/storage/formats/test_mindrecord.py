@@ -88,3 +88,12 @@ def test_a_number_that_its_column_cannot_hold_is_an_error(tmp_path):
     assert_refused(
         sk.MindRecordDataset([tmp_path / "a"], ["real"]), "'real' holds 0.14285714285714285, which", 1
     )
+
+
+def test_integers_that_do_not_fill_their_bytes_are_an_error(tmp_path):
+    whole = (FOLDER / "every").read_bytes()
+    size, one_integer = (6).to_bytes(8, "big"), (1).to_bytes(4, "big")
+    of_one_byte, of_two = (size + one_integer + bytes([kind, 0]) for kind in (0, 1 << 6))
+    assert of_one_byte in whole
+    (tmp_path / "a").write_bytes(whole.replace(of_one_byte, of_two, 1))
+    assert_refused(sk.MindRecordDataset([tmp_path / "a"], ["small"]), "1 integers do not fill 6 bytes", 0)

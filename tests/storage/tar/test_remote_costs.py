@@ -88,6 +88,7 @@ def test_costs_equal_a_count_by_hand():
     # 0-1, 5; 3, 8-9; 2, 4: a border between shards parts 3 from 4. A pad is read once.
     assert ranges == FetchCosts(6, 2 * 100 + 200 + 100 + 2 * 50 + 100 + 200)
     assert shards == FetchCosts(3, 1300)
+    assert shards.cost == 1300 + 3 * 2**20  # a request counts as a MiB
     in_small_cache, _ = epoch_costs(layout, batches, shard_bytes=np.array([400, 800, 100]), cached_shards=1)
     assert in_small_cache.requests > 3
 
