@@ -1,5 +1,6 @@
 """Arrow's IPC by record batch, without mapping it, and folders that Hugging Face's datasets wrote."""
 
+import io
 import os
 from pathlib import Path
 
@@ -85,6 +86,15 @@ def test_a_stream_with_a_wrong_end_is_an_error(tmp_path, problem):
     path = Path(write(tmp_path)[0])
     path.write_bytes(WRONG_ENDS[problem](path.read_bytes()))
     assert_refused(sk.ArrowDataset(path), problem)
+
+
+def test_a_body_that_is_said_to_be_longer_than_the_file_is_an_error_before_it_takes_memory(tmp_path):
+    table, stream = pa.table({"id": pa.array(range(77))}), io.BytesIO()
+    with pa.ipc.new_stream(stream, table.schema) as writer:
+        writer.write_table(table)
+    length = (77 * 8).to_bytes(8, "little")
+    (tmp_path / "a").write_bytes(stream.getvalue().replace(length, (1 << 33).to_bytes(8, "little"), 1))
+    assert_refused(sk.ArrowDataset(tmp_path / "a"), "a message is longer than the file")
 
 
 def test_a_missing_column_or_one_named_twice_is_refused(tmp_path):
