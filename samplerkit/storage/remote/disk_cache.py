@@ -92,13 +92,17 @@ class DiskCache:
         with cache_errors(self.folder):
             return self._pin(entry)
 
-    def reserve(self, entry: Entry, descriptor: int, size: int) -> None:
+    def reserve(self, entry: Entry, descriptor: int, size: int, extra: int) -> int:
         """Makes room for a file and allocates it on disk, so that writing cannot run out of space.
 
         Args:
             entry: the entry of the file; the caller must hold its lock.
             descriptor: the descriptor of its part, which gets this size, so that other processes count it.
             size: the size that the file will have.
+            extra: further bytes to reserve, as far as they are free.
+
+        Returns:
+            The reserved bytes.
 
         Raises:
             DatasetError: the file does not fit.
@@ -118,8 +122,9 @@ class DiskCache:
                     if (each.is_part or used + size > limit) and each.evict():
                         used -= each.size
                 if used + size <= limit:
-                    self._allocate(entry.place, descriptor, size, others)
-                    return
+                    room = min(size + extra, limit - used)
+                    self._allocate(entry.place, descriptor, room, others)
+                    return room
             if size > limit or time.monotonic() > end:
                 problem = f"does not fit into the cache: {size} bytes, and {used} of {limit} are in use"
                 hint = "raise max_cache_bytes, by default half of the free space, or use cache=FOLDER"
@@ -238,7 +243,7 @@ class PartFile:
         # A client would take an OSError for a fault of its connection.
         with cache_errors(self._cache.folder):
             if self.written + len(data) > self._reserved:
-                self._reserve(self.written + max(len(data), min(_STEP, self.written // 8)))
+                self._reserve(self.written + len(data), min(_STEP, self.written // 8))
             rest = memoryview(data)
             while rest:
                 count = self._file.write(rest)
@@ -265,6 +270,5 @@ class PartFile:
             self._entry.part.rename(self._entry.file)
         write_lock(lock, checksum, state_of(self._file))
 
-    def _reserve(self, size: int) -> None:
-        self._cache.reserve(self._entry, self._file.fileno(), size)
-        self._reserved = size
+    def _reserve(self, size: int, extra: int = 0) -> None:
+        self._reserved = self._cache.reserve(self._entry, self._file.fileno(), size, extra)
