@@ -5,6 +5,7 @@ import hashlib
 import os
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -278,6 +279,14 @@ def growing(cache, name, size):
 def test_a_file_of_unknown_size_may_fill_the_cache(storage, tmp_path):
     growing(DiskCache(storage(max_cache_bytes=100_000).options, Stop()), "a", 100_000)
     assert cached_sizes(tmp_path / "cache") == [100_000]
+
+
+def test_files_that_grow_never_wait_for_one_another(storage, tmp_path):
+    cache = DiskCache(storage(max_cache_bytes=150_000, timeout=5.0).options, Stop())
+    with ThreadPoolExecutor(8) as threads:  # each holds a part of its file when the cache is full
+        list(threads.map(lambda number: growing(cache, str(number), 100_000), range(24)))
+    assert cached_sizes(tmp_path / "cache") == [100_000]
+    assert leftovers(tmp_path / "cache") == []
 
 
 def test_a_child_that_ends_does_not_unpin_what_its_parent_uses(server, storage):
