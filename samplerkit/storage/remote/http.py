@@ -115,7 +115,7 @@ class Http(Client):
             hint = "correct the certificate, or name its authority by REQUESTS_CA_BUNDLE or `verify`"
             problem = f"the certificate of its server is not trusted ({error.verify_message})"
             return Refused(problem, hint)
-        if isinstance(error, ValueError):
+        if isinstance(error, ValueError | http.client.InvalidURL):
             hint = "check the URL, the headers, and a proxy that the environment names"
             return Refused("cannot be requested: its URL, a header, a redirect or the proxy is invalid", hint)
         if isinstance(error, TimeoutError):

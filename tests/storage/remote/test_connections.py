@@ -178,6 +178,13 @@ def test_a_header_value_with_a_line_break_is_refused(server, storage):
     assert server.requests == []
 
 
+def test_a_host_with_a_space_is_refused(storage):
+    reader = storage()
+    with pytest.raises(DatasetError, match="cannot be requested: its URL"):
+        reader.version("http://ho st/a")
+    assert reader.stats.retries == 0
+
+
 def test_illegal_characters_of_a_url_are_escaped_once(server, storage):
     for name, escaped in {"/ä b": "/%C3%A4%20b", "/a%20b": "/a%20b"}.items():
         server.put(escaped, DATA[:10])
