@@ -121,7 +121,8 @@ class Connections:
         if not parts.hostname:
             raise ValueError
         address = parts.netloc.rpartition("@")[2]
-        proxies = {} if urllib.request.proxy_bypass(address) else urllib.request.getproxies()
+        names = server[1], address  # `no_proxy` may name a port, and IPv6 addresses without brackets
+        proxies = {} if any(map(urllib.request.proxy_bypass, names)) else urllib.request.getproxies()
         proxy = _proxy(proxies.get(parts.scheme))
         headers = {"Host": _host(server), "User-Agent": "samplerkit", "Accept": "*/*"}
         headers["Accept-Encoding"] = "identity"

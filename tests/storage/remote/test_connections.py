@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from samplerkit.errors import DatasetError
+from samplerkit.storage.remote.http_connections import Connections
+from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import Span
 from tests.storage.remote import faults
 from tests.storage.remote.server import DATA, Handler, Request, Resource, content, served
@@ -121,6 +123,13 @@ def test_no_proxy_may_name_a_host_with_its_port(server, storage, monkeypatch):
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     monkeypatch.setenv("no_proxy", server.url.removeprefix("http://"))
     assert storage(attempts=1).read_small(server.put("/a", DATA[:10])) == DATA[:10]
+
+
+def test_no_proxy_names_an_ipv6_address_without_brackets(monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("no_proxy", "::1")
+    connections = Connections(RemoteOptions())
+    assert [connections.route(f"http://[::{n}]:80/a").proxy is None for n in (1, 2)] == [True, False]
 
 
 def test_connections_to_many_servers_are_not_all_kept(storage, monkeypatch):
