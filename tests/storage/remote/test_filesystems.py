@@ -9,6 +9,7 @@ import zipfile
 
 import fsspec
 import pytest
+from botocore.exceptions import NoCredentialsError
 from fsspec.registry import known_implementations
 
 from samplerkit.errors import DatasetError
@@ -53,6 +54,7 @@ PERMANENT = [
     (PermissionError(errno.EACCES, "secret-query"), "may not be read"),
     (ValueError("secret-query"), "ValueError"),
     (NotImplementedError(), "NotImplementedError"),
+    (NoCredentialsError(), r"\(NoCredentialsError\); check the URL, the credentials"),
 ]
 
 
@@ -145,10 +147,12 @@ def test_an_extra_that_is_not_installed_is_named(storage, monkeypatch):
         storage().version("hdfs://host/a")
 
 
-def test_a_scheme_whose_package_is_not_installed_is_an_error(storage, monkeypatch):
-    needed = {"class": "no_such_package.FileSystem", "err": "Please install it"}
+def test_the_package_that_a_scheme_needs_is_named(storage, monkeypatch):
+    needed = {"class": "no_such_package.FileSystem", "err": "Please install no_such_package"}
     monkeypatch.setitem(known_implementations, "needs-it", needed)
-    with pytest.raises(DatasetError, match=r"cannot be made \(ImportError\); check its scheme, fsspec's"):
+    with pytest.raises(
+        DatasetError, match=r"cannot be made \(Please install no_such_package\); check"
+    ):
         storage().version("needs-it://bucket/a")
 
 
