@@ -7,7 +7,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from io import FileIO
 from pathlib import Path
 from typing import Final, final
@@ -153,7 +153,8 @@ class DiskCache:
         descriptor = try_lock(entry.lock, is_exclusive=False) if entry.exists else None
         if descriptor is None:
             return None
-        with ExitStack() as stack:
+        # Another process may discard a damaged file at any time.
+        with ExitStack() as stack, suppress(FileNotFoundError):
             stack.callback(unlock, descriptor)
             if entry.exists and entry.is_intact(descriptor):
                 os.utime(descriptor)
