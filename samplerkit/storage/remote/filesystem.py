@@ -82,10 +82,10 @@ class Filesystems(Client):
             raise Transient(f"{len(data)} bytes were received instead of {length}")
         return data
 
-    def small(self, url: str, max_bytes: int, stop: Stop) -> tuple[bytes, Version]:
+    def small(self, url: str, stop: Stop) -> tuple[bytes, Version]:
         """Reads a whole small file, after requesting its version."""
         version = self.version(url, stop)
-        check_small(version.size, max_bytes)
+        check_small(version.size)
         data = self.part(url, version, 0, version.size, stop) if version.size else b""
         self.confirm(url, version, stop)
         return data, version

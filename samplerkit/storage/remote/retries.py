@@ -62,10 +62,14 @@ class Client(ABC):
         """Converts an exception of its library to `Transient` or `Refused`; returns others unchanged."""
 
 
-def check_small(size: int, limit: int) -> None:
+MAX_BYTES = 1 << 30
+"""The largest file that is read as a whole into memory."""
+
+
+def check_small(size: int) -> None:
     """Refuses a file that is too large to be read at once."""
-    if size > limit:
-        raise Refused(f"has {size} bytes, but {limit} are the most that are read at once")
+    if size > MAX_BYTES:
+        raise Refused(f"has {size} bytes, but {MAX_BYTES} are the most that are read at once")
 
 
 ClientType = TypeVar("ClientType", bound=Client)
