@@ -33,6 +33,12 @@ from samplerkit.storage.threads import TICK, Stop
 _STEP = 64 << 20
 """The most bytes that are reserved in advance if the size of a file is unknown."""
 
+_TURN_LOCK = "samplerkit-turn.lock"
+
+
+class _NoRoomError(Exception):
+    """A file that grows does not fit now: it is dropped, and written again when it may wait for room."""
+
 
 class DiskCache:
     """A cache of whole files on a disk of this machine, shared by all processes that use the same folder.
@@ -76,15 +82,20 @@ class DiskCache:
             DatasetError: the file does not fit, or the folder cannot be used; or as raised by `write`.
             Stopped: `stop` was set.
         """
-        is_new = False
-        with cache_errors(self.folder):
+        is_new, waits = False, entry.size != UNKNOWN_SIZE
+        with cache_errors(self.folder), ExitStack() as turn:
             self.folder.mkdir(parents=True, exist_ok=True)
             while (local := self._pin(entry)) is None:
                 descriptor = try_lock(entry.lock, is_exclusive=True)
                 if descriptor is None:
                     self.stop.sleep(PAUSE)
-                else:
-                    is_new = self._write(entry, descriptor, write)
+                    continue
+                try:
+                    is_new = self._write(entry, descriptor, write, waits=waits)
+                except _NoRoomError:
+                    # Files that grow would wait for the room of one another for ever, so one at a time waits.
+                    turn.enter_context(exclusive_lock(self.folder / _TURN_LOCK, self.stop))
+                    waits = True
         return local, is_new
 
     def find(self, entry: Entry) -> LocalFile | None:
@@ -92,7 +103,7 @@ class DiskCache:
         with cache_errors(self.folder):
             return self._pin(entry)
 
-    def reserve(self, entry: Entry, descriptor: int, size: int, extra: int) -> int:
+    def reserve(self, entry: Entry, descriptor: int, size: int, extra: int, *, waits: bool) -> int:
         """Makes room for a file and allocates it on disk, so that writing cannot run out of space.
 
         Args:
@@ -100,12 +111,14 @@ class DiskCache:
             descriptor: the descriptor of its part, which gets this size, so that other processes count it.
             size: the size that the file will have.
             extra: further bytes to reserve, as far as they are free.
+            waits: whether to wait for files that are in use.
 
         Returns:
             The reserved bytes.
 
         Raises:
             DatasetError: the file does not fit.
+            _NoRoomError: it does not fit now, and `waits` is false.
         """
         end = time.monotonic() + self._options.timeout
         while True:
@@ -125,6 +138,8 @@ class DiskCache:
                     room = min(size + extra, limit - used)
                     self._allocate(entry.place, descriptor, room, others)
                     return room
+            if size <= limit and not waits:
+                raise _NoRoomError
             if size > limit or time.monotonic() > end:
                 problem = f"does not fit into the cache: {size} bytes, and {used} of {limit} are in use"
                 hint = "raise max_cache_bytes, by default half of the free space, or use cache=FOLDER"
@@ -164,7 +179,9 @@ class DiskCache:
             entry.discard(descriptor, self.stop)
         return None
 
-    def _write(self, entry: Entry, descriptor: int, write: Callable[[PartFile], None]) -> bool:
+    def _write(
+        self, entry: Entry, descriptor: int, write: Callable[[PartFile], None], *, waits: bool
+    ) -> bool:
         """Writes a file, unless another process has, under the exclusive lock, which is then released.
 
         The lock is not made shared, as Linux releases it for that too: `get` pins the file like any other.
@@ -176,7 +193,7 @@ class DiskCache:
             entry.part.unlink(missing_ok=True)
             # Also readable: on filesystems without fallocate, such as NFS, the C library reads the file.
             with entry.part.open("x+b", buffering=0) as file:
-                part = PartFile(entry, self, file)
+                part = PartFile(entry, self, file, waits=waits)
                 os.pwrite(descriptor, b" ", 0)  # the disk may be full later, and the checksum needs a block
                 write(part)
                 part.finish(descriptor)
@@ -225,12 +242,14 @@ class PartFile:
         entry: the entry of the file.
         cache: the cache.
         file: the file, which the caller closes.
+        waits: whether to wait for room.
     """
 
-    def __init__(self, entry: Entry, cache: DiskCache, file: FileIO) -> None:
+    def __init__(self, entry: Entry, cache: DiskCache, file: FileIO, *, waits: bool) -> None:
         self._entry: Final = entry
         self._cache: Final = cache
         self._file: Final = file
+        self._waits: Final = waits
         self.written = self._reserved = 0
         if entry.size != UNKNOWN_SIZE:
             self._reserve(entry.size)
@@ -272,4 +291,5 @@ class PartFile:
         write_lock(lock, checksum, state_of(self._file))
 
     def _reserve(self, size: int, extra: int = 0) -> None:
-        self._reserved = self._cache.reserve(self._entry, self._file.fileno(), size, extra)
+        descriptor = self._file.fileno()
+        self._reserved = self._cache.reserve(self._entry, descriptor, size, extra, waits=self._waits)
