@@ -6,7 +6,6 @@ import hashlib
 import os
 import weakref
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar, final
@@ -119,7 +118,8 @@ class RemoteStorage(Closing):
     def read_shared(self, url: str) -> bytes | None:
         """Reads a whole file that all processes of this machine need; one of them fetches it into the cache.
 
-        Each process requests the version. If the cache cannot be used, each process fetches the file.
+        Each process requests the version. If the cache cannot be used, each process fetches the file, unless
+        it has a digest.
 
         Returns:
             Its bytes; None if the file does not exist or may not be read.
@@ -132,8 +132,12 @@ class RemoteStorage(Closing):
         except AbsentError:
             return None
         if size <= MAX_BYTES:
-            with suppress(DatasetError), self.fetch(url) as local:
-                return Path(local.path).read_bytes()
+            try:
+                with self.fetch(url) as local:
+                    return Path(local.path).read_bytes()
+            except DatasetError:
+                if digest_of(self.options.digests, url) is not None:  # which only the cache checks
+                    raise
         return self.read_small(url)
 
     def fetch(self, url: str) -> LocalFile:

@@ -107,6 +107,12 @@ def test_a_shared_read_without_permission_returns_none(server, storage):
         storage().read_shared(url)
 
 
+def test_a_shared_read_of_a_file_with_another_digest_is_an_error(server, storage):
+    url = server.put("/a", DATA[:10])
+    with pytest.raises(DatasetError, match=r"the digest is md5:.*, but md5:0{32} was given"):
+        storage(digests={"a": f"md5:{'0' * 32}"}).read_shared(url)
+
+
 def test_a_small_file_is_read_by_one_request(server, storage, monkeypatch):
     url = server.put("/index", DATA[:1000])
     reader = storage()
