@@ -86,7 +86,7 @@ def _alternatives(parts: Sequence[str], pattern: str) -> Iterator[str]:
     match = _RANGE.match(parts[0])
     if match is None or match[1].isalpha() != match[2].isalpha():
         hint = "write a range as {000..127} and a choice as {a,b}"
-        raise ArgumentValueError("urls", "has braces that are no range or choice", pattern, hint=hint)
+        raise ArgumentValueError("urls", "has braces without a range or a choice", pattern, hint=hint)
     first, last, step = match.groups()
     if first.isalpha():
         yield from map(chr, _range(ord(first), ord(last), step, pattern))

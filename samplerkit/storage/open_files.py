@@ -234,7 +234,7 @@ class Samples(list[Any]):
         _, place, text = self.missing[0]
         reason = text.removeprefix(f"{place}: ")
         problem = f"{reason}. None of {len(tried)} shards has a sample to make a batch of"
-        raise DatasetError(place, problem, hint="see whether the shards can be reached")
+        raise DatasetError(place, problem, hint="check that the shards can be read")
 
 
 def log_missing(missing: Iterable[tuple[int, str, str]], logged: set[str]) -> None:

@@ -73,7 +73,7 @@ class Leaf:
         if isinstance(samples, np.ndarray) and (samples.ndim < 1 or samples.dtype.kind not in "biuf"):
             samples = list(samples)
         if not isinstance(samples, list | tuple | Mapping | np.ndarray):
-            raise DatasetError(self.place, "gives neither a list of samples nor columns", samples)
+            raise DatasetError(self.place, "returns neither a list of samples nor columns", samples)
         missing = len(getattr(samples, "missing", ()))
         if not isinstance(samples, Mapping) and not missing and len(samples) != ids.size:
             raise DatasetError(self.place, f"must return {ids.size} samples for as many ids", len(samples))
@@ -199,7 +199,7 @@ def joined(shares: Sequence[LeafSamples], size: int) -> Samples | Columns | Arra
         return _joined_rows(shares, size) if _are_rows(shares) else _joined_samples(shares, size)
     other = next((share for share in shares if share not in of_columns), None)
     if other is not None:
-        problem = f"gives columns, but {other.leaf.place} does not"
+        problem = f"returns columns, but {other.leaf.place} does not"
         hint = "use the same as_columns, or batches, for all parts"
         raise DatasetError(of_columns[0].leaf.place, problem, hint=hint)
     return _joined_columns(shares, size)

@@ -4,6 +4,7 @@ import gc
 import threading
 import weakref
 from contextlib import suppress
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -45,6 +46,11 @@ def require_freed(reference, before):
     wait_until(lambda: reference() is None and not new_threads(before))
 
 
+def read_one_that_is_too_large(storage, url):
+    with patch("samplerkit.storage.remote.retries.MAX_BYTES", 5):
+        storage.read_small(url)
+
+
 READS = {
     "parts": lambda storage, url: storage.read([Span(url, number, 5) for number in range(9)]),
     "parts of no file": lambda storage, url: storage.read([Span(url, 0, 5), Span(url + "x", 0, 5)] * 3),
@@ -52,7 +58,7 @@ READS = {
     "version of no file": lambda storage, url: storage.version(url + "x"),
     "no small file": lambda storage, url: storage.read_small(url + "x"),
     "small file": lambda storage, url: storage.read_small(url),
-    "small file that is too large": lambda storage, url: storage.read_small(url, 5),
+    "small file that is too large": read_one_that_is_too_large,
     "whole file": lambda storage, url: storage.fetch(url).close(),
     "no whole file": lambda storage, url: storage.fetch(url + "x"),
     "part beyond the end": lambda storage, url: storage.read([Span(url, 900, 500)]),

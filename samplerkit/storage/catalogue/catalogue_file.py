@@ -101,7 +101,7 @@ def open_catalogue(
         problem = f"is a catalogue of other files: their kind is {catalogue.kind!r}, and not {kind!r}"
         raise DatasetError(shown(path), problem, hint="give it to a dataset of that kind")
     if lengths is not None:
-        raise ArgumentValueError("lengths", "belong to files; a catalogue has its own", hint="leave them out")
+        raise ArgumentValueError("lengths", "are in the catalogue already", hint="leave them out")
     return catalogue
 
 
@@ -117,7 +117,7 @@ def _parse(path: str, meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> F
         **{name: arrays[name].astype(np.int64) for name in _NUMBERS},
     )
     if not all(_laws(catalogue)):
-        raise ValueError("its values contradict one another")
+        raise ValueError("its values are inconsistent")
     return catalogue
 
 
@@ -146,7 +146,7 @@ def _folder(path: str, folder: str) -> str:
     if not folder or is_remote(f"{folder}/") or folder.startswith("/"):
         return folder
     if is_remote(path):
-        problem = "was made of files on a disk, but is remote itself"
+        problem = "lists local files, but is remote itself"
         raise DatasetError(shown(path), problem, folder, hint="make it of the URLs of the files")
     own = os.path.abspath(os.path.dirname(path))  # noqa: PTH100, PTH120  # links are kept
     return os.path.normpath(f"{own}/{folder}").rstrip("/")

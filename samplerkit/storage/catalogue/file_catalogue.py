@@ -89,7 +89,7 @@ class FileCatalogue:
             ArgumentValueError: the path is not absolute, or is a URL with a query or credentials.
         """
         if shown(path) != path:
-            problem = "has a query or credentials, which a catalogue would give away"
+            problem = "has a query or credentials, which the catalogue would contain"
             raise ArgumentValueError("files", problem, shown(path), hint="name it without them")
         if "\0" in path + version or "/" not in path:
             raise ArgumentValueError("files", "must have absolute paths", path)

@@ -259,5 +259,5 @@ def require_suffix(out: str) -> None:
         ArgumentValueError: the name ends differently.
     """
     if not shown(arguments.text("out", out)).endswith(SUFFIX):
-        hint = "by that it is distinguished from data"
+        hint = "datasets recognize a catalogue by that"
         raise ArgumentValueError("out", f"must end in {SUFFIX}", shown(out), hint=hint)

@@ -128,8 +128,7 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
     def stats(self) -> FileStats:
         """Counts of reads and waits in this process since the dataset was made or the process began.
 
-        The counts of a `Loader`'s workers are added as their batches are handed out. Those of a plain
-        DataLoader's workers are not known.
+        Those of workers are in `stats` of their `Loader`.
         """
         return self._stats
 

@@ -248,11 +248,11 @@ def library_fault(error: Exception, library: str, *, is_mistake: bool = False) -
     reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else ""
     name = f"{type(error).__name__}: {reason}" if reason else type(error).__name__
     if isinstance(error, PermissionError):
-        return Absent(f"may not be read ({name})", "check the credentials in storage_options")
+        return Absent(f"access is denied ({name})", "check the credentials in storage_options")
     # Some connection errors are both an OSError and a ValueError; these are not permanent.
     if is_mistake or (isinstance(error, _MISTAKES) and not isinstance(error, OSError)):
         hint = "check the URL, the credentials and the other storage_options"
-        return Refused(f"cannot be read through {library} ({name})", hint)
+        return Refused(f"is refused by {library} ({name})", hint)
     return Transient(f"{library} failed ({name})")
 
 

@@ -7,7 +7,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from io import FileIO
 from pathlib import Path
 from typing import Final, final
@@ -32,6 +32,12 @@ from samplerkit.storage.threads import TICK, Stop
 
 _STEP = 64 << 20
 """The most bytes that are reserved in advance if the size of a file is unknown."""
+
+_TURN_LOCK = "samplerkit-turn.lock"
+
+
+class _NoRoomError(Exception):
+    """A file that grows does not fit now: it is dropped, and written again when it may wait for room."""
 
 
 class DiskCache:
@@ -76,15 +82,20 @@ class DiskCache:
             DatasetError: the file does not fit, or the folder cannot be used; or as raised by `write`.
             Stopped: `stop` was set.
         """
-        is_new = False
-        with cache_errors(self.folder):
+        is_new, waits = False, entry.size != UNKNOWN_SIZE
+        with cache_errors(self.folder), ExitStack() as turn:
             self.folder.mkdir(parents=True, exist_ok=True)
             while (local := self._pin(entry)) is None:
                 descriptor = try_lock(entry.lock, is_exclusive=True)
                 if descriptor is None:
                     self.stop.sleep(PAUSE)
-                else:
-                    is_new = self._write(entry, descriptor, write)
+                    continue
+                try:
+                    is_new = self._write(entry, descriptor, write, waits=waits)
+                except _NoRoomError:
+                    # Files that grow would wait for the room of one another for ever, so one at a time waits.
+                    turn.enter_context(exclusive_lock(self.folder / _TURN_LOCK, self.stop))
+                    waits = True
         return local, is_new
 
     def find(self, entry: Entry) -> LocalFile | None:
@@ -92,16 +103,22 @@ class DiskCache:
         with cache_errors(self.folder):
             return self._pin(entry)
 
-    def reserve(self, entry: Entry, descriptor: int, size: int) -> None:
+    def reserve(self, entry: Entry, descriptor: int, size: int, extra: int, *, waits: bool) -> int:
         """Makes room for a file and allocates it on disk, so that writing cannot run out of space.
 
         Args:
             entry: the entry of the file; the caller must hold its lock.
             descriptor: the descriptor of its part, which gets this size, so that other processes count it.
             size: the size that the file will have.
+            extra: further bytes to reserve, as far as they are free.
+            waits: whether to wait for files that are in use.
+
+        Returns:
+            The reserved bytes.
 
         Raises:
             DatasetError: the file does not fit.
+            _NoRoomError: it does not fit now, and `waits` is false.
         """
         end = time.monotonic() + self._options.timeout
         while True:
@@ -118,8 +135,11 @@ class DiskCache:
                     if (each.is_part or used + size > limit) and each.evict():
                         used -= each.size
                 if used + size <= limit:
-                    self._allocate(entry.place, descriptor, size, others)
-                    return
+                    room = min(size + extra, limit - used)
+                    self._allocate(entry.place, descriptor, room, others)
+                    return room
+            if size <= limit and not waits:
+                raise _NoRoomError
             if size > limit or time.monotonic() > end:
                 problem = f"does not fit into the cache: {size} bytes, and {used} of {limit} are in use"
                 hint = "raise max_cache_bytes, by default half of the free space, or use cache=FOLDER"
@@ -148,7 +168,8 @@ class DiskCache:
         descriptor = try_lock(entry.lock, is_exclusive=False) if entry.exists else None
         if descriptor is None:
             return None
-        with ExitStack() as stack:
+        # Another process may discard a damaged file at any time.
+        with ExitStack() as stack, suppress(FileNotFoundError):
             stack.callback(unlock, descriptor)
             if entry.exists and entry.is_intact(descriptor):
                 os.utime(descriptor)
@@ -158,7 +179,9 @@ class DiskCache:
             entry.discard(descriptor, self.stop)
         return None
 
-    def _write(self, entry: Entry, descriptor: int, write: Callable[[PartFile], None]) -> bool:
+    def _write(
+        self, entry: Entry, descriptor: int, write: Callable[[PartFile], None], *, waits: bool
+    ) -> bool:
         """Writes a file, unless another process has, under the exclusive lock, which is then released.
 
         The lock is not made shared, as Linux releases it for that too: `get` pins the file like any other.
@@ -170,7 +193,7 @@ class DiskCache:
             entry.part.unlink(missing_ok=True)
             # Also readable: on filesystems without fallocate, such as NFS, the C library reads the file.
             with entry.part.open("x+b", buffering=0) as file:
-                part = PartFile(entry, self, file)
+                part = PartFile(entry, self, file, waits=waits)
                 os.pwrite(descriptor, b" ", 0)  # the disk may be full later, and the checksum needs a block
                 write(part)
                 part.finish(descriptor)
@@ -219,12 +242,14 @@ class PartFile:
         entry: the entry of the file.
         cache: the cache.
         file: the file, which the caller closes.
+        waits: whether to wait for room.
     """
 
-    def __init__(self, entry: Entry, cache: DiskCache, file: FileIO) -> None:
+    def __init__(self, entry: Entry, cache: DiskCache, file: FileIO, *, waits: bool) -> None:
         self._entry: Final = entry
         self._cache: Final = cache
         self._file: Final = file
+        self._waits: Final = waits
         self.written = self._reserved = 0
         if entry.size != UNKNOWN_SIZE:
             self._reserve(entry.size)
@@ -238,7 +263,7 @@ class PartFile:
         # A client would take an OSError for a fault of its connection.
         with cache_errors(self._cache.folder):
             if self.written + len(data) > self._reserved:
-                self._reserve(self.written + max(len(data), min(_STEP, self.written // 8)))
+                self._reserve(self.written + len(data), min(_STEP, self.written // 8))
             rest = memoryview(data)
             while rest:
                 count = self._file.write(rest)
@@ -265,6 +290,6 @@ class PartFile:
             self._entry.part.rename(self._entry.file)
         write_lock(lock, checksum, state_of(self._file))
 
-    def _reserve(self, size: int) -> None:
-        self._cache.reserve(self._entry, self._file.fileno(), size)
-        self._reserved = size
+    def _reserve(self, size: int, extra: int = 0) -> None:
+        descriptor = self._file.fileno()
+        self._reserved = self._cache.reserve(self._entry, descriptor, size, extra, waits=self._waits)

@@ -82,10 +82,10 @@ class Filesystems(Client):
             raise Transient(f"{len(data)} bytes were received instead of {length}")
         return data
 
-    def small(self, url: str, max_bytes: int, stop: Stop) -> tuple[bytes, Version]:
+    def small(self, url: str, stop: Stop) -> tuple[bytes, Version]:
         """Reads a whole small file, after requesting its version."""
         version = self.version(url, stop)
-        check_small(version.size, max_bytes)
+        check_small(version.size)
         data = self.part(url, version, 0, version.size, stop) if version.size else b""
         self.confirm(url, version, stop)
         return data, version
@@ -111,7 +111,9 @@ class Filesystems(Client):
 
     def fault(self, error: Exception) -> Exception:
         """Classifies an exception of a filesystem; filesystems raise exceptions of many types."""
-        return library_fault(error, "its filesystem")
+        # They are looked up again for each attempt, which takes seconds: `NoCredentialsError` and so on.
+        is_mistake = "Credentials" in type(error).__name__
+        return library_fault(error, "its filesystem", is_mistake=is_mistake)
 
     def put(self, url: str, data: bytes, stop: Stop) -> None:
         """Writes a small file by one request."""
@@ -175,7 +177,9 @@ def open_filesystem(url: str, options: RemoteOptions) -> tuple[Any, str]:
     given = {key: value for key, value in options.storage_options.items() if key not in HTTP_OPTIONS}
 
     def failed(error: Exception) -> DatasetError:
-        problem = f"its filesystem cannot be made ({type(error).__name__})"
+        # The text of fsspec's error for a missing package names it, and has no URL.
+        reason = error if isinstance(error, ImportError) else type(error).__name__
+        problem = f"its filesystem cannot be made ({reason})"
         hint = "check its scheme, fsspec's package for it, and storage_options"
         return DatasetError(shown(url), problem, hint=hint)
 

@@ -95,17 +95,17 @@ class Http(Client):
                 yield piece[skip:]
                 skip = max(0, skip - len(piece))
 
-    def small(self, url: str, max_bytes: int, stop: Stop) -> tuple[bytes, Version]:
+    def small(self, url: str, stop: Stop) -> tuple[bytes, Version]:
         """Reads a whole small file by one request, with its version from the same response."""
         with self._request(url, stop) as answer:
             size = check_part(url, answer, Version(UNKNOWN_SIZE), 0, None)
             if size == UNKNOWN_SIZE and not is_chunked(answer.headers):
                 raise no_size()
-            check_small(size, max_bytes)
+            check_small(size)
             data = bytearray()
             for piece in self._body(answer, size):
                 data += piece
-                check_small(len(data), max_bytes)
+                check_small(len(data))
         return bytes(data), Version(len(data), tag_of(answer.headers))
 
     def fault(self, error: Exception) -> Exception:
@@ -115,7 +115,7 @@ class Http(Client):
             hint = "correct the certificate, or name its authority by REQUESTS_CA_BUNDLE or `verify`"
             problem = f"the certificate of its server is not trusted ({error.verify_message})"
             return Refused(problem, hint)
-        if isinstance(error, ValueError):
+        if isinstance(error, ValueError | http.client.InvalidURL):
             hint = "check the URL, the headers, and a proxy that the environment names"
             return Refused("cannot be requested: its URL, a header, a redirect or the proxy is invalid", hint)
         if isinstance(error, TimeoutError):

@@ -121,7 +121,8 @@ class Connections:
         if not parts.hostname:
             raise ValueError
         address = parts.netloc.rpartition("@")[2]
-        proxies = {} if urllib.request.proxy_bypass(address) else urllib.request.getproxies()
+        names = server[1], address  # `no_proxy` may name a port, and IPv6 addresses without brackets
+        proxies = {} if any(map(urllib.request.proxy_bypass, names)) else urllib.request.getproxies()
         proxy = _proxy(proxies.get(parts.scheme))
         headers = {"Host": _host(server), "User-Agent": "samplerkit", "Accept": "*/*"}
         headers["Accept-Encoding"] = "identity"
@@ -296,8 +297,9 @@ def target_of(url: str, status: int, headers: Headers) -> str | None:
     if not is_web(target) or not urlsplit(target).hostname:
         raise Refused("was redirected to a URL that is not HTTP", "check the server's redirects")
     if url.lower().startswith("https:") and not target.lower().startswith("https:"):
-        problem = "was redirected from https to http, where anyone on the way can read and change it"
-        raise Refused(problem, "let the server redirect to https, or name the http URL if you trust the way")
+        problem = "was redirected from https to http, where anyone on the network can read and change it"
+        hint = "let the server redirect to https, or use the http URL if you trust the network"
+        raise Refused(problem, hint)
     return target
 
 

@@ -9,6 +9,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from samplerkit.errors import DatasetError, SamplerkitError
@@ -62,10 +63,14 @@ class Client(ABC):
         """Converts an exception of its library to `Transient` or `Refused`; returns others unchanged."""
 
 
-def check_small(size: int, limit: int) -> None:
+MAX_BYTES = 1 << 30
+"""The largest file that is read as a whole into memory."""
+
+
+def check_small(size: int) -> None:
     """Refuses a file that is too large to be read at once."""
-    if size > limit:
-        raise Refused(f"has {size} bytes, but {limit} are the most that are read at once")
+    if size > MAX_BYTES:
+        raise Refused(f"has {size} bytes, but {MAX_BYTES} are the most that are read at once")
 
 
 ClientType = TypeVar("ClientType", bound=Client)
@@ -94,17 +99,14 @@ def retry(url: str, client: ClientType, attempt: Callable[[ClientType], Result],
         is_ours = isinstance(error, Transient | Refused | SamplerkitError)
         return final_error(url, error if is_ours else client.fault(error))
 
-    def after_wait() -> Result:
-        stop.sleep(wait)
-        return attempt(client)
-
     options, started, waited, wait, number = client.options, time.monotonic(), 0.0, 0.0, 0
     # With a small budget the first wait is shorter, so that the first waits do not use it up.
     first = min(_FIRST_WAIT, options.retry_seconds / 2 ** min(options.attempts + 1, 9))
     while True:
         number += 1
+        stop.sleep(wait)
         try:
-            return translate_errors(after_wait, Exception, translated)
+            return translate_errors(partial(attempt, client), Exception, translated)
         except Transient as fault:
             reason, delay = fault.reason, fault.wait
         remaining = options.retry_seconds - waited

@@ -6,7 +6,6 @@ import hashlib
 import os
 import weakref
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar, final
@@ -22,14 +21,11 @@ from samplerkit.storage.remote.filesystem import Filesystems
 from samplerkit.storage.remote.http import Http
 from samplerkit.storage.remote.http_parallel import ParallelHttp
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.retries import Counts, final_error, retry
+from samplerkit.storage.remote.retries import MAX_BYTES, Counts, final_error, retry
 from samplerkit.storage.threads import Pool, Stop
 from samplerkit.storage.urls import digest_of, identity, shown
 
 __all__ = ["LocalFile", "RemoteStorage", "Span", "Version"]
-
-MAX_BYTES = 1 << 30
-"""The largest file that is read as a whole."""
 
 Client = Http | Filesystems
 Result = TypeVar("Result")
@@ -101,43 +97,48 @@ class RemoteStorage(Closing):
         parts = list(spans)
         return self._resources().read(parts) if parts else []
 
-    def read_small(self, url: str, max_bytes: int = MAX_BYTES) -> bytes | None:
+    def read_small(self, url: str) -> bytes | None:
         """Reads a whole small file by one request, without the cache, such as an index next to a shard.
 
         Returns:
             Its bytes; None if the file does not exist or may not be read.
 
         Raises:
-            DatasetError: the server does not answer, or the file is larger than `max_bytes`.
+            DatasetError: the server does not answer, or the file is larger than 1 GiB.
         """
         resources = self._resources()
         stop = resources.stop
         try:
-            data, version = resources.request(url, lambda client: client.small(url, max_bytes, stop), stop)
+            data, version = resources.request(url, lambda client: client.small(url, stop), stop)
         except AbsentError:
             return None
         self.set_version(url, version)
         return data
 
-    def read_shared(self, url: str, max_bytes: int = MAX_BYTES) -> bytes | None:
+    def read_shared(self, url: str) -> bytes | None:
         """Reads a whole file that all processes of this machine need; one of them fetches it into the cache.
 
-        Each process requests the version. If the cache cannot be used, each process fetches the file.
+        Each process requests the version. If the cache cannot be used, each process fetches the file, unless
+        it has a digest.
 
         Returns:
             Its bytes; None if the file does not exist or may not be read.
 
         Raises:
-            DatasetError: the server does not answer, or the file is larger than `max_bytes`.
+            DatasetError: the server does not answer, or the file is larger than 1 GiB.
         """
         try:
             size = self.version(url).size
         except AbsentError:
             return None
-        if size <= max_bytes:
-            with suppress(DatasetError), self.fetch(url) as local:
-                return Path(local.path).read_bytes()
-        return self.read_small(url, max_bytes)
+        if size <= MAX_BYTES:
+            try:
+                with self.fetch(url) as local:
+                    return Path(local.path).read_bytes()
+            except DatasetError:
+                if digest_of(self.options.digests, url) is not None:  # which only the cache checks
+                    raise
+        return self.read_small(url)
 
     def fetch(self, url: str) -> LocalFile:
         """Fetches a whole file into the cache of this machine, unless it is there.

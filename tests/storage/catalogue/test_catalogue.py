@@ -106,7 +106,7 @@ def test_a_folder_is_moved_with_its_catalogue(kind, tmp_path):
     shutil.move(tmp_path / "before", tmp_path / "after")
     assert samples_of(kind.open(tmp_path / "after" / "all.skcat")) == expected
     with served(tmp_path / "after") as web:
-        refused = pytest.raises(DatasetError, match="was made of files on a disk, but is remote itself")
+        refused = pytest.raises(DatasetError, match="lists local files, but is remote itself")
         with refused, kind.open(f"{web.url}/all.skcat") as dataset:
             len(dataset)
 
@@ -182,7 +182,7 @@ def test_a_catalogue_of_other_files_or_of_none_is_refused(tmp_path):
     with pytest.raises(DatasetError, match="there is no such catalogue"):
         sk.FileDataset(f"{tmp_path}/other.skcat", "npz")
     tar = make_all(TAR, tmp_path / "tar")
-    with pytest.raises(ArgumentValueError, match="a catalogue has its own"):
+    with pytest.raises(ArgumentValueError, match="are in the catalogue already"):
         sk.TarDataset(tar, lengths=list(SAMPLES))
     with pytest.raises(ArgumentValueError, match="partitioning: is not supported with a catalogue"):
         sk.ParquetDataset(out, partitioning="hive")

@@ -302,5 +302,5 @@ def cached_sizes(folder: Path) -> list[int]:
 def leftovers(folder: Path) -> list[str]:
     """The names in a cache other than complete files, each with its lock."""
     files = {path.stem for path in folder.glob("samplerkit-*.file")}
-    names = {path.name for path in folder.iterdir()} - {"samplerkit-remote.lock"}
+    names = {path.name for path in folder.iterdir()} - {"samplerkit-remote.lock", "samplerkit-turn.lock"}
     return sorted(names - {f"{stem}.{kind}" for stem in files for kind in ("file", "lock")})

@@ -5,12 +5,15 @@ import hashlib
 import os
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from samplerkit.errors import DatasetError
-from samplerkit.storage.remote.cache_entries import FOLDER_LOCK, exclusive_lock
+from samplerkit.storage.remote.access import UNKNOWN_SIZE, Version
+from samplerkit.storage.remote.cache_entries import FOLDER_LOCK, entry_of, exclusive_lock
+from samplerkit.storage.remote.disk_cache import DiskCache
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tar.index.finding import Cache
@@ -260,6 +263,30 @@ def test_writing_waits_for_room_while_files_are_in_use(server, storage):
     assert server.calls("GET", "/b") == []
     pinned.close()
     assert child.result()[1] == 1
+
+
+def growing(cache, name, size):
+    """Fetches a file of unknown size into a cache, in small pieces."""
+
+    def write(part):
+        for _ in range(size // 1000):
+            part.write(bytes(1000))
+            time.sleep(0.0005)
+
+    cache.get(entry_of(cache.folder, name, name, Version(UNKNOWN_SIZE), None), write)[0].close()
+
+
+def test_a_file_of_unknown_size_may_fill_the_cache(storage, tmp_path):
+    growing(DiskCache(storage(max_cache_bytes=100_000).options, Stop()), "a", 100_000)
+    assert cached_sizes(tmp_path / "cache") == [100_000]
+
+
+def test_files_that_grow_never_wait_for_one_another(storage, tmp_path):
+    cache = DiskCache(storage(max_cache_bytes=150_000, timeout=5.0).options, Stop())
+    with ThreadPoolExecutor(8) as threads:  # each holds a part of its file when the cache is full
+        list(threads.map(lambda number: growing(cache, str(number), 100_000), range(24)))
+    assert cached_sizes(tmp_path / "cache") == [100_000]
+    assert leftovers(tmp_path / "cache") == []
 
 
 def test_a_child_that_ends_does_not_unpin_what_its_parent_uses(server, storage):

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from samplerkit.errors import DatasetError
+from samplerkit.storage.remote.http_connections import Connections
+from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import Span
 from tests.storage.remote import faults
 from tests.storage.remote.server import DATA, Handler, Request, Resource, content, served
@@ -123,6 +125,13 @@ def test_no_proxy_may_name_a_host_with_its_port(server, storage, monkeypatch):
     assert storage(attempts=1).read_small(server.put("/a", DATA[:10])) == DATA[:10]
 
 
+def test_no_proxy_names_an_ipv6_address_without_brackets(monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("no_proxy", "::1")
+    connections = Connections(RemoteOptions())
+    assert [connections.route(f"http://[::{n}]:80/a").proxy is None for n in (1, 2)] == [True, False]
+
+
 def test_connections_to_many_servers_are_not_all_kept(storage, monkeypatch):
     monkeypatch.setattr("samplerkit.storage.remote.http_connections._MAX_IDLE", 3)
     with ExitStack() as stack:
@@ -176,6 +185,13 @@ def test_a_header_value_with_a_line_break_is_refused(server, storage):
     with pytest.raises(DatasetError, match="cannot be requested"):
         storage(storage_options={"headers": {"X-Key": "k\r\nX-Other: o"}}).version(server.put("/a", b"a"))
     assert server.requests == []
+
+
+def test_a_host_with_a_space_is_refused(storage):
+    reader = storage()
+    with pytest.raises(DatasetError, match="cannot be requested: its URL"):
+        reader.version("http://ho st/a")
+    assert reader.stats.retries == 0
 
 
 def test_illegal_characters_of_a_url_are_escaped_once(server, storage):

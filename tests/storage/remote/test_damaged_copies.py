@@ -190,6 +190,23 @@ def test_a_copy_that_two_processes_find_damaged_is_discarded_once(storage, url, 
         assert Path(local.path).read_bytes() == Path(again[0].path).read_bytes() == DATA
 
 
+def test_a_copy_that_another_process_discards_as_it_is_opened_is_downloaded_again(
+    storage, url, copy, monkeypatch
+):
+    is_intact, discarded = Entry.is_intact, []
+
+    def check(entry, lock):
+        if not discarded:
+            discarded.append(entry.discard(lock, Stop()))
+        return is_intact(entry, lock)
+
+    monkeypatch.setattr(Entry, "is_intact", check)
+    reader = storage()
+    assert content(reader.fetch(url)) == DATA
+    assert reader.stats.downloads == 1
+    assert copy.read_bytes() == DATA
+
+
 def test_a_copy_without_its_lock_file_is_not_trusted(storage, url, copy):
     copy.with_suffix(".lock").unlink()
     zeros_everywhere(copy)

@@ -6,13 +6,15 @@ import itertools
 import logging
 import threading
 import zipfile
+from unittest.mock import Mock
 
 import fsspec
 import pytest
+from botocore.exceptions import NoCredentialsError
 from fsspec.registry import known_implementations
 
 from samplerkit.errors import DatasetError
-from samplerkit.storage.remote.filesystem import expand
+from samplerkit.storage.remote.filesystem import expand, write_small
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import Span
 from tests.storage.cluster import Cluster, cluster
@@ -50,9 +52,10 @@ TRANSIENT = [
 ]
 PERMANENT = [
     (FileNotFoundError(errno.ENOENT, "secret-query", "secret-query"), "does not exist"),
-    (PermissionError(errno.EACCES, "secret-query"), "may not be read"),
+    (PermissionError(errno.EACCES, "secret-query"), "access is denied"),
     (ValueError("secret-query"), "ValueError"),
     (NotImplementedError(), "NotImplementedError"),
+    (NoCredentialsError(), r"\(NoCredentialsError\); check the URL, the credentials"),
 ]
 
 
@@ -86,6 +89,13 @@ def test_permanent_errors_are_not_retried_and_leak_no_secret(failure, message, s
             call(reader)
         assert leaks(texts(caught.value) + logged(caplog)) == []
         assert reader.stats.retries == 0
+
+
+def test_an_error_of_writing_does_not_speak_of_reading(monkeypatch):
+    for failure in (PermissionError(errno.EACCES, "secret-query"), ValueError("secret-query")):
+        monkeypatch.setattr(Cluster, "pipe_file", Mock(side_effect=failure))
+        with pytest.raises(DatasetError, match=r"hdfs://namenode:8020/a: (access is denied|is refused)"):
+            write_small("hdfs://namenode:8020/a", b"", RemoteOptions())
 
 
 def test_a_filesystem_that_hangs_is_an_error(storage):
@@ -145,10 +155,10 @@ def test_an_extra_that_is_not_installed_is_named(storage, monkeypatch):
         storage().version("hdfs://host/a")
 
 
-def test_a_scheme_whose_package_is_not_installed_is_an_error(storage, monkeypatch):
-    needed = {"class": "no_such_package.FileSystem", "err": "Please install it"}
+def test_the_package_that_a_scheme_needs_is_named(storage, monkeypatch):
+    needed = {"class": "no_such_package.FileSystem", "err": "Please install no_such_package"}
     monkeypatch.setitem(known_implementations, "needs-it", needed)
-    with pytest.raises(DatasetError, match=r"cannot be made \(ImportError\); check its scheme, fsspec's"):
+    with pytest.raises(DatasetError, match=r"cannot be made \(Please install no_such_package\); check"):
         storage().version("needs-it://bucket/a")
 
 

@@ -101,13 +101,19 @@ def test_without_an_etag_versions_are_distinguished_by_other_headers(server, sto
 def test_a_shared_read_without_permission_returns_none(server, storage):
     url = server.put("/a", DATA[:10])
     server.always["VERSION", "/a"] = faults.status(403)
-    assert storage().read_shared(url, 100) is None
+    assert storage().read_shared(url) is None
     server.always["VERSION", "/a"] = server.always["GET", "/a"] = faults.status(500)
     with pytest.raises(DatasetError, match="status 500"):
-        storage().read_shared(url, 100)
+        storage().read_shared(url)
 
 
-def test_a_small_file_is_read_by_one_request(server, storage):
+def test_a_shared_read_of_a_file_with_another_digest_is_an_error(server, storage):
+    url = server.put("/a", DATA[:10])
+    with pytest.raises(DatasetError, match=r"the digest is md5:.*, but md5:0{32} was given"):
+        storage(digests={"a": f"md5:{'0' * 32}"}).read_shared(url)
+
+
+def test_a_small_file_is_read_by_one_request(server, storage, monkeypatch):
     url = server.put("/index", DATA[:1000])
     reader = storage()
     assert reader.read_small(url) == DATA[:1000]
@@ -117,11 +123,12 @@ def test_a_small_file_is_read_by_one_request(server, storage):
         ("GET", "/index"),
         ("GET", "/none"),
     ]
-    with pytest.raises(DatasetError, match="1000 bytes, but 999 are the most"):
-        storage().read_small(url, max_bytes=999)
     server.put("/index", DATA[1:1001])
     with pytest.raises(DatasetError, match="was changed"):
         reader.read_small(url)
+    monkeypatch.setattr("samplerkit.storage.remote.retries.MAX_BYTES", 999)
+    with pytest.raises(DatasetError, match="1000 bytes, but 999 are the most"):
+        storage().read_small(url)
 
 
 def test_parts_near_one_another_share_a_request_and_long_ones_have_several(server, storage, monkeypatch):
@@ -202,7 +209,7 @@ def test_a_file_is_read_in_parts_and_as_a_whole(store, storage):
     assert reader.stats.downloads == 1
     assert reader.read_small(url) == LARGE
     assert reader.read_small(f"{url}-none") is None
-    assert [reader.read_shared(each, 1 << 24) for each in (url, f"{url}-none")] == [LARGE, None]
+    assert [reader.read_shared(each) for each in (url, f"{url}-none")] == [LARGE, None]
     assert reader.stats.retries == 0
 
 

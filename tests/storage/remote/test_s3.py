@@ -202,7 +202,7 @@ def test_credentials_of_a_profile_are_found_as_by_the_tools_of_aws(nobody, serve
     assert all("KEY%2F" in each.query and "eu-north-1" in each.query for each in server.requests)
     with pytest.raises(DatasetError, match=r"s3://shards/0\.bin: has no credentials: none were found"):
         storage(storage_options={"endpoint_url": server.url}).version("s3://shards/0.bin")
-    with pytest.raises(DatasetError, match=r"cannot be read through botocore \(ProfileNotFound\)"):
+    with pytest.raises(DatasetError, match=r"is refused by botocore \(ProfileNotFound\)"):
         storage(storage_options={"profile": "none"}).version("s3://shards/0.bin")
 
 

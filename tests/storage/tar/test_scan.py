@@ -148,7 +148,7 @@ def test_a_file_whose_name_has_braces_is_taken_as_it_is():
 
 @pytest.mark.parametrize("braces", ["{a..5}", "{5..a}", "{1}", "{}"])
 def test_braces_without_a_range_or_a_choice_are_refused(braces):
-    with pytest.raises(sk.ArgumentValueError, match="has braces that are no range or choice"):
+    with pytest.raises(sk.ArgumentValueError, match="has braces without a range or a choice"):
         expand_braces(f"train-{braces}.tar")
 
 

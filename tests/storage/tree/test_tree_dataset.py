@@ -149,7 +149,7 @@ def test_columns_of_parts_are_joined_in_order(tmp_path):
     mixed = sk.TreeDataset({"a": columns("a", [2, 3]), "b": ["x"]})
     with pytest.raises(
         sk.DatasetError,
-        match=r"part 'a': gives columns, but part 'b' does not; .* as_columns, or batches, for",
+        match=r"part 'a': returns columns, but part 'b' does not; .* as_columns, or batches, for",
     ):
         mixed.__getitems__([0, 5])
 
@@ -263,7 +263,7 @@ def test_what_a_part_does_wrong_is_an_error_that_names_it():
     with pytest.raises(sk.ArgumentValueError, match="nested more than 64 deep"):
         len(sk.TreeDataset({"a": deep}))
     wrong = sk.TreeDataset({"a": "x", "b": Wrong("yz")})
-    with pytest.raises(sk.DatasetError, match="part 'b': gives neither a list of samples nor col"):
+    with pytest.raises(sk.DatasetError, match="part 'b': returns neither a list of samples nor col"):
         wrong.__getitems__([1])
     with pytest.raises(sk.DatasetError, match="part 'b': must return 2 samples for as many ids, got 1"):
         wrong.__getitems__([1, 2])
