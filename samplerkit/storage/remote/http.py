@@ -84,7 +84,7 @@ class Http(Client):
                 return self._route(url)
         return None
 
-    def rest(self, url: str, version: Version, offset: int, _: Pool, stop: Stop) -> Iterator[memoryview]:
+    def rest(self, url: str, version: Version, offset: int, pool: Pool, stop: Stop) -> Iterator[memoryview]:
         """Reads a file from an offset to its end by one request."""
         if offset and offset == version.size:  # the earlier response broke off after the last byte
             return

@@ -7,7 +7,7 @@ import secrets
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -15,9 +15,9 @@ from typing import TypeVar
 from samplerkit.errors import DatasetError, SamplerkitError
 from samplerkit.storage.file_stats import FileStats
 from samplerkit.storage.open_files import AbsentError
-from samplerkit.storage.remote.access import Absent, Refused, Transient, translate_errors
+from samplerkit.storage.remote.access import Absent, Refused, Transient, Version, translate_errors
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.threads import Stop
+from samplerkit.storage.threads import Pool, Stop
 from samplerkit.storage.urls import shown
 
 _LOG = logging.getLogger(__name__)
@@ -49,6 +49,8 @@ class Counts:
 class Client(ABC):
     """A client for remote files in one process; its methods make one attempt, and may raise any exception.
 
+    Which one reads a URL is decided by `RemoteResources.request` in `storage.py`.
+
     Args:
         options: options for access and retries.
         counts: the counters of requests, bytes and retries.
@@ -57,6 +59,24 @@ class Client(ABC):
     def __init__(self, options: RemoteOptions, counts: Counts) -> None:
         self.options = options
         self.counts = counts
+
+    @abstractmethod
+    def version(self, url: str, stop: Stop) -> Version:
+        """Requests the size and the tag of a file."""
+
+    @abstractmethod
+    def part(self, url: str, version: Version, offset: int, length: int, stop: Stop) -> bytes:
+        """Reads a part of at least one byte."""
+
+    @abstractmethod
+    def rest(
+        self, url: str, version: Version, offset: int, pool: Pool, stop: Stop
+    ) -> Iterator[bytes | memoryview]:
+        """Reads a file from an offset to its end, perhaps by several requests in the threads of a pool."""
+
+    @abstractmethod
+    def small(self, url: str, stop: Stop) -> tuple[bytes, Version]:
+        """Reads a whole small file, with its version."""
 
     @abstractmethod
     def fault(self, error: Exception) -> Exception:

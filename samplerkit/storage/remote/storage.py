@@ -21,13 +21,12 @@ from samplerkit.storage.remote.filesystem import Filesystems
 from samplerkit.storage.remote.http import Http
 from samplerkit.storage.remote.http_parallel import ParallelHttp
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.retries import MAX_BYTES, Counts, final_error, retry
+from samplerkit.storage.remote.retries import MAX_BYTES, Client, Counts, final_error, retry
 from samplerkit.storage.threads import Pool, Stop
 from samplerkit.storage.urls import digest_of, identity, shown
 
 __all__ = ["LocalFile", "RemoteStorage", "Span", "Version"]
 
-Client = Http | Filesystems
 Result = TypeVar("Result")
 
 
