@@ -137,7 +137,7 @@ class SampleLengths:
             array = np.lib.format.open_memmap(path, mode="r")  # `np.load` would open an archive as well
         except FileNotFoundError:
             raise ArgumentValueError(self._place, "the file does not exist", str(path), hint=_SAVE) from None
-        except (OSError, ValueError, EOFError) as error:
+        except Exception as error:  # for a damaged header, also a TokenError
             problem = f"cannot be read as an .npy file ({error})"
             raise ArgumentValueError(self._place, problem, str(path), hint=_SAVE) from None
         return array

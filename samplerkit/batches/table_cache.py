@@ -1,7 +1,6 @@
 """A cache of tables in a folder: each is found by its name, and written completely or not at all."""
 
 import os
-import zipfile
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import repeat
@@ -34,7 +33,7 @@ class TableCache:
         try:
             with np.load(path, allow_pickle=False) as saved:
                 return {key: saved[key] for key in saved.files}
-        except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile):
+        except Exception:  # for a damaged file numpy raises many kinds, such as TokenError
             arrays = make()
         with suppress(OSError):
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -83,6 +82,6 @@ class TableCache:
 def _open_array(path: Path, size: int, dtype: Any) -> np.ndarray[Any, Any] | None:
     try:
         array: np.ndarray[Any, Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError):
+    except Exception:  # as above
         return None
     return array if array.shape == (size,) and array.dtype == dtype else None

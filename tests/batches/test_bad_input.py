@@ -45,6 +45,12 @@ def truncated(folder: Path) -> Path:
     return path
 
 
+def with_damaged_header(folder: Path) -> Path:
+    path = saved(folder, np.arange(4))
+    path.write_bytes(path.read_bytes().replace(b"(", b"((", 1))  # numpy raises a TokenError of `tokenize`
+    return path
+
+
 def text(folder: Path) -> Path:
     path = folder / "lengths.npy"
     path.write_text("5\n3\n")
@@ -63,6 +69,7 @@ CASES: dict[str, tuple[type[sk.SamplerkitError], str, Any]] = {
     "a file of text": (VALUE, "cannot be read as an .npy", lambda f: tokens(text(f))),
     "an archive of arrays": (VALUE, "cannot be read as an .npy", lambda f: tokens(archive(f))),
     "a truncated file": (VALUE, "cannot be read", lambda f: tokens(truncated(f), size=1000)),
+    "a damaged header": (VALUE, "cannot be read", lambda f: tokens(with_damaged_header(f))),
     "a pickled file": (
         VALUE,
         "cannot be read",

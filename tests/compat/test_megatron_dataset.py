@@ -122,6 +122,10 @@ def test_index_files_of_a_run_are_compared_number_by_number(tmp_path, prefix):
     np.save(path, np.array([print], dtype=object), allow_pickle=True)
     with pytest.raises(sk.DatasetError, match="cannot be read as an index"):
         megatron.compare_cache(dataset, tmp_path)
+    np.save(path, stale)
+    path.write_bytes(path.read_bytes().replace(b"(", b"((", 1))  # numpy raises a TokenError of `tokenize`
+    with pytest.raises(sk.DatasetError, match="cannot be read as an index"):
+        megatron.compare_cache(dataset, tmp_path)
 
 
 def test_an_invalid_description_is_an_error_that_names_it(tmp_path, prefix):

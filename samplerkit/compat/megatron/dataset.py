@@ -274,7 +274,7 @@ def compare_cache(dataset: MegatronDataset, folder: str | Path) -> list[str]:
     for path, expected in _indexes(dataset, Path(folder)):
         try:
             loaded = np.load(path, allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
+        except Exception as error:  # for a damaged header, also a TokenError
             raise DatasetError(str(path), f"cannot be read as an index ({error})") from error
         if loaded.shape != expected.shape:
             problem = f"has shape {loaded.shape}, but should have {expected.shape}"

@@ -149,6 +149,8 @@ class Fluent:
             partial: whether the last, smaller batch is kept: at most one per rank.
         """
         size = arguments.positive("batchsize", batchsize)
+        if collation_fn is not None:
+            checked_function("collation_fn", collation_fn)
         return self._with(stages.Batched(size, collation_fn, arguments.boolean("partial", partial)))
 
     def unbatched(self) -> Self:

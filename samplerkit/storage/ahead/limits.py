@@ -57,6 +57,6 @@ def warn_of_rereading(rereads: int, limits: CacheLimits) -> None:
         and_bytes = "" if limits.max_bytes is None else f", max_bytes={limits.max_bytes}"
         text = (
             "files are read again and again, so far %d times: the order goes back and forth between more of "
-            "them than may be in memory (%s=%d%s); allow more, or take a smaller partial_size"
+            "them than may be in memory (%s=%d%s); allow more, or shuffle fewer samples together"
         )
         _log.warning(text, rereads, limits.argument, limits.max_files, and_bytes)

@@ -75,6 +75,7 @@ def test_with_too_small_a_buffer_files_are_read_again_with_a_warning(dataset, ca
     (message,) = (record.getMessage() for record in caplog.records)
     assert "files are read again and again" in message
     assert "(file_buffer + 1=3)" in message
+    assert "partial_size" not in message, "an argument that this sampler does not have"
 
 
 def test_an_item_is_a_list_of_arrays_by_file_none_and_the_files(dataset):

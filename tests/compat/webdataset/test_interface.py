@@ -133,6 +133,8 @@ def test_unsupported_arguments_and_specifications_are_errors_with_an_alternative
         dataset.decode(post=[])
     with pytest.raises(sk.ArgumentTypeError, match="map_tuple: must be a function"):
         dataset.map_tuple(None, 5)
+    with pytest.raises(sk.ArgumentTypeError, match="collation_fn: must be a function"):
+        dataset.batched(4, False)  # meant for partial, which is the third argument
     with pytest.raises(ValueError, match="islice"):
         dataset.slice("a")
     with pytest.raises(sk.ArgumentRangeError, match="with_length: must not be negative"):
