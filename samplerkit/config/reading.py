@@ -119,7 +119,7 @@ def array_at(path: str, place: str = "array") -> np.ndarray[Any, Any]:
         loaded: Any = None if file is None else np.load(file, allow_pickle=False)
     except ConfigError as error:
         raise ArgumentValueError(place, error.problem, hint=error.hint) from None
-    except (OSError, ValueError, EOFError, SyntaxError, MemoryError) as error:
+    except Exception as error:  # numpy raises many kinds for a damaged header, such as TokenError
         message = (isinstance(error, OSError) and error.strerror) or str(error)
         problem = f"cannot be read as a .npy file ({' '.join(message.partition('. ')[0].split())[:80]})"
         raise ArgumentValueError(place, problem, hint="save it with numpy.save, without objects") from None

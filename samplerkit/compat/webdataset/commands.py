@@ -59,7 +59,9 @@ def parse_command(url: str) -> Command:
         'curl ... http://host/x.tar'
     """
     try:
-        arguments = tuple(shlex.split(url.removeprefix(PIPE)))
+        words = shlex.shlex(url.removeprefix(PIPE), posix=True, punctuation_chars="|<>")  # as in 2>/dev/null
+        words.whitespace_split, words.commenters = True, ""
+        arguments = tuple(words)
     except ValueError as error:
         raise ArgumentValueError("urls", f"has a command with wrong quotes ({error})") from None
     if not arguments or "=" in arguments[0].split("/", maxsplit=1)[0]:

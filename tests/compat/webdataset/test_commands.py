@@ -200,6 +200,8 @@ def test_commands_and_files_do_not_mix_and_have_no_index_options(tmp_path):
         ("", "no program"),
         ("cat 'a.tar", "quotes"),
         ("zcat a.tgz | head", r"needs a shell for an operator, got '\|'"),
+        ("curl -s http://host/a.tar 2>/dev/null", r"needs a shell for an operator, got '>'"),
+        ("zcat a.tgz|head", r"needs a shell for an operator, got '\|'"),
         ("cat a.tar && rm a.tar", "got '&&'"),
         ("cat a.tar > b.tar", "got '>'"),
     ],
