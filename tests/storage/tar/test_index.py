@@ -113,6 +113,16 @@ def test_an_index_is_made_once_by_threads_that_need_it_together(tmp_path, scanne
     assert not list(tmp_path.rglob("*.lock"))
 
 
+def test_a_lock_that_may_not_be_deleted_stays(tmp_path, monkeypatch):
+    def refuse(path, **_):
+        raise PermissionError(1, "not permitted", path)
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with Cache.of(tmp_path).lock(tmp_path / "a.skidx"):
+        pass
+    assert file_names(tmp_path) == ["a.lock"]
+
+
 @pytest.mark.usefixtures("no_locks")
 def test_indexes_are_made_on_a_filesystem_without_locks(tmp_path, cache_home):
     assert len(TarDataset(write_two(tmp_path))) > 60
