@@ -139,7 +139,7 @@ def test_each_part_of_a_split_is_a_ring_of_its_own(tmp_path):
         begin = end
     data = sk.TokenDataset(tmp_path / "a.npy", 4, split="3,1", part="valid", phase=False)
     assert data[0].tolist() == [75, 76, 77, 78, 79]
-    with pytest.raises(DatasetError, match="gives nothing of split '3,1' for part 'test'"):
+    with pytest.raises(DatasetError, match="has no tokens for split='3,1', part='test'"):
         len(sk.TokenDataset(tmp_path / "a.npy", 4, split="3,1", part="test"))
 
 
