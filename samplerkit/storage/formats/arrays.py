@@ -258,7 +258,7 @@ class ZarrRows(RowRanges):
 
     def open_arrays(self, names: Sequence[str] | None) -> AbstractContextManager[Mapping[str, Any]]:
         """Opens arrays of the group, by default all."""
-        group = extra("zarr", "zarr").open(self.path, mode="r")
+        group = extra("zarr", "zarr").open_group(self.path, mode="r")
         names = names or sorted(group.array_keys())
         return nullcontext({name: _zarr_array(self.path, group, name) for name in names})
 

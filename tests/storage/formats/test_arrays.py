@@ -126,6 +126,7 @@ def test_arrays_that_make_no_rows_together_are_refused_by_name(tmp_path):
         (["w"], "must have an array 'w'"),
     ):
         assert_refused(sk.ZarrDataset(tmp_path / "a.zarr", names), problem)
+    assert_refused(sk.ZarrDataset(tmp_path / "a.zarr" / "x"), "ContainsArrayError")
 
 
 @pytest.mark.parametrize(("version", "sharded"), [(2, False), (3, False), (3, True)])
