@@ -17,7 +17,7 @@ from samplerkit.order import arguments
 from samplerkit.order.layout import named_parts
 from samplerkit.storage.files.paths import distinct_names, file_paths
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.urls import add_suffix, shown
+from samplerkit.storage.urls import add_suffix, is_remote, shown
 
 SplitPart = Literal["train", "valid", "test"]
 PARTS: Final[tuple[SplitPart, ...]] = get_args(SplitPart)
@@ -149,7 +149,8 @@ class TokenPaths:
         if shown(path).endswith((".npy", ".bin")):
             return cls(path)
         if shown(path).endswith(".idx"):
-            path = re.sub(r"\.idx(?=([?#].*)?$)", "", path, count=1)
+            query = r"([?#].*)?" if is_remote(path) else ""
+            path = re.sub(rf"\.idx(?={query}$)", "", path, count=1)
         return cls(add_suffix(path, ".bin"), add_suffix(path, ".idx"))
 
 
