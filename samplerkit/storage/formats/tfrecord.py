@@ -345,7 +345,7 @@ def example_of(record: bytes) -> dict[str, Any]:
 
     Raises:
         ValueError: the record has other fields than an Example, or a list has values of another type.
-        google.protobuf.message.DecodeError: it is no message.
+        google.protobuf.message.DecodeError: it is not a message.
 
     Example:
         >>> example_of(bytes([10, 13, 10, 11, 10, 1, 120, 18, 6, 26, 4, 10, 2, 7, 9]))

@@ -193,7 +193,7 @@ def encode(name: str, value: Any) -> bytes:
 
     Raises:
         ArgumentTypeError: the type of the value does not match the extension.
-        ArgumentValueError: a text cannot be encoded in UTF-8.
+        ArgumentValueError: a string cannot be encoded in UTF-8.
 
     Example:
         >>> encode("cls", 7), encode("json", {"x": 1}), encode("txt", "é")

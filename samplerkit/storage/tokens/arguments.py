@@ -53,7 +53,7 @@ def share_of(split: Any, part: str) -> Extent:
     if split is None:
         return 0.0, 1.0
     if not isinstance(split, str):
-        raise ArgumentTypeError("split", "must be a text such as '969,30,1'", split)
+        raise ArgumentTypeError("split", "must be a string such as '969,30,1'", split)
     try:
         numbers = [float(number) for number in re.findall(r"[.0-9]+", split)]
     except ValueError:
@@ -206,6 +206,6 @@ def corpora_of(files: Any, options: RemoteOptions, path: tuple[str, ...] = ()) -
 
 
 def _literal(path: Any) -> Any:
-    """Returns the `.idx` of a prefix that looks like a pattern, as `web[1]`: what exists is no pattern."""
+    """Returns the `.idx` of a prefix that looks like a pattern, as `web[1]`, if that file exists."""
     is_path = isinstance(path, str | os.PathLike)
     return f"{path}.idx" if is_path and has_magic(f"{path}") and os.path.lexists(f"{path}.idx") else path
