@@ -179,7 +179,8 @@ class Records:
                 raise ValueError(f"record {number} at byte {at} is truncated")
             length, crc = _HEAD.unpack(head)
             if checksum(head[:8]) != unmasked(crc):
-                raise ValueError(f"the length of record {number} has a wrong checksum")
+                cause = "it is damaged, or compressed in a way other than gzip"
+                raise ValueError(f"the length of record {number} has a wrong checksum: {cause}")
             at += OVERHEAD + length
             if at > size:
                 raise ValueError(f"record {number} ends at byte {at}, beyond {size} bytes")
