@@ -289,7 +289,7 @@ CALLS = {
     ),
     "...: has ... bytes, but its index": lambda folder: read_tokens(folder, None),
     "...: lists at byte": lambda folder: lying_index(folder).spans(0),
-    "...: gives nothing of split": lambda folder: len(tokens(folder, split="969,30,1", part="test")),
+    "...: has no tokens for split=": lambda folder: len(tokens(folder, split="969,30,1", part="test")),
 }
 """By the beginning of the message: what raises it."""
 

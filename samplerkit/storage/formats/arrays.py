@@ -235,13 +235,15 @@ def _hdf5_array(h5py: Any, path: str, file: Any, name: str) -> Any:
     # external link.
     parts = name.strip("/").split("/")
     links = (file.get("/".join(parts[:end]), getlink=True) for end in range(1, len(parts) + 1))
-    is_elsewhere = any(isinstance(link, h5py.ExternalLink) for link in links)
-    array = None if is_elsewhere else file.get(name)
+    other: Any = next((link.filename for link in links if isinstance(link, h5py.ExternalLink)), None)
+    array = None if other else file.get(name)
     if isinstance(array, h5py.Dataset):
-        is_elsewhere = array.file.filename != file.filename or array.external or array.is_virtual
-    if is_elsewhere:
+        sources = array.virtual_sources() if array.is_virtual else ()
+        is_own = array.file.filename == file.filename
+        other = (array.external or [each.file_name for each in sources]) if is_own else array.file.filename
+    if other:
         hint = "name that file, or copy the array into this one"
-        raise DatasetError(path, f"array {name!r} is in another file", hint=hint)
+        raise DatasetError(path, f"array {name!r} is in another file", other, hint=hint)
     if not isinstance(array, h5py.Dataset):
         raise DatasetError(path, f"must have an array {name!r}", sorted(file))
     kind = array.dtype
@@ -258,7 +260,7 @@ class ZarrRows(RowRanges):
 
     def open_arrays(self, names: Sequence[str] | None) -> AbstractContextManager[Mapping[str, Any]]:
         """Opens arrays of the group, by default all."""
-        group = extra("zarr", "zarr").open(self.path, mode="r")
+        group = extra("zarr", "zarr").open_group(self.path, mode="r")
         names = names or sorted(group.array_keys())
         return nullcontext({name: _zarr_array(self.path, group, name) for name in names})
 

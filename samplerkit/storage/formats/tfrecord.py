@@ -179,7 +179,8 @@ class Records:
                 raise ValueError(f"record {number} at byte {at} is truncated")
             length, crc = _HEAD.unpack(head)
             if checksum(head[:8]) != unmasked(crc):
-                raise ValueError(f"the length of record {number} has a wrong checksum")
+                cause = "it is damaged, or compressed in a way other than gzip"
+                raise ValueError(f"the length of record {number} has a wrong checksum: {cause}")
             at += OVERHEAD + length
             if at > size:
                 raise ValueError(f"record {number} ends at byte {at}, beyond {size} bytes")
@@ -345,7 +346,7 @@ def example_of(record: bytes) -> dict[str, Any]:
 
     Raises:
         ValueError: the record has other fields than an Example, or a list has values of another type.
-        google.protobuf.message.DecodeError: it is no message.
+        google.protobuf.message.DecodeError: it is not a message.
 
     Example:
         >>> example_of(bytes([10, 13, 10, 11, 10, 1, 120, 18, 6, 26, 4, 10, 2, 7, 9]))

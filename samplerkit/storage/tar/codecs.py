@@ -76,10 +76,10 @@ class Decode:
 
     Args:
         handlers: short names of image formats, and functions; the first result other than None is used.
-        only: the fields to decode, as a list or in one text; None for all.
+        only: names of the fields to decode, as a list, a set or one string with spaces; None for all.
 
     Raises:
-        ArgumentTypeError: a handler is neither a string nor a function, or `only` is no list of names.
+        ArgumentTypeError: a handler is neither a string nor a function, or `only` is none of these.
         ArgumentValueError: a short name is unknown, or `only` is empty or has a name twice.
 
     Example:
@@ -95,7 +95,8 @@ class Decode:
                 hint = f"known: {', '.join(sorted(IMAGE_SPECS))}"
                 raise ArgumentValueError("decode", "is not a kind of image", handler, hint=hint)
         self._handlers: Final[tuple[str | Handler, ...]] = handlers
-        self._only: Final = names_of(only.split() if isinstance(only, str) else only, "only")
+        names = [*only] if isinstance(only, set | frozenset) else only
+        self._only: Final = names_of(names.split() if isinstance(names, str) else names, "only")
 
     def __call__(self, sample: Any, /) -> Any:
         """Applies the step."""
@@ -192,7 +193,7 @@ def encode(name: str, value: Any) -> bytes:
 
     Raises:
         ArgumentTypeError: the type of the value does not match the extension.
-        ArgumentValueError: a text cannot be encoded in UTF-8.
+        ArgumentValueError: a string cannot be encoded in UTF-8.
 
     Example:
         >>> encode("cls", 7), encode("json", {"x": 1}), encode("txt", "é")

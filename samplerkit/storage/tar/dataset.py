@@ -146,11 +146,11 @@ class TarDataset(View):
             handlers: how images are decoded: `pil`, `rgb8`, `torchrgb`, `l` and so on; or functions that
                 take an extension with its dot, such as ".jpg", and the bytes, and return the value, or None
                 to leave it to the next handler.
-            only: the fields to decode; None for all.
+            only: names of the fields to decode, as a list, a set or one string with spaces; None for all.
 
         Raises:
-            ArgumentTypeError: a handler is neither a string nor a function.
-            ArgumentValueError: a short name is unknown.
+            ArgumentTypeError: a handler is neither a string nor a function, or `only` is none of these.
+            ArgumentValueError: a short name is unknown, or `only` is empty or has a name twice.
         """
         return self._then("decode", Decode(handlers, only))
 

@@ -95,7 +95,7 @@ class Source(OpenPerProcess[Reader | ShardReading]):
         contents = self.contents
         if isinstance(contents, Index):
             options = self.shards.options
-            return process.open(self, partial(Reader, contents, options.cache, options.max_handles))
+            return process.open(self, lambda _: Reader(contents, options.cache, options.max_handles))
         return process.open(self, partial(ShardReading, self.shards, contents))
 
     def __getstate__(self) -> dict[str, Any]:

@@ -264,7 +264,7 @@ def _checked_key(sample: Any) -> str:
         raise ArgumentTypeError("sample", "must be a dict of names and values", sample)
     key = sample.get("__key__")
     if not isinstance(key, str):
-        raise ArgumentTypeError("__key__", "must be a text", key)
+        raise ArgumentTypeError("__key__", "must be a string", key)
     name = _encoded_name("__key__", key, "x")
     if is_unsafe(name) or "\0" in key or "\n" in key or key.endswith("/"):
         raise ArgumentValueError("__key__", "cannot be the name of a file below a folder", key)

@@ -17,7 +17,7 @@ from samplerkit.order import arguments
 from samplerkit.order.layout import named_parts
 from samplerkit.storage.files.paths import distinct_names, file_paths
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.urls import add_suffix, shown
+from samplerkit.storage.urls import add_suffix, is_remote, shown
 
 SplitPart = Literal["train", "valid", "test"]
 PARTS: Final[tuple[SplitPart, ...]] = get_args(SplitPart)
@@ -53,7 +53,7 @@ def share_of(split: Any, part: str) -> Extent:
     if split is None:
         return 0.0, 1.0
     if not isinstance(split, str):
-        raise ArgumentTypeError("split", "must be a text such as '969,30,1'", split)
+        raise ArgumentTypeError("split", "must be a string such as '969,30,1'", split)
     try:
         numbers = [float(number) for number in re.findall(r"[.0-9]+", split)]
     except ValueError:
@@ -149,7 +149,8 @@ class TokenPaths:
         if shown(path).endswith((".npy", ".bin")):
             return cls(path)
         if shown(path).endswith(".idx"):
-            path = re.sub(r"\.idx(?=([?#].*)?$)", "", path, count=1)
+            query = r"([?#].*)?" if is_remote(path) else ""
+            path = re.sub(rf"\.idx(?={query}$)", "", path, count=1)
         return cls(add_suffix(path, ".bin"), add_suffix(path, ".idx"))
 
 
@@ -205,6 +206,6 @@ def corpora_of(files: Any, options: RemoteOptions, path: tuple[str, ...] = ()) -
 
 
 def _literal(path: Any) -> Any:
-    """Returns the `.idx` of a prefix that looks like a pattern, as `web[1]`: what exists is no pattern."""
+    """Returns the `.idx` of a prefix that looks like a pattern, as `web[1]`, if that file exists."""
     is_path = isinstance(path, str | os.PathLike)
     return f"{path}.idx" if is_path and has_magic(f"{path}") and os.path.lexists(f"{path}.idx") else path

@@ -170,9 +170,9 @@ class TokenDataset(OpenPerProcess[Any]):
 
     @property
     def stats(self) -> FileStats | None:
-        """Counts of remote storage; None if all files are local.
+        """Counts of remote storage in this process; None if all files are local.
 
-        The counts of a `Loader`'s workers are added as their batches are handed out.
+        Those of worker processes are in `stats.dataset` of the `Loader`.
         """
         return None if self._storage is None else self._stats
 

@@ -223,8 +223,9 @@ class TokenDocuments:
         return f"TokenDocuments({len(self)} documents)"
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leaves out the edges: 8 bytes a document, which another process can read again."""
-        return {name: value for name, value in self.__dict__.items() if name != "_edges"}
+        """Leaves out the edges, 8 bytes a document, if another process can read them from an index."""
+        is_indexed = not isinstance(self._source.rings.spec.documents, int)
+        return {name: value for name, value in self.__dict__.items() if name != "_edges" or not is_indexed}
 
     @cached_property
     def _edges(self) -> tuple[Ids, ...]:

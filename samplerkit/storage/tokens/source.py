@@ -370,8 +370,8 @@ def _require_windows(rings: Rings, number: int) -> None:
     total, lost = int(tokens.sum()), int(tokens[windows == 0].sum())
     place = "/".join(corpus.path) or shown(corpus.files[0].data)
     if not total:
-        problem = f"gives nothing of split {spec.split!r} for part {spec.part!r}"
-        hint = "a split is rounded to whole sequences, or tokens: give the part more"
+        problem = f"has no tokens for split={spec.split!r}, part={spec.part!r}"
+        hint = "a split is rounded to whole sequences, or tokens: give the part more; or leave the file out"
         raise DatasetError(place, problem, hint=hint)
     longest = spec.block_len + (not spec.phase)
     if lost > MAX_LOST * total:

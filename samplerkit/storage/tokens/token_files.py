@@ -220,8 +220,8 @@ class OpenedFiles:
         expected = self.files[0].dtype if dtype is None else dtype
         for file in self.files:
             if file.dtype != expected:
-                problem = f"holds {file.dtype}, and not {expected} as the first file, or dtype="
-                raise DatasetError(file.name, problem, hint="files of one dataset have one type of tokens")
+                hint = "all files of a dataset have one type of tokens: that of dtype=, or of the first file"
+                raise DatasetError(file.name, f"holds {file.dtype}, and not {expected}", hint=hint)
 
     def _open(self, number: int, path: TokenPaths, dtype: Dtype | None) -> TokenFile:
         data = self.data.files[number]

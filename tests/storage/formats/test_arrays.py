@@ -92,9 +92,9 @@ def test_nothing_in_hdf5_leads_to_another_file(tmp_path):
         file.create_virtual_dataset("virtual", layout)
         file["reference"] = np.array([file["y"].ref] * 4, dtype=h5py.ref_dtype)
     for name, problem in (
-        ("link", "is in another file"),
-        ("soft", "is in another file"),
-        ("virtual", "is in another file"),
+        ("link", "is in another file, got 'other.h5'; name that file"),
+        ("soft", "is in another file, got '.*other.h5'"),
+        ("virtual", r"is in another file, got \['.*other.h5'\]"),
         ("reference", "holds ref"),
     ):
         assert_refused(sk.Hdf5Dataset(tmp_path / "a.h5", [name]), problem)
@@ -126,6 +126,7 @@ def test_arrays_that_make_no_rows_together_are_refused_by_name(tmp_path):
         (["w"], "must have an array 'w'"),
     ):
         assert_refused(sk.ZarrDataset(tmp_path / "a.zarr", names), problem)
+    assert_refused(sk.ZarrDataset(tmp_path / "a.zarr" / "x"), "ContainsArrayError")
 
 
 @pytest.mark.parametrize(("version", "sharded"), [(2, False), (3, False), (3, True)])

@@ -1,5 +1,6 @@
 """TFRecord: what TensorFlow wrote is read without it, each record checked against its checksums."""
 
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -94,6 +95,12 @@ def test_a_record_that_is_no_example_is_an_error_that_names_it(tmp_path, problem
         assert dataset[0]["a"].tolist() == [1]
         with pytest.raises(sk.DatasetError, match=rf"a\.tfrecord, records from 0, row 1: .*{problem}"):
             dataset[1]
+
+
+def test_the_error_of_a_file_compressed_by_zlib_names_the_compression_that_is_read(tmp_path):
+    (tmp_path / "a.tfrecord").write_bytes(zlib.compress(bytes(99)))
+    dataset = sk.TfRecordDataset(tmp_path / "a.tfrecord", progress=False)
+    assert_refused(dataset, "compressed in a way other than gzip", 0)
 
 
 def test_features_that_a_record_lacks_or_has_twice_are_errors(tmp_path):

@@ -87,7 +87,8 @@ def test_pickles_are_refused_and_run_nothing(tmp_path, extension):
         sk.DatasetError, match=r"is a pickle, which runs code when it is loaded; give decode a fun"
     ):
         dataset.decode()[0]
-    assert dataset.decode(only="txt")[0]["txt"] == "fine"
+    for only in ("txt", {"txt"}):
+        assert dataset.decode(only=only)[0]["txt"] == "fine"
     decoded = dataset.decode(lambda name, data: len(data) if name.endswith(extension[-3:]) else None)
     assert decoded[0][extension] > 10
     assert not marker.exists()

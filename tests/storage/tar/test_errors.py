@@ -73,6 +73,7 @@ def test_errors_of_a_copy_name_its_original(tmp_path):
     copy.write_bytes(b"xy")
     archive = Stored("s3://b/x.tar?token=5", 1, 0, storage)
     descriptors = Path("/proc/self/fd")
+    gc.collect()  # files that earlier tests left open
     before = [*descriptors.iterdir()]
     with expect_error(
         f"s3://b/x.tar: was changed while it was in use: it had 1 bytes, got '2 bytes'; {CHANGED}"

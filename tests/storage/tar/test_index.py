@@ -81,12 +81,13 @@ def test_an_archive_that_was_written_again_is_indexed_again(tmp_path, cache_home
     assert scanned[3:] == ["one.tar"]
 
 
-def test_a_cache_that_cannot_be_written_to_leaves_the_index_in_memory(tmp_path):
+def test_a_cache_that_cannot_be_written_to_leaves_the_index_in_memory(tmp_path, caplog):
     paths = write_two(tmp_path)
     samples = list(TarDataset(paths))
     (tmp_path / "file").write_text("no folder")
     dataset = TarDataset(paths, cache=tmp_path / "file")
     assert list(dataset) == samples
+    assert caplog.messages == [f"the index stays in memory: {tmp_path}/file cannot be written to"]
     assert list(pickle.loads(pickle.dumps(dataset))) == samples  # noqa: S301  # our own
 
 
@@ -111,6 +112,16 @@ def test_an_index_is_made_once_by_threads_that_need_it_together(tmp_path, scanne
     run_in_threads(*[use] * 8)
     assert scanned == ["one.tar"]
     assert not list(tmp_path.rglob("*.lock"))
+
+
+def test_a_lock_that_may_not_be_deleted_stays(tmp_path, monkeypatch):
+    def refuse(path, **_):
+        raise PermissionError(1, "not permitted", path)
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with Cache.of(tmp_path).lock(tmp_path / "a.skidx"):
+        pass
+    assert file_names(tmp_path) == ["a.lock"]
 
 
 @pytest.mark.usefixtures("no_locks")

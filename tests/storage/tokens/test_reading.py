@@ -62,6 +62,9 @@ def test_a_prefix_that_looks_like_a_pattern_is_that_of_its_files(tmp_path):
     write_pair(tmp_path / "[ab]", [range(90, 99)])
     for files in (tmp_path / "[ab]", [str(tmp_path / "[ab]")]):
         assert sk.TokenDataset(files, 8, phase=False)[0].tolist() == [*range(90, 99)]
+    (tmp_path / "a.idx#1").mkdir()
+    write_pair(tmp_path / "a.idx#1" / "c?", [range(9)])
+    assert len(sk.TokenDataset(tmp_path / "a.idx#1" / "c?.idx", 8, phase=False)) == 1
     (tmp_path / "[ab].idx").unlink()
     assert sk.TokenDataset(f"{tmp_path}/[ab].idx", 8, phase=False)[0].tolist() == [*range(9)]
 
@@ -139,7 +142,7 @@ def test_each_part_of_a_split_is_a_ring_of_its_own(tmp_path):
         begin = end
     data = sk.TokenDataset(tmp_path / "a.npy", 4, split="3,1", part="valid", phase=False)
     assert data[0].tolist() == [75, 76, 77, 78, 79]
-    with pytest.raises(DatasetError, match="gives nothing of split '3,1' for part 'test'"):
+    with pytest.raises(DatasetError, match="has no tokens for split='3,1', part='test'"):
         len(sk.TokenDataset(tmp_path / "a.npy", 4, split="3,1", part="test"))
 
 

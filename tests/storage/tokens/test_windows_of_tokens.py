@@ -1,6 +1,7 @@
 """Windows: each token is an input exactly once an epoch; and the documents that windows are cut from."""
 
 import json
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import samplerkit as sk
 from samplerkit.errors import ArgumentTypeError, DatasetError, OutOfDatasetError
 from samplerkit.storage.tokens import token_files
 from samplerkit.storage.tokens.arguments import Corpus, TokenPaths, WindowSpec
+from samplerkit.storage.tokens.outputs import TokenDocuments
 from samplerkit.storage.tokens.source import PASS, Rings
 from tests.storage.crowd import run_in_threads
 from tests.storage.tokens.test_reading import write_pair
@@ -172,6 +174,13 @@ def test_documents_are_whole(documents):
     assert documents[-1].dtype == np.int64
     assert documents.layout.sizes.tolist() == [5]
     assert repr(documents) == "TokenDocuments(5 documents)"
+
+
+def test_a_worker_does_not_read_all_tokens_again_to_find_the_documents(documents, monkeypatch):
+    assert len(documents) == 5
+    sent = pickle.dumps(documents)
+    monkeypatch.delattr(TokenDocuments, "_scan")
+    assert [each.tolist() for each in pickle.loads(sent)] == DOCUMENTS  # noqa: S301  # our own
 
 
 def test_the_fingerprint_of_documents_changes_with_their_files_and_parts(tmp_path):

@@ -28,7 +28,7 @@ Reason = Literal[
 REASONS: tuple[Reason, ...] = get_args(Reason)
 
 HINTS: Mapping[str, str] = {
-    "unreadable": "give it back, or leave it out of the shards and the lengths",
+    "unreadable": "restore it, or leave it out of the shards and the lengths",
     "link": "pack the file itself, as `tar --dereference --hard-dereference` does",
     "split sample": "write all files of a sample into one shard",
     "duplicate key": "files of one sample must follow one another, and keys must differ within a shard",

@@ -97,8 +97,13 @@ class Cache:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 stack.enter_context(exclusive_lock(lock, Stop()))
                 # Deleted before it is unlocked: `try_lock` refuses a deleted file that was opened before.
-                stack.callback(lock.unlink, missing_ok=True)
+                stack.callback(_delete, lock)
             yield
+
+
+def _delete(lock: Path) -> None:
+    with suppress(OSError):  # in a shared folder, it may be another user's file
+        lock.unlink()
 
 
 def _digest(text: str) -> str:

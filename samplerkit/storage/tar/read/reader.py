@@ -41,15 +41,16 @@ class Reader:
         index: the index of the archives.
         cache: the cache for decompressed archives.
         max_handles: the most open archives.
-        stats: the counters of the dataset, which do not change, since nothing is fetched.
 
     Attributes:
         skipped: the skipped flaws of the archives.
+        stats: the counters of fetched files, which stay zero.
     """
 
-    def __init__(self, index: Index, cache: Cache, max_handles: int | None, stats: FileStats) -> None:
+    stats = FileStats()
+
+    def __init__(self, index: Index, cache: Cache, max_handles: int | None) -> None:
         self.skipped = index.skipped
-        self.stats = stats
         self._index = index
         # Not a method of this reader, which would make a reference cycle.
         self._handles = Handles(partial(open_plain, index, cache), max_handles)

@@ -197,7 +197,7 @@ class ShardReading:
         """Fetches and opens a shard; called by the cache of open shards."""
         loaded = self._loaded.get(number)
         index, copy = self._shards.open_shard(number, loaded)
-        reader = Reader(index, self._shards.options.cache, 1, FileStats())
+        reader = Reader(index, self._shards.options.cache, 1)
         # One shard may always be open, also if it is larger than the share of this process.
         size, limit = index.archive.size, self._limits.max_bytes
         num_bytes = size if limit is None else min(size, limit)

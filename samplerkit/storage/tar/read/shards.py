@@ -347,6 +347,8 @@ def _joint_index(shards: Shards, progress: Progress) -> Index:
     if index is None:
         loads = _indexes(shards, progress)
         index = cached(joined(loads, shards.short_names, checksums=options.checksums), path)
+        if index.path is None:  # the next process reads all shards again
+            _LOGGER.warning("the index stays in memory: %s cannot be written to", options.cache.folder)
     return index
 
 
