@@ -111,9 +111,9 @@ class WindowSpec:
         self.split: Final = split
         self.part: Final = arguments.choice("part", part, PARTS)
         share_of(split, self.part)
-        if isinstance(documents, str):
-            arguments.choice("documents", documents, ("idx",))
-        elif documents is not None:
+        if isinstance(documents, str) and documents != "idx":
+            raise ArgumentValueError("documents", "must be 'idx' or a token", documents)
+        if documents is not None and not isinstance(documents, str):
             documents = arguments.integer("documents", documents)
         self.documents: Final[Documents] = documents
         if block % length:

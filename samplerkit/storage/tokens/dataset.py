@@ -229,7 +229,8 @@ class TokenDataset(OpenPerProcess[Any]):
             >>> data.windows_of(1), data.spans(1)
             (array([1, 2]), [(0, 0, 4, 2), (0, 1, 0, 3)])
         """
-        return self.windows_of_documents({file: [document]})[0]
+        number = arguments.integer("document", document)
+        return self._source.windows_of(file_number(self.layout, file), [number])[0]
 
     def windows_of_documents(
         self, documents: Mapping[int | str, Iterable[int]]

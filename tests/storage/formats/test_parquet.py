@@ -210,6 +210,10 @@ def test_lengths_are_a_column_of_numbers_or_of_lists(tmp_path):
     refused = pytest.raises(sk.DatasetError, match=r"column 'tokens' .*has no len")
     with opened(tmp_path / "null.parquet", lengths="tokens") as dataset, refused:
         dataset.lengths.tolist()
+    pq.write_table(pa.table({"tokens": [0.5, 2.0]}), tmp_path / "float.parquet")
+    refused = pytest.raises(sk.DatasetError, match="lists or strings, but 'tokens' is of type, got 'float64'")
+    with opened(tmp_path / "float.parquet", lengths="tokens") as dataset, refused:
+        dataset.lengths.tolist()
 
 
 def test_a_file_rewritten_with_the_same_size_and_time_is_an_error(tmp_path):

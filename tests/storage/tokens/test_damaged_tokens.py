@@ -182,6 +182,8 @@ def test_arguments_that_do_not_fit_the_files_are_refused(tmp_path):
         ArgumentValueError, match="documents: marks the end of documents, but no uint32 token"
     ):
         len(sk.TokenDataset(tmp_path / "a.npy", 4, documents=-1))
+    with pytest.raises(ArgumentValueError, match="documents: must be 'idx' or a token, got 'x'"):
+        sk.TokenDataset(tmp_path / "a.npy", 4, documents="x")
     with pytest.raises(DatasetError, match=r"a\.npy: has no index of documents"):
         len(sk.TokenDataset(tmp_path / "a.npy", 4, documents="idx"))
     with pytest.raises(DatasetError, match=r"cannot be the path of a file .embedded null byte"):

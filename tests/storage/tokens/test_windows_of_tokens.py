@@ -225,6 +225,8 @@ def test_documents_without_an_index_or_an_end_token_are_refused(tmp_path):
         data.as_documents()
     with pytest.raises(DatasetError, match="has no index of documents; give the prefix"):
         data.windows_of(0)
+    with pytest.raises(sk.ArgumentTypeError, match="file: must be an integer"):
+        data.windows_of(0, file=[0])
 
 
 def test_the_fingerprint_of_documents_depends_on_their_part_and_on_the_token_that_ends_them(tmp_path):

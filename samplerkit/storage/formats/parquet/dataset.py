@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, final
 
 import numpy as np
 
-from samplerkit.errors import ArgumentValueError
+from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.order import arguments
 from samplerkit.order.caching import Latest
 from samplerkit.order.typing import Ids
@@ -205,6 +205,9 @@ def _catalogued_file(
 
 def _values_of(content: Any, name: str, is_length: bool) -> Any:
     values = content.columns(np.arange(content.length))[name]
+    if is_length and values.ndim == 1 and values.dtype.kind in "bcfmM":
+        problem = f"must be a column of integers, lists or strings, but {name!r} is of type"
+        raise DatasetError("lengths", problem, str(values.dtype), hint="name another column")
     if is_length and (values.dtype.kind not in "iu" or values.ndim > 1):
         return np.array([len(value) for value in values], dtype=np.int64)
     return values
