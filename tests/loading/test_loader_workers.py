@@ -56,6 +56,21 @@ def test_workers_draw_different_numbers_and_repeat_them_after_a_restart(persiste
     assert len({value for values in first + other for value in values}) == 3 * 16
 
 
+def test_a_worker_seeds_the_generators_of_devices_too(monkeypatch):
+    """As those of torch's DataLoader: a spawned worker may draw there."""
+    seeds = []
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", seeds.append)
+
+    class Seeds(Numbers):
+        def __getitem__(self, index):
+            return seeds[-1], torch.initial_seed()
+
+    with sk.Loader(Seeds(4), batch_size=2, num_workers=2, collate_fn=list) as loader:
+        [(first, seed)], [(second, other)] = (set(batch) for batch in loader)
+    assert (first, second) == (seed, other)
+    assert seed != other
+
+
 def test_no_worker_starts_before_an_iteration_however_many_are_allowed():
     assert sk.Loader(range(4), batch_size=1, num_workers=4096).worker_pids == []
 
