@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import multiprocessing
 import os
 import pickle
 import random
@@ -168,6 +169,20 @@ def uneven(index):
 def loader(workers):
     options = with_workers(workers)
     return sk.Loader(Made(SIZE, uneven), sk.RandomSampler(seed=3), batch_size=BATCH_SIZE, **options)
+
+
+def test_a_program_that_terminates_its_child_processes_ends_the_workers():
+    loader = numbers_loader(1000, num_workers=2)
+    batches = iter(loader)
+    next(batches)
+    workers = [child for child in multiprocessing.active_children() if child.pid in loader.worker_pids]
+    assert len(workers) == 2
+    for worker in workers:
+        worker.terminate()
+        worker.join(20)
+        assert worker.exitcode is not None
+    with pytest.raises(sk.WorkerError, match="a worker process died"):
+        list(batches)
 
 
 @pytest.mark.parametrize(
