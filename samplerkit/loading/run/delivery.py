@@ -41,9 +41,8 @@ class Delivery:
     """The rest of an epoch, dealt to ranks in steps.
 
     Step t covers exactly the positions [start + t * G, start + (t + 1) * G), G the global batch, whatever the
-    number of ranks; with a ramp, G changes during the
-    epoch, and a step uses the G at its first position. Positions from `total` on are
-    pads: they repeat the sample at the position modulo `total`.
+    number of ranks; with a ramp, G changes during the epoch, and a step uses the G at its first position.
+    Positions from `total` on are pads: they repeat the sample at the position modulo `total`.
 
     Args:
         total: N, the number of positions of the order; or an object with that length, which is counted only
