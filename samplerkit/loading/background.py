@@ -1,5 +1,6 @@
 """Background threads and processes: their start, their loaders, and their end at the exit of Python."""
 
+import atexit
 import os
 import threading
 import time
@@ -48,22 +49,27 @@ def end_at_exit(running: Stoppable) -> None:
     that it should end.
     """
     _RUNNING.add(running)
+    # Registered each time, since the last registration runs first: before a dataset is closed at the exit.
+    atexit.unregister(_end_running)
+    atexit.register(_end_running)
 
 
 _RUNNING: Final[weakref.WeakSet[Stoppable]] = weakref.WeakSet()
 """The objects that end at the exit; a forked process has a copy, of objects that it does not own."""
 
 
-def _end_all_at_exit(_: object = None) -> None:
-    # At its exit, and only there, a process that multiprocessing started calls this too, before it ends and
-    # waits for its own processes.
-    util.Finalize(None, end_together, (_RUNNING,), exitpriority=0)
+def _end_running() -> None:
+    end_together(_RUNNING)
+    _RUNNING.clear()  # what has not ended is waited for once
 
 
-_end_all_at_exit()
-# A finalizer does nothing in a fork, and the processes of multiprocessing drop all that they inherit.
-os.register_at_fork(after_in_child=_end_all_at_exit)
-util.register_after_fork(_RUNNING, _end_all_at_exit)
+def _end_in_child(_: object = None) -> None:
+    # A process that multiprocessing started runs this in place of `atexit`, before it ends its own processes.
+    util.Finalize(None, _end_running, exitpriority=0)
+
+
+_end_in_child()
+util.register_after_fork(_RUNNING, _end_in_child)  # which drops all that was inherited
 
 
 _local = threading.local()

@@ -4,7 +4,7 @@ import json
 import os
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import is_dataclass
 from functools import partial
 from pathlib import Path
@@ -142,24 +142,30 @@ class _MeasuringCollate(SampleCollate):
         numbers = range(len(samples)) if ids is None else ids.tolist()
         lengths = [self._length(id, sample) for id, sample in zip(numbers, samples, strict=True)]
         try:
-            array = np.array(lengths)
-        except ValueError:  # numbers and pairs
-            array = np.array(None)
-        if array.dtype.kind not in "iu" or array.shape[1:] not in {(), (2,)}:
-            problem = "must give an integer for each sample, or a pair for each"
-            raise ArgumentTypeError("function", problem, lengths[:2], hint=INTEGERS)
+            array = np.array(lengths, dtype=np.int64)
+        except ValueError:
+            problem = "must give a number for each sample, or a pair for each"
+            value = [length.tolist() for length in lengths[:2]]
+            raise ArgumentTypeError("function", problem, value) from None
         outside = ((array < 0) | (array > LONGEST)).reshape(len(array), -1).any(axis=1)
         if outside.any():
             at = int(outside.argmax())
-            raise ArgumentRangeError(f"lengths[{numbers[at]}]", f"must be in [0, {LONGEST}]", lengths[at])
+            place, value = f"lengths[{numbers[at]}]", array[at].tolist()
+            raise ArgumentRangeError(place, f"must be in [0, {LONGEST}]", value)
         return array
 
-    def _length(self, id: int, sample: Any) -> Any:
+    def _length(self, id: int, sample: Any) -> np.ndarray[Any, Any]:
+        """Returns the length of a sample, an integer or a pair of them."""
         try:
-            return self._function(sample)
+            length = self._function(sample)
         except Exception as error:  # whatever a function of the user's raises
             problem = f"cannot be measured ({type(error).__name__}: {error})"
             raise DatasetError(f"sample {id}", problem) from error
+        with suppress(ValueError):  # of a list in a list
+            array = np.asarray(length)
+            if array.dtype.kind in "iu" and array.shape in {(), (2,)}:
+                return array
+        raise ArgumentTypeError(f"lengths[{id}]", "must be an integer, or a pair", length, hint=INTEGERS)
 
 
 def _name_of(function: Callable[[Any], Any]) -> str:

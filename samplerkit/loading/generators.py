@@ -46,6 +46,7 @@ def seed_worker(seed: int, epoch: int, rank: int, worker: int) -> None:
     Each (seed, epoch, rank, worker) gets its own state, so that no two workers augment in the same way.
     """
     seed_generators(Draw(seed, epoch, rank), f"worker {worker}")
+    torch.manual_seed(torch.initial_seed())  # also the generators of devices
 
 
 def seed_generators(draw: Draw, role: str = "seeds") -> None:

@@ -210,7 +210,9 @@ def field_of(path: str, items: list[Any], ids: Ids | None, longest: int | None =
     if longest is not None:
         items = [item[:longest] for item in items]
     lengths = np.array([item.shape[0] for item in items], dtype=np.int64)
-    dtype = reduce(torch.promote_types if are_tensors else np.promote_types, {item.dtype for item in items})
+    # numpy's promotion of three types in pairs depends on their order.
+    dtypes = {item.dtype for item in items}
+    dtype = reduce(torch.promote_types, dtypes) if are_tensors else np.result_type(*dtypes)
     return SequenceField(path, items, lengths, dtype)
 
 

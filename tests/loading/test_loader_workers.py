@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import multiprocessing
 import os
 import pickle
 import random
@@ -54,6 +55,21 @@ def test_workers_draw_different_numbers_and_repeat_them_after_a_restart(persiste
     first, again, other = drawn(0), drawn(0), drawn(1)
     assert first == again
     assert len({value for values in first + other for value in values}) == 3 * 16
+
+
+def test_a_worker_seeds_the_generators_of_devices_too(monkeypatch):
+    """As those of torch's DataLoader: a spawned worker may draw there."""
+    seeds = []
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", seeds.append)
+
+    class Seeds(Numbers):
+        def __getitem__(self, index):
+            return seeds[-1], torch.initial_seed()
+
+    with sk.Loader(Seeds(4), batch_size=2, num_workers=2, collate_fn=list) as loader:
+        [(first, seed)], [(second, other)] = (set(batch) for batch in loader)
+    assert (first, second) == (seed, other)
+    assert seed != other
 
 
 def test_no_worker_starts_before_an_iteration_however_many_are_allowed():
@@ -153,6 +169,20 @@ def uneven(index):
 def loader(workers):
     options = with_workers(workers)
     return sk.Loader(Made(SIZE, uneven), sk.RandomSampler(seed=3), batch_size=BATCH_SIZE, **options)
+
+
+def test_a_program_that_terminates_its_child_processes_ends_the_workers():
+    loader = numbers_loader(1000, num_workers=2)
+    batches = iter(loader)
+    next(batches)
+    workers = [child for child in multiprocessing.active_children() if child.pid in loader.worker_pids]
+    assert len(workers) == 2
+    for worker in workers:
+        worker.terminate()
+        worker.join(20)
+        assert worker.exitcode is not None
+    with pytest.raises(sk.WorkerError, match="a worker process died"):
+        list(batches)
 
 
 @pytest.mark.parametrize(

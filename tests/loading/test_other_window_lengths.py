@@ -78,9 +78,11 @@ def test_another_order_is_refused_by_name_with_the_hint(saved_by):
 
 
 def test_another_block_is_another_dataset():
-    other = sk.Loader(Rings(FILES, 2, 2 * BLOCK), blocks(), batch_size=1, world=sk.World(1, 0))
-    with pytest.raises(sk.StateError, match=r"block_len: .*seq_len alone may change"):
-        other.load_state_dict(loader(2).state_dict(step=24))
+    for seq_len in (2, 4):
+        data = Rings(FILES, seq_len, 2 * BLOCK)
+        other = sk.Loader(data, blocks(), batch_size=1, world=sk.World(1, 0))
+        with pytest.raises(sk.StateError, match=r"block_len: .*seq_len alone may change"):
+            other.load_state_dict(loader(2).state_dict(step=24))
 
 
 def test_a_limit_of_whole_pools_is_a_limit_of_as_many_tokens():

@@ -71,6 +71,13 @@ def test_tensors_of_several_types_lose_nothing():
     assert sk.PadCollate()([torch.tensor([]), large]).values.tolist() == [[0], large.tolist()]
 
 
+def test_arrays_of_three_types_get_the_type_that_numpy_gives_them_in_any_order():
+    """In pairs, small integers with and without sign need a larger float than with it."""
+    for types in (("i1", "u1", "f2"), ("i2", "u2", "f4"), ("i1", "u2", "f4")):
+        values = sk.PadCollate()([np.zeros(1, dtype) for dtype in types]).values
+        assert values.numpy().dtype == np.result_type(*types)
+
+
 @pytest.mark.parametrize("make", [lambda size: np.ones(size, np.uint8), lambda size: torch.ones(size).byte()])
 def test_the_largest_number_that_a_field_can_hold_is_used(make):
     assert sk.PadCollate(value=255)([make(1), make(2)]).values.tolist() == [[1, 255], [1, 1]]

@@ -129,6 +129,32 @@ def test_a_loader_may_be_closed_by_an_object_that_is_freed_at_interpreter_exit()
     assert (code, printed, errors) == (0, "closed\n", "")
 
 
+CLOSED_AT_EXIT = """
+import atexit, time, samplerkit as sk
+class Closing:
+    is_closed = False
+    def __init__(self):
+        atexit.register(self.close)
+    def close(self):
+        self.is_closed = True
+        time.sleep(0.2)
+    def __len__(self):
+        return 4000
+    def __getitem__(self, index):
+        if self.is_closed:
+            print("read", index, flush=True)
+        time.sleep(0.001)
+        return index
+batches = iter(sk.Loader(Closing(), batch_size=100, num_workers=2, workers="threads"))
+next(batches)
+"""
+
+
+def test_a_dataset_that_is_closed_at_the_exit_is_not_read_any_more():
+    code, printed, errors = ended("-c", CLOSED_AT_EXIT, load_free_seconds=20)
+    assert (code, printed, errors) == (0, "", "")
+
+
 LOAD_FREE_SECONDS = 30
 """Five times what these jobs take; one that takes longer hangs."""
 

@@ -19,7 +19,7 @@ from samplerkit.loading.device.streams import (
     pin_policy,
     require_available,
 )
-from samplerkit.loading.device.wrapped_loader import LoadedItem, WrappedLoader
+from samplerkit.loading.device.wrapped_loader import WrappedLoader
 from samplerkit.loading.stats import DeviceStats, StageCounts
 from samplerkit.loading.steps import with_bar
 from samplerkit.order import arguments
@@ -160,7 +160,4 @@ class DeviceLoader(Closing):
 
 def _with_loaded(load: Load, item: Any) -> Any:
     """Returns what a stage hands out, with what a function makes of its batch."""
-    if isinstance(item, EpochEnd):
-        return item
-    batch = load(item.batch)
-    return item._replace(batch=batch) if isinstance(item, LoadedItem) else replace(item, batch=batch)
+    return item if isinstance(item, EpochEnd) else replace(item, batch=load(item.batch))

@@ -207,6 +207,8 @@ def pin_policy(pin_memory: Any) -> bool | None:
         raise ArgumentValueError("pin_memory", "needs an accelerator", True, hint='use "auto"')
     if isinstance(pin_memory, bool):
         return pin_memory
+    if not isinstance(pin_memory, str):
+        raise ArgumentTypeError("pin_memory", 'must be a bool or "auto"', pin_memory)
     arguments.choice("pin_memory", pin_memory, ("auto",))
     return None
 

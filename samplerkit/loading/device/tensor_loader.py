@@ -91,7 +91,8 @@ class TensorLoader(CountsSteps):
         self.batch_size: Final = arguments.positive("batch_size", batch_size)
         self.tail: Final = checked_tail(tail, batch_size, None)
         chosen = arguments.choice("evaluate_on", evaluate_on, get_args(EvaluateOn))
-        self._evaluate_on: Final = "host" if chosen == "auto" and self.device.type == "cpu" else chosen
+        is_host_better = chosen == "auto" and self.device.type in {"cpu", "meta"}  # meta holds no ids
+        self._evaluate_on: Final = "host" if is_host_better else chosen
         run = Run.of(sampler, rows, world, batch_size=self.batch_size, tail=self.tail)
         self._received = Received()
         self._cursor = RunCursor(run, agreement_seconds, waits=True)

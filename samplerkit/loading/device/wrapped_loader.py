@@ -4,8 +4,9 @@ import copy
 import itertools
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from samplerkit.loading.background import ended_iteration
 from samplerkit.loading.device.stage import DeviceStage, EpochEnd, MakeStage
@@ -26,7 +27,8 @@ _CHECKS = {
 }
 
 
-class LoadedItem(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class LoadedItem:
     """A batch of a loader.
 
     Args:

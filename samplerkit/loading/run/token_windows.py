@@ -21,7 +21,7 @@ from samplerkit.samplers.base import Sampler
 
 _POSITIVE = int_in(1, LARGEST)
 _DIFFERS = "differs from the saved state"
-_LENGTHS = ("seq_len", "block_len", "windows_per_block")
+_LENGTHS = ("block_len", "seq_len", "windows_per_block")
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,9 @@ import select
 import socket
 import sys
 import time
+import weakref
 from collections.abc import Iterator, Mapping
+from functools import partial
 from itertools import cycle
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
@@ -110,6 +112,8 @@ class WorkerProcesses(WorkerPool):
         process = context.Process(target=run_worker, args=args, daemon=True)
         self._workers.append(_Worker(process, pipe))
         process.start()
+        # Workers ignore SIGTERM, and a `join` after it would wait for ever.
+        process.terminate = partial(type(process).kill, weakref.proxy(process))
         worker_end.close()  # the pipe ends with the worker, which alone has this end
 
     def submit(self, request: Request) -> _Task:

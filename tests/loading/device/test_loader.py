@@ -201,6 +201,8 @@ def test_load_makes_each_batch_in_the_thread_and_the_state_stays_that_of_the_loa
         next(iter(DeviceLoader(ours(seed_draws=True), "cpu", load=doubled)))
     with pytest.raises(sk.ArgumentTypeError, match="load"):
         DeviceLoader([], load="doubled")
+    with pytest.raises(sk.ArgumentTypeError, match='must be a bool or "auto", got None'):
+        DeviceLoader([], pin_memory=None)
 
 
 @pytest.mark.skipif(current_device().type != "cpu", reason="there is an accelerator")

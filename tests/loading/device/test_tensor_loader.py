@@ -69,6 +69,8 @@ def test_the_place_where_ids_are_computed_is_given_or_chosen():
         next(iter(sk.TensorLoader(DATA, partial, **order)))
     assert sk.TensorLoader(DATA, **order).evaluates_on == "device"
     assert sk.TensorLoader(DATA, batch_size=10).evaluates_on == "host"
+    shapes = sk.TensorLoader(torch.zeros(25, 3, device="meta"), batch_size=10)
+    assert ([len(batch) for batch in shapes], shapes.evaluates_on) == ([10, 10, 5], "host")
     with pytest.raises(sk.ArgumentValueError, match=r"^evaluate_on: "):
         sk.TensorLoader(DATA, batch_size=10, evaluate_on="cuda")
 
