@@ -85,9 +85,9 @@ def main() -> None:
         _show_usage_error(error)
         sys.exit(2)
     except SamplerkitError as error:
-        # A note names the config file of the mistake.
-        line = "; ".join([f"samplerkit: {error}", *getattr(error, "__notes__", [])])
-        typer.echo(line, err=True)
+        # Notes name for instance the config file of the mistake.
+        notes = [note.removeprefix("samplerkit: ") for note in getattr(error, "__notes__", [])]
+        typer.echo("; ".join([f"samplerkit: {error}", *notes]), err=True)
         sys.exit(2)
 
 
