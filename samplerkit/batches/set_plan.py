@@ -201,7 +201,7 @@ class StaticPlan(SetPlan):
             end: the place after the last one of each batch; shape (b,).
         """
         if self._cached_ids is None:
-            return self._look_up(places, begin, end)
+            return self._look_up(places)
         touched = np.zeros(self._is_cached.size + 1, dtype=np.int64)
         np.add.at(touched, interval_of(self._starts, begin), 1)
         np.add.at(touched, interval_of(self._starts, end - 1) + 1, -1)
@@ -213,11 +213,9 @@ class StaticPlan(SetPlan):
             self._is_cached[bucket] = True
         return self._cached_ids[places].astype(np.int64)
 
-    def _look_up(self, places: Ids, begin: Ids, end: Ids) -> Ids:
-        """Returns the samples of batches, evaluated bucket by bucket; arguments as for `_ids_at`."""
-        by_place = np.argsort(begin, kind="stable")
-        sizes = end - begin
-        at = numbers_in((np.cumsum(sizes) - sizes)[by_place], sizes[by_place])
+    def _look_up(self, places: Ids) -> Ids:
+        """Returns the samples of batches, evaluated bucket by bucket; `places` as for `_ids_at`."""
+        at = np.argsort(places, kind="stable")
         rows = places[at]
         counts = np.diff(np.searchsorted(rows, self._starts))
         buckets = np.flatnonzero(counts)

@@ -69,6 +69,8 @@ def main() -> None:
         with warnings.catch_warnings():
             # torch compares the workers with the CPUs of this machine, which seldom runs the job itself.
             warnings.filterwarnings("ignore", "This DataLoader will create")
+            # If torch cannot read the pickles of a checkpoint, that is an error of its own.
+            warnings.filterwarnings("ignore", "Detected pickle protocol")
             code = app(prog_name="samplerkit", standalone_mode=False) or 0
             # Flush here, and not at interpreter exit, so that a full disk can be reported as an error.
             sys.stdout.flush()
@@ -83,9 +85,9 @@ def main() -> None:
         _show_usage_error(error)
         sys.exit(2)
     except SamplerkitError as error:
-        # A note names the config file of the mistake.
-        line = "; ".join([f"samplerkit: {error}", *getattr(error, "__notes__", [])])
-        typer.echo(line, err=True)
+        # Notes name for instance the config file of the mistake.
+        notes = [note.removeprefix("samplerkit: ") for note in getattr(error, "__notes__", [])]
+        typer.echo("; ".join([f"samplerkit: {error}", *notes]), err=True)
         sys.exit(2)
 
 

@@ -151,7 +151,8 @@ def states_in(path: Path) -> list[tuple[str, dict[str, Any]]]:
             else torch.load(path, map_location="meta", weights_only=True)
         )
     except Exception as error:  # on a damaged file torch's unpickler may raise anything
-        reason = f"{type(error).__name__}: {error}".partition("\n")[0][:80]
+        # The sentences after torch's first one are about its own options.
+        reason = re.split(r"\n|\. ", f"{type(error).__name__}: {error}")[0][:80]
         problem = f"is neither JSON nor a checkpoint that is safe to read ({reason})"
         raise StateError(str(path), problem, hint="save loader.state_dict() in a file of its own") from None
     return list(_states(saved, "", 0))

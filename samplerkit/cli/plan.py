@@ -104,7 +104,8 @@ def _facts(plan: Plan) -> Facts:
     yield "mode", f"{mode}: {plan.reason}"
     yield "dataset", counted(plan.num_samples, "sample") + files
     yield "epoch", counted(plan.epoch_samples, "sample") + _tail(plan)
-    yield "ranks", f"{plan.num_ranks}, {_batch_sizes(plan)}, {plan.global_batch:,} samples a step{lanes}"
+    a_step = counted(plan.global_batch, "sample")
+    yield "ranks", f"{plan.num_ranks}, {_batch_sizes(plan)}, {a_step} a step{lanes}"
     yield "steps", f"{plan.steps:,} a rank{fewest}"
     yield "pads", _pads(plan)
     if plan.files_of_a_rank is not None:
@@ -190,7 +191,7 @@ def _quality(plan: Plan) -> Facts:
     if plan.effective_batch is not None:
         # A batch that takes equally from all files can be worth more than a random one.
         worth = counted(round(min(plan.effective_batch.value, plan.global_batch)), "random one")
-        yield "batch", f"{plan.global_batch:,} samples, worth {worth} if those of a file are alike"
+        yield "batch", f"{counted(plan.global_batch, 'sample')}, worth {worth} if those of a file are alike"
 
 
 def _advice_text(advice: Recommendation) -> str:

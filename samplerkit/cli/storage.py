@@ -199,11 +199,17 @@ class FieldLength:
 
         Raises:
             DatasetError: there is no such field, or it has fields itself.
+            ValueError: samples are tuples, and the field is no index.
+            IndexError: a tuple is shorter.
+            TypeError: the field has no length.
         """
         value = sample
         if isinstance(sample, Mapping):
             value = sample.get(self.field, sample)
         elif self.field is not None:
+            if not isinstance(sample, tuple | list):
+                problem = "is named, but samples have no fields"
+                raise DatasetError("field", problem, self.field, hint="leave it out")
             value = sample[int(self.field)]
         if isinstance(value, Mapping):
             hint = f"name a field: {', '.join(sorted(map(str, value)))}"

@@ -250,7 +250,7 @@ def in_epoch(view: RunView, reading: Reading, sample: int) -> EpochOfSample:
 
 
 def occurrences_of(epoch: int, delivery: Delivery, positions: Ids) -> list[Occurrence]:
-    """Finds the rank and step that read each of some positions: the inverse of `Delivery.positions`.
+    """Finds the rank and step that read each of some positions: the inverse of `Delivery.dealt`.
 
     Args:
         epoch: the epoch.

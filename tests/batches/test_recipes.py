@@ -282,6 +282,13 @@ def test_numbers_of_batches_may_be_integers_of_any_type(kind):
         plan[2**63]
 
 
+@pytest.mark.parametrize("abreast", [1, 8])
+@pytest.mark.parametrize("recipe", [recipe for recipe, *_ in PLANS])
+def test_a_batch_may_be_read_several_times_at_once(recipe, abreast):
+    plan = recipe.over(sk.RandomSampler(seed=3), 300, abreast=abreast).plan(0)
+    assert [*map(laws.listed, plan.batches([*range(len(plan))] * 2))] == laws.read(plan) * 2
+
+
 class Pairs(sk.BatchRecipe):
     """Neighbours in pairs."""
 

@@ -1,6 +1,7 @@
 """The commands on what was read and on checkpoints: at, when, seen, state and edit."""
 
 import json
+import pickle
 from functools import partial
 
 import numpy as np
@@ -147,11 +148,13 @@ def test_state_runs_no_code_of_a_checkpoint_and_reads_no_other_files(refused, tm
     torch.save({"data": Code()}, tmp_path / "hostile.pt")
     (tmp_path / "pops.pt").write_bytes(b"s")  # on these torch's unpickler raises other exceptions of Python
     (tmp_path / "ends.pt").write_bytes(b"X\x01")
+    (tmp_path / "pickled.pt").write_bytes(pickle.dumps(print))  # torch warns of its protocol
     problem = "is neither JSON nor a checkpoint that is safe to read"
-    for name in ("hostile.pt", "pops.pt", "ends.pt"):
+    for name in ("hostile.pt", "pops.pt", "ends.pt", "pickled.pt"):
         error = refused("state", tmp_path / name)
         assert problem in error
         assert error.endswith("; save loader.state_dict() in a file of its own\n")
+    assert "(UnpicklingError: Weights only load failed)" in error
 
 
 def test_at_counts_pads_and_the_rest_of_long_batches(command, printed, tmp_path):

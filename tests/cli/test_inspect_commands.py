@@ -50,6 +50,12 @@ def test_plan_counts_what_each_rank_reads(command, printed, tmp_path, shuffle):
         assert word in output
 
 
+def test_plan_of_one_sample_a_step_says_sample(printed, tmp_path):
+    output = printed("plan", config(tmp_path, loader={"batch_size": 1}, shuffle="files"), "--world", 1)
+    assert "batches of 1, 1 sample a step" in output
+    assert "1 sample, worth 1 random one" in output
+
+
 USAGE = {
     "a picture without a name": (("plot", "CONFIG"), "is missing: give a .png or .html file, or --open"),
     "a page of two configs": (("plot", "CONFIG", "CONFIG", "--open"), "--open shows one"),

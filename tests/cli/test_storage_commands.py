@@ -155,7 +155,9 @@ def test_a_function_of_the_user_measures_samples(command, monkeypatch, tmp_path,
 def test_what_cannot_be_measured_is_one_line(refused, monkeypatch, tmp_path, config, options, problem):
     (tmp_path / "failing_measures.py").write_text("ä")
     monkeypatch.syspath_prepend(tmp_path)
-    assert problem in refused("lengths", config, "--out", tmp_path / "l.npy", *options)
+    errors = refused("lengths", config, "--out", tmp_path / "l.npy", *options)
+    assert problem in errors
+    assert errors.count("samplerkit: ") == 1
 
 
 def test_a_layout_has_no_samples_to_measure(refused, tmp_path):

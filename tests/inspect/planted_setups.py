@@ -197,6 +197,7 @@ PLANTED = {
         sk.SequentialSampler(), Rings([400], 4, 4)
     ),
     "empty-part: a dataset without samples": lambda: ours(sk.RandomSampler(), []),
+    "empty-part: files without samples": lambda: of_files([0] * 4, shuffle="partial"),
     "empty-part: a part of a tree without samples": lambda: ours(
         sk.RandomSampler(), sk.TreeDataset({"web": ROWS, "code": []})
     ),

@@ -140,7 +140,7 @@ def test_a_part_file_of_a_function_with_other_arguments_is_refused(tmp_path):
         (lambda text: (1, [2, 3]), sk.ArgumentTypeError, r"lengths\[0\]: must be an integer"),
         (lambda text: (1, 2) if text else 1, sk.ArgumentTypeError, "a number for each sample, or a pair"),
         (partial(broken, at=2), sk.DatasetError, r"sample 2: cannot be measured \(LookupError: no tokenizer"),
-        (FieldLength("txt"), sk.DatasetError, r"sample 0: cannot be measured \(ValueError"),
+        (FieldLength("0"), sk.DatasetError, r"sample 0: cannot be measured \(DatasetError: field"),
     ],
 )
 def test_a_function_that_gives_no_lengths_is_refused(tmp_path, function, error, match):
@@ -157,6 +157,8 @@ def test_a_function_that_gives_no_lengths_is_refused(tmp_path, function, error, 
         ({"a": 1}, "b", "name a field: a"),
         ({"a": 1}, None, "name a field: a"),
         ({"a": {"b": 1}}, "a", "name a field: b"),
+        ("abc", "0", "leave it out"),
+        (np.array([7, 8]), "1", "leave it out"),
     ],
 )
 def test_a_field_that_has_no_length_is_refused_with_a_hint(sample, field, hint):

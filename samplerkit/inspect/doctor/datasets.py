@@ -218,7 +218,7 @@ _SAME_SIZE_SHARE = 0.9
 def partial_size_in_file(setup: InspectedRun) -> Faults:
     """Each block of PARTIAL lies inside one file, so that no files are mixed."""
     mode, layout = setup.view.mode, setup.view.layout
-    is_partial = setup.view.shuffle is Shuffle.PARTIAL and layout.num_files > 1
+    is_partial = setup.view.shuffle is Shuffle.PARTIAL and np.count_nonzero(layout.sizes) > 1
     if mode is None or mode.pools != 1 or not is_partial:
         return
     sizes, counts = np.unique(layout.sizes, return_counts=True)
