@@ -112,7 +112,7 @@ class WindowSpec:
         self.part: Final = arguments.choice("part", part, PARTS)
         share_of(split, self.part)
         if isinstance(documents, str) and documents != "idx":
-            raise ArgumentValueError("documents", "must be 'idx' or a token", documents)
+            raise ArgumentValueError("documents", "must be a token, or idx", documents)
         if documents is not None and not isinstance(documents, str):
             documents = arguments.integer("documents", documents)
         self.documents: Final[Documents] = documents

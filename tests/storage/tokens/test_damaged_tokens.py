@@ -182,7 +182,7 @@ def test_arguments_that_do_not_fit_the_files_are_refused(tmp_path):
         ArgumentValueError, match="documents: marks the end of documents, but no uint32 token"
     ):
         len(sk.TokenDataset(tmp_path / "a.npy", 4, documents=-1))
-    with pytest.raises(ArgumentValueError, match="documents: must be 'idx' or a token, got 'x'"):
+    with pytest.raises(ArgumentValueError, match="documents: must be a token, or idx, got 'x'"):
         sk.TokenDataset(tmp_path / "a.npy", 4, documents="x")
     with pytest.raises(DatasetError, match=r"a\.npy: has no index of documents"):
         len(sk.TokenDataset(tmp_path / "a.npy", 4, documents="idx"))
