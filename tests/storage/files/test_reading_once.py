@@ -162,10 +162,7 @@ def test_too_little_memory_for_the_order_is_warned_about_once_and_early(paths, c
 
 
 @settings(max_examples=60, deadline=None)
-@given(
-    batches=st.lists(st.lists(st.integers(0, 29), max_size=6), max_size=12),
-    num_files=st.integers(1, 40),
-)
+@given(batches=st.lists(st.lists(st.integers(0, 29), max_size=6), max_size=12), num_files=st.integers(1, 40))
 def test_next_uses_are_those_that_a_scan_of_all_batches_finds(batches, num_files):
     layout = sk.Layout([3, 0, 10, 7, 10])
     arrays = [np.array(batch, dtype=np.int64) for batch in batches]

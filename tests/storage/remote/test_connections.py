@@ -40,8 +40,8 @@ def test_dropped_credentials_do_not_return_with_the_next_redirect(server, storag
         server.put("/b", DATA[:100])
         other.put("/a", b"")
         for method in ("GET", "VERSION"):
-            server.always[method, "/a"] = lambda handler, _: handler.send(302, Location=f"{other.url}/a")
-            other.always[method, "/a"] = lambda handler, _: handler.send(302, Location=f"{server.url}/b")
+            server.always[method, "/a"] = faults.redirect_to(f"{other.url}/a")
+            other.always[method, "/a"] = faults.redirect_to(f"{server.url}/b")
         options = {"headers": {"X-Key": "k"}, "auth": ("me", "pw")}
         assert content(storage(storage_options=options).fetch(f"{server.url}/a")) == DATA[:100]
         sent = [(each.path, bool({"X-Key", "Authorization"} & set(each.headers))) for each in server.requests]
@@ -90,9 +90,7 @@ def test_a_redirect_from_https_to_http_is_refused(certificate, server, storage):
     with served(certificate=certificate) as safe:
         url = safe.put("/a", b"")
         server.put("/a", DATA[:100])
-        safe.always["VERSION", "/a"] = safe.always["GET", "/a"] = lambda handler, _: handler.send(
-            302, Location=f"{server.url}/a?secret"
-        )
+        safe.always["VERSION", "/a"] = safe.always["GET", "/a"] = faults.redirect_to(f"{server.url}/a?secret")
         reader = storage(storage_options={"verify": str(certificate)})
         with pytest.raises(DatasetError, match=r"from https to http, .*; let the server redirect") as caught:
             reader.fetch(url)
@@ -229,8 +227,6 @@ def test_a_stalled_response_over_tls_ends_in_time(certificate, storage):
 @pytest.mark.parametrize("place", ["ftp://host/a", "file:///etc/passwd", "https:///a", "data:,a", "mailto:a"])
 def test_a_redirect_to_a_url_other_than_http_is_refused(server, storage, place):
     server.put("/a", DATA)
-    server.always["GET", "/a"] = server.always["VERSION", "/a"] = lambda handler, _: handler.send(
-        302, Location=place
-    )
+    server.always["GET", "/a"] = server.always["VERSION", "/a"] = faults.redirect_to(place)
     with pytest.raises(DatasetError, match="was redirected to a URL that is not HTTP"):
         storage().version(f"{server.url}/a")

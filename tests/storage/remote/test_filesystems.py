@@ -124,15 +124,21 @@ def test_a_folder_that_matches_a_pattern_of_files_is_an_error():
     assert expand(f"{base}/*", options) == (f"{base}/a.tar",)
 
 
-def test_a_folder_is_not_a_file(storage):
+NO_FILES = {
+    "hdfs://namenode:8020/folder": "is a folder",
+    "no-such-scheme://host/a": "its filesystem cannot be made",
+    "needs-it://bucket/a": r"cannot be made \(ImportError\); check its scheme, fsspec's",
+}
+
+
+@pytest.mark.parametrize("url", NO_FILES)
+def test_a_folder_an_unknown_scheme_and_one_whose_package_is_not_installed_are_errors(
+    url, storage, monkeypatch
+):
     put("folder/a.tar")
-    with pytest.raises(DatasetError, match="is a folder"):
-        storage().version("hdfs://namenode:8020/folder")
-
-
-@pytest.mark.parametrize("url", ["no-such-scheme://host/a", "gs-of-nobody://bucket/a"])
-def test_an_unknown_scheme_is_an_error(url, storage):
-    with pytest.raises(DatasetError, match="its filesystem cannot be made"):
+    needed = {"class": "no_such_package.FileSystem", "err": "Please install it"}
+    monkeypatch.setitem(known_implementations, "needs-it", needed)
+    with pytest.raises(DatasetError, match=NO_FILES[url]):
         storage().version(url)
 
 
@@ -143,13 +149,6 @@ def test_an_extra_that_is_not_installed_is_named(storage, monkeypatch):
     monkeypatch.setattr("samplerkit.storage.remote.filesystem.import_module", missing)
     with pytest.raises(DatasetError, match=r'needs fsspec.*pip install "samplerkit\[remote\]"'):
         storage().version("hdfs://host/a")
-
-
-def test_a_scheme_whose_package_is_not_installed_is_an_error(storage, monkeypatch):
-    needed = {"class": "no_such_package.FileSystem", "err": "Please install it"}
-    monkeypatch.setitem(known_implementations, "needs-it", needed)
-    with pytest.raises(DatasetError, match=r"cannot be made \(ImportError\); check its scheme, fsspec's"):
-        storage().version("needs-it://bucket/a")
 
 
 def test_a_chain_of_filesystems_is_read(storage):

@@ -261,8 +261,7 @@ def test_shards_are_fetched_at_the_same_time(folder, tmp_path):
 def test_lengths_of_other_shards_are_not_overwritten(folder, tmp_path):
     index_shards(f"{folder}/train-{{00..03}}.tar")
     with pytest.raises(
-        sk.ArgumentValueError,
-        match=rf"--lengths: has other shards, got '{folder}/lengths.json'; use",
+        sk.ArgumentValueError, match=rf"--lengths: has other shards, got '{folder}/lengths.json'; use"
     ):
         index_shards(f"{folder}/train-{{03..05}}.tar")
     assert len(index_files(folder)) == 5, "the error comes before the work"
