@@ -235,14 +235,6 @@ def test_the_memory_of_next_uses_is_bounded_for_any_epoch_length(mode, most, mon
     assert sum(map(len, uses._uses.values())) <= most
 
 
-def test_an_unexpected_order_is_read_correctly(single):
-    with FileDataset(single, "npz", [1] * 8, max_files=2) as dataset:
-        dataset.expect(iter([np.array([id]) for id in range(8)]))
-        for id in [5, 3, 3, 7, 0, 1, 2, 6, 4, 5, 0, 7] * 3:
-            assert int(dataset.__getitems__([id])[0]["id"]) == id
-        assert dataset.stats.peak_files <= 2
-
-
 # The next uses stay known when several threads begin batches out of order.
 
 BATCHES = [np.arange(10 * file, 10 * file + 4) for file in range(60)]

@@ -174,18 +174,19 @@ def test_a_file_that_holds_no_tokens_is_an_error_that_says_why(tmp_path, name, d
 
 def test_arguments_that_do_not_fit_the_files_are_refused(tmp_path):
     np.save(tmp_path / "a.npy", np.zeros(50, np.uint32))
-    with pytest.raises(
-        ArgumentValueError, match=r"as_dtype: cannot hold all tokens of .*a\.npy, which are uint32"
+    for name, options, kind, problem in (
+        (
+            "a",
+            {"as_dtype": "int32"},
+            ArgumentValueError,
+            r"as_dtype: cannot hold .*a\.npy, which are uint32",
+        ),
+        ("a", {"documents": -1}, ArgumentValueError, "documents: marks the end of .*, but no uint32 token"),
+        ("a", {"documents": "idx"}, DatasetError, r"a\.npy: has no index of documents"),
+        ("a\0", {}, DatasetError, "cannot be the path of a file .embedded null byte"),
     ):
-        len(sk.TokenDataset(tmp_path / "a.npy", 4, as_dtype="int32"))
-    with pytest.raises(
-        ArgumentValueError, match="documents: marks the end of documents, but no uint32 token"
-    ):
-        len(sk.TokenDataset(tmp_path / "a.npy", 4, documents=-1))
-    with pytest.raises(DatasetError, match=r"a\.npy: has no index of documents"):
-        len(sk.TokenDataset(tmp_path / "a.npy", 4, documents="idx"))
-    with pytest.raises(DatasetError, match=r"cannot be the path of a file .embedded null byte"):
-        len(sk.TokenDataset(f"{tmp_path}/a\0.npy", 4))
+        with pytest.raises(kind, match=problem):
+            len(sk.TokenDataset(f"{tmp_path}/{name}.npy", 4, **options))
 
 
 @pytest.mark.parametrize("epochs", [[0.5, 1], ["a", "b"], [0]])
