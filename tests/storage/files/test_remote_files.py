@@ -12,7 +12,7 @@ import samplerkit as sk
 from samplerkit.storage.files.dataset import FileDataset
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.remote.options import RemoteOptions
-from tests.storage.files.folders import plain, samples_of, write_npz
+from tests.storage.files.folders import plain, received, samples_of, write_npz
 from tests.storage.remote import faults
 from tests.storage.remote.server import served
 from tests.waiting import within
@@ -50,14 +50,6 @@ def fixture_web(folder):
 @pytest.fixture(name="remote")
 def fixture_remote(tmp_path):
     return RemoteOptions(cache=tmp_path / "cache", retry_seconds=2)
-
-
-def received(loader):
-    """All samples of an epoch, batch by batch."""
-    return [
-        [plain({key: value[row] for key, value in batch.items()}) for row in range(len(batch["id"]))]
-        for batch in loader
-    ]
 
 
 MODES = {"global": {}, "partial": {"partial_size": 9}}

@@ -45,11 +45,10 @@ def copy_shard(originals, folder, name="x-0.tar"):
     return folder / name
 
 
-def craft(path, header):
-    """Writes a file with a valid digest and any content."""
+def craft(header, magic=MAGIC, version=VERSION):
+    """Gives a file with a valid digest and any content."""
     digest = hashlib.blake2b(header, digest_size=16).digest()
-    preamble = _PREAMBLE.pack(MAGIC, VERSION, len(header), digest)
-    path.write_bytes(preamble + header)
+    return _PREAMBLE.pack(magic, version, len(header), digest) + header
 
 
 def set_number(name, place, value):
@@ -164,12 +163,22 @@ def test_an_index_with_impossible_values_is_made_again(tmp_path, shard, change):
             assert dataset[3]["txt"] == b"number 3"
 
 
-@pytest.mark.parametrize("content", HEADERS)
-def test_a_file_with_an_impossible_header_is_not_read(tmp_path, content):
-    craft(tmp_path / "forged", content)
-    with pytest.raises(UnreadableFileError, match=r"its header is invalid|of the wrong size"):
-        read_arrays(tmp_path / "forged")
-    craft(tmp_path / "empty", header())
+WRONG_FILES = {
+    **{repr(each[:60]): (craft(each), r"its header is invalid|of the wrong size") for each in HEADERS},
+    "longer than its file": (_PREAMBLE.pack(MAGIC, VERSION, 2**32 - 1, bytes(16)) + bytes(64), "damaged"),
+    "another kind": (craft(header(), magic=bytes(len(MAGIC))), "another kind or version"),
+    "another version": (craft(header(), version=VERSION + 1), "another kind or version"),
+}
+
+
+@pytest.mark.parametrize(("content", "problem"), WRONG_FILES.values(), ids=WRONG_FILES)
+def test_a_file_with_an_impossible_header_or_of_another_kind_or_version_is_not_read(
+    tmp_path, content, problem
+):
+    (tmp_path / "forged").write_bytes(content)
+    with pytest.raises(UnreadableFileError, match=problem):
+        read_arrays(tmp_path / "forged", verify=problem != "another kind or version")
+    (tmp_path / "empty").write_bytes(craft(header()))
     assert read_arrays(tmp_path / "empty") == ({}, {})
 
 
@@ -213,7 +222,7 @@ def test_an_invalid_index_next_to_a_remote_shard_is_ignored_with_a_warning(tmp_p
     names = ["0.tar", "1.tar"]
     first, second = (Path(f"{copy_shard(originals, tmp_path / 'data', name)}.skidx") for name in names)
     forge(first, FORGED[0])
-    craft(second, HEADERS[0])
+    second.write_bytes(craft(HEADERS[0]))
     texts = [sample["txt"] for sample in TarDataset(originals / "x-0.tar", cache=tmp_path / "local")]
     with (
         served(tmp_path / "data") as server,
@@ -223,24 +232,6 @@ def test_an_invalid_index_next_to_a_remote_shard_is_ignored_with_a_warning(tmp_p
         assert [sample["txt"] for sample in dataset] == texts * len(names)
     named = {re.search(r"(\d+\.tar)\.skidx is damaged", str(warning.message))[1] for warning in warned}
     assert named == set(names)
-
-
-def test_a_header_longer_than_its_file_is_not_read(tmp_path, shard):
-    preamble = _PREAMBLE.pack(MAGIC, VERSION, 2**32 - 1, bytes(16))
-    index = Path(f"{shard}.skidx")
-    index.write_bytes(preamble + bytes(64))
-    with pytest.raises(UnreadableFileError, match="damaged"):
-        read_arrays(index)
-    assert len(TarDataset(shard, cache=tmp_path / "cache")) == SAMPLES
-
-
-@pytest.mark.parametrize("preamble", [(bytes(len(MAGIC)), VERSION), (MAGIC, VERSION + 1)])
-def test_a_file_of_another_kind_or_version_is_not_read(tmp_path, preamble):
-    header = json.dumps({"meta": {}, "arrays": {}, "bytes": 0}).encode()
-    path = tmp_path / "a.skidx"
-    path.write_bytes(_PREAMBLE.pack(*preamble, len(header), bytes(16)) + header)
-    with pytest.raises(UnreadableFileError, match="another kind or version"):
-        read_arrays(path, verify=False)
 
 
 def test_pipes_in_place_of_files_are_not_waited_for(tmp_path, shard):

@@ -55,11 +55,6 @@ def test_a_wide_window_fetches_shards_if_the_cache_can_hold_them():
     assert not stretch_of(shards_of(layout, batches), layout.sizes, 4).by_shards
 
 
-def test_the_end_of_an_epoch_that_needs_little_of_a_shard_reads_samples():
-    layout = sk.Layout([1000] * 8)
-    assert not stretch_of([np.full(20, 7)], layout.sizes, 8).by_shards
-
-
 def test_no_more_batches_are_inspected_than_needed():
     layout = sk.Layout([4 * MAX_SAMPLES] * 8)
     yielded = []
