@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import samplerkit as sk
 from samplerkit.storage.arrays import _PREAMBLE, MAGIC, VERSION, UnreadableFileError, read_arrays
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.index import index as index_file
+from tests.storage.checks import assert_refused
 from tests.storage.forging import forge
 from tests.storage.remote.server import served
 from tests.storage.tar.shards import write_tar
@@ -243,10 +243,5 @@ def test_pipes_in_place_of_files_are_not_waited_for(tmp_path, shard):
     lazy = TarDataset(shard, cache=tmp_path / "cache", lengths=[SAMPLES])
     shard.unlink()
     os.mkfifo(shard)
-    with pytest.raises(sk.DatasetError, match=r"x-0\.tar: was changed while it was in use"):
-        dataset[0]
-    with (
-        lazy,
-        pytest.raises(sk.DatasetError, match=r"x-0\.tar: is not a regular file; give the files themselves"),
-    ):
-        lazy[0]
+    assert_refused(dataset, r"x-0\.tar: was changed while it was in use", 0)
+    assert_refused(lazy, r"x-0\.tar: is not a regular file; give the files themselves", 0)
