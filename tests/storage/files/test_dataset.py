@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import samplerkit as sk
 from samplerkit.storage.files.dataset import FileDataset
+from tests.storage.checks import assert_refused
 from tests.storage.crowd import run_in_threads
 from tests.storage.files.folders import Watching, plain, received, samples_of, write_npz
 
@@ -251,8 +252,7 @@ def test_a_count_that_is_not_a_number_is_an_error_that_names_the_file(paths, wro
         def count(self, path):
             return wrong
 
-    with pytest.raises(sk.DatasetError, match=r"\.npz: the reader must return a number of samples"):
-        len(FileDataset(paths, Wrong()))
+    assert_refused(FileDataset(paths, Wrong()), r"\.npz: the reader must return a number of samples")
 
 
 def test_saved_lengths_are_loaded_by_another_dataset_also_when_the_folder_was_moved(paths, tmp_path):
@@ -290,7 +290,4 @@ def test_a_damaged_file_of_lengths_is_a_typed_error(paths, tmp_path, text):
 def test_a_wrong_length_names_the_file_and_both_lengths(paths, wrong):
     with FileDataset(paths, "npz", [4, 0, wrong, 1]) as dataset:
         assert plain(dataset[0]) == samples_of(COUNTED)[0]
-        with pytest.raises(
-            sk.DatasetError, match=rf"002\.npz: has 7 samples, but {wrong} were given or counted"
-        ):
-            dataset[5]
+        assert_refused(dataset, rf"002\.npz: has 7 samples, but {wrong} were given or counted", 5)

@@ -76,11 +76,6 @@ def test_little_but_headers_is_read_of_an_archive_of_large_files(tmp_path, piece
     assert sum(pieces) <= 2 * DENSE_WINDOW + count * SPARSE_WINDOW
 
 
-def test_a_long_name_in_two_fields_of_a_header_is_joined():
-    name = f"{'d' * 90}/{'f' * 90}.bin"
-    assert parse(tarfile.TarInfo(name).tobuf(tarfile.USTAR_FORMAT)).name == name.encode()
-
-
 def test_a_size_may_be_written_in_all_twelve_digits_and_a_name_ends_at_its_zero(tmp_path):
     path = tmp_path / "small.tar"
     write_by_tarfile([(f"{number}.txt", bytes(900)) for number in range(99)], path, tarfile.USTAR_FORMAT)

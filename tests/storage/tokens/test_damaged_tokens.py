@@ -9,6 +9,7 @@ import pytest
 import samplerkit as sk
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.testing import DatasetContract
+from tests.storage.checks import assert_refused
 from tests.storage.tokens.test_reading import write_pair
 
 DOCUMENTS = [np.arange(begin, begin + 40) for begin in range(0, 400, 40)]
@@ -100,8 +101,7 @@ LIES = {
 @pytest.mark.parametrize(("patch", "message"), LIES.values(), ids=LIES.keys())
 def test_an_index_that_lies_is_an_error_when_it_is_opened(tmp_path, patch, message):
     patch_file(pair(tmp_path).with_suffix(".idx"), *patch)
-    with pytest.raises(DatasetError, match=message):
-        len(sk.TokenDataset(tmp_path / "a", 30))
+    assert_refused(sk.TokenDataset(tmp_path / "a", 30), message)
 
 
 INNER_LIES = {
@@ -119,14 +119,9 @@ INNER_LIES = {
 @pytest.mark.parametrize("use", ["borders", "spans", "documents", "split"])
 def test_an_index_that_contradicts_itself_is_an_error_where_it_is_used(tmp_path, patch, use):
     patch_file(pair(tmp_path).with_suffix(".idx"), *patch)
+    options = {"documents": "idx", "outputs": ("cu_seqlens",), "split": "30,70" if use == "split" else None}
     with pytest.raises(DatasetError, match=r"a\.idx: lists at byte \d+ a wrong start of sequence \d"):
-        data = sk.TokenDataset(
-            tmp_path / "a",
-            30,
-            documents="idx",
-            outputs=("cu_seqlens",),
-            split="30,70" if use == "split" else None,
-        )
+        data = sk.TokenDataset(tmp_path / "a", 30, **options)
         if use == "spans":
             data.spans(2)
         elif use == "documents":
