@@ -83,6 +83,5 @@ def test_a_number_that_its_column_cannot_hold_is_an_error(tmp_path):
     changed = whole[8 : 8 + size].replace(b'"real":{"type":"float64"}', b'"real":{"type":"int32"  }')
     assert changed != whole[8 : 8 + size]
     (tmp_path / "a").write_bytes(whole[:8] + changed + whole[8 + size :])
-    assert_refused(
-        sk.MindRecordDataset([tmp_path / "a"], ["real"]), "'real' holds 0.14285714285714285, which", 1
-    )
+    dataset = sk.MindRecordDataset([tmp_path / "a"], ["real"])
+    assert_refused(dataset, "'real' holds 0.14285714285714285, which", 1)

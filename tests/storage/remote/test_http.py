@@ -109,10 +109,8 @@ def test_a_small_file_is_read_by_one_request(server, storage):
     assert reader.read_small(url) == DATA[:1000]
     assert reader.version(url).size == 1000
     assert reader.read_small(f"{server.url}/none") is None
-    assert [(request.method, request.path) for request in server.requests] == [
-        ("GET", "/index"),
-        ("GET", "/none"),
-    ]
+    requests = [(request.method, request.path) for request in server.requests]
+    assert requests == [("GET", "/index"), ("GET", "/none")]
     with pytest.raises(DatasetError, match="1000 bytes, but 999 are the most"):
         storage().read_small(url, max_bytes=999)
 

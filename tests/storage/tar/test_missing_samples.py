@@ -172,10 +172,8 @@ def test_a_job_ends_when_most_shards_are_missing(folder, tmp_path):
     dataset = sk.TarDataset(paths, lengths=[EACH] * 70, on_error="skip", cache=tmp_path / "cache")
     (folder / "train-00.tar").unlink()
     loader = sk.Loader(dataset, sk.SequentialSampler(), batch_size=4, collate_fn=list)
-    with pytest.raises(
-        sk.DatasetError,
-        match=r"train-00\.tar: lacks all 12 samples .*\. None of 64 shards has a sample to make a batch of",
-    ):
+    problem = r"train-00\.tar: lacks all 12 samples .*\. None of 64 shards has a sample to make a batch of"
+    with pytest.raises(sk.DatasetError, match=problem):
         next(iter(loader))
 
 

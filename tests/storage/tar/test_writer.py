@@ -222,10 +222,8 @@ def test_an_index_without_room_leaves_a_whole_shard(small_disk):
         writer.write({"__key__": f"{number:03}" + "k" * 90, "bin": b""})
     # Whole pages for 400 headers and the end, and nothing else.
     (small_disk / "other").write_bytes(bytes((8 << 20) - 217_088))
-    with pytest.raises(
-        sk.DatasetError,
-        match=r"x-0\.tar\.skidx: cannot be written \(No space .*; the shard is whole: make its index by",
-    ):
+    problem = r"x-0\.tar\.skidx: cannot be written \(No space .*; the shard is whole: make its index by"
+    with pytest.raises(sk.DatasetError, match=problem):
         writer.close()
     with pytest.raises(sk.DatasetError, match=r"x-0\.tar\.skidx: cannot be written \(No space"):
         writer.write({"__key__": "later", "bin": b""})
