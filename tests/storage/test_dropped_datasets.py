@@ -4,7 +4,6 @@ import gc
 import threading
 import weakref
 from contextlib import suppress
-from functools import partial
 
 import numpy as np
 import pytest
@@ -35,11 +34,9 @@ def options(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """Shards and arrays."""
-    folder = tmp_path_factory.mktemp("data")
+def shards(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("shards")
     write_shards(folder)
-    write_npz(folder, [4, 4, 4, 4])
     return folder
 
 
@@ -78,38 +75,40 @@ def test_a_dropped_storage_is_freed_with_its_threads(options, read, fault):
         require_freed(reference, before)
 
 
-def shards(url, suffix, options, fetch):
-    urls, remote = f"{url}/{PATTERN}{suffix}", {"retry_seconds": 0.01, "attempts": 2}
-    dataset = sk.TarDataset(urls, cache=options.cache, lengths=LENGTHS, fetch=fetch, remote=remote)
-    return dataset, dataset._source.shards.storage
+@pytest.mark.parametrize("fetch", ["shards", "ranges"])
+@pytest.mark.parametrize("missing", [False, True], ids=["all present", "all missing"])
+def test_a_dropped_dataset_of_shards_is_freed_with_its_threads(tmp_path, shards, fetch, missing):
+    with served(shards) as server:
+        before = set(threading.enumerate())
+        dataset = sk.TarDataset(
+            f"{server.url}/{PATTERN}{'x' if missing else ''}",
+            cache=tmp_path / "cache",
+            lengths=LENGTHS,
+            fetch=fetch,
+            remote={"retry_seconds": 0.01, "attempts": 2},
+        )
+        dataset.expect(iter([np.arange(first, first + 6) for first in range(0, 36, 6)]))
+        with suppress(SamplerkitError):
+            dataset.__getitems__(np.arange(6))
+        storage = weakref.ref(dataset._source.shards.storage)
+        del dataset
+        require_freed(storage, before)
 
 
-def files(url, suffix, options):
-    urls = f"{url}/{{000..003}}.npz{suffix}"
-    dataset = sk.FileDataset(urls, "npz", lengths=[4] * 4, read_ahead=2, threads=2, remote=options)
-    return dataset, dataset._storage
-
-
-DATASETS = {
-    "whole shards": partial(shards, fetch="shards"),
-    "parts of shards": partial(shards, fetch="ranges"),
-    "files": files,
-}
-"""Each gives a dataset and its storage."""
-
-
-@pytest.mark.parametrize("kind", DATASETS)
 @pytest.mark.parametrize("suffix", ["", "x"], ids=["all present", "all missing"])
-def test_a_dropped_dataset_is_freed_with_its_threads(folder, options, kind, suffix):
+def test_a_dropped_dataset_of_files_is_freed_with_its_threads(tmp_path, options, suffix):
+    folder = tmp_path / "data"
+    write_npz(folder, [4, 4, 4, 4])
     with served(folder) as server:
         before = set(threading.enumerate())
-        dataset, storage = DATASETS[kind](server.url, suffix, options)
-        reference = weakref.ref(storage)
+        urls = [f"{server.url}/{path.name}{suffix}" for path in sorted(folder.iterdir())]
+        dataset = sk.FileDataset(urls, "npz", lengths=[4] * 4, read_ahead=2, threads=2, remote=options)
         dataset.expect(iter([np.arange(first, first + 2) for first in range(0, 16, 2)]))
         for _ in range(3):
             with suppress(SamplerkitError):
                 dataset.__getitems__(np.arange(2))
         with suppress(SamplerkitError):
             dataset.shard_bytes()
-        del dataset, storage
-        require_freed(reference, before)
+        storage = weakref.ref(dataset._storage)
+        del dataset
+        require_freed(storage, before)
