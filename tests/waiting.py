@@ -115,3 +115,11 @@ def _read_of_threads(pid: int, name: str) -> Iterator[tuple[int, list[str]]]:
         with contextlib.suppress(OSError):
             if words := (thread / name).read_text().split():
                 yield int(thread.name), words
+
+
+@contextlib.contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Fails if a block takes as many seconds, without those for which a busy machine lets it wait."""
+    with LoadFreeTimer() as timer:
+        yield
+    assert timer.seconds < seconds

@@ -147,7 +147,7 @@ def test_a_break_waits_no_longer_than_two_seconds_for_a_sample_that_hangs(option
 @pytest.mark.usefixtures("no_hang")
 def test_a_batch_that_does_not_come_in_time_is_a_typed_error(workers):
     loader, received = stuck_loader(timeout=50, **with_workers(workers)), []
-    with pytest.raises(sk.WorkerError, match=r"timeout: is over, .* got 0\.2"):
+    with pytest.raises(sk.WorkerError, match=r"timeout: has passed while .* got 0\.2"):
         for batch in loader:
             received += batch.tolist()
             if len(received) == 4:  # to begin may take workers long

@@ -140,7 +140,7 @@ def test_edits_that_do_not_go_with_blocks_are_refused():
         with pytest.raises(sk.CompositionError, match="or one below the BlockSampler"):
             loader(2, files=TREE, sampler=sampler).edit(skip=2)
     recipe = sk.TokenBatches(24, lengths=np.full(60, 2))
-    with pytest.raises(sk.NotSupportedError, match="not counted in blocks"):
+    with pytest.raises(sk.NotSupportedError, match="whose edits count blocks"):
         sk.Loader(Rings(TREE, 2, BLOCK), edited(), batches=recipe)
 
 

@@ -231,7 +231,7 @@ def interrupt():
 )
 def test_only_the_worker_that_died_first_is_named_with_its_own_reason(workers, end, code):
     loader = sk.Loader(deadly(end), sk.SequentialSampler(), batch_size=4, num_workers=workers)
-    with loader, pytest.raises(sk.WorkerError, match="lack of memory") as caught:
+    with loader, pytest.raises(sk.WorkerError, match="out of memory") as caught:
         batches = iter(loader)
         received = next(batches).tolist()
         pids = loader.worker_pids

@@ -8,7 +8,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 PATIENCE_SECONDS = 60
-"""A thread that still runs after this time hangs: these tests take a moment."""
+"""A thread or a process that still runs after this time hangs: these tests take a moment."""
 
 
 def run_in_threads(*functions: Callable[[], object]) -> None:
@@ -31,9 +31,6 @@ def run_in_threads(*functions: Callable[[], object]) -> None:
         raise failed[0]
 
 
-SECONDS = 60
-
-
 class Child:
     """A forked process that calls a function and sends back its result, or the text of its error."""
 
@@ -49,9 +46,9 @@ class Child:
 
     def result(self) -> Any:
         """Waits for the result."""
-        assert self._receiver.poll(SECONDS), "the child hangs"
+        assert self._receiver.poll(PATIENCE_SECONDS), "the child hangs"
         kind, value = self._receiver.recv()
-        self.process.join(SECONDS)
+        self.process.join(PATIENCE_SECONDS)
         assert self.process.exitcode == 0
         assert kind == "result", value
         return value
@@ -59,7 +56,7 @@ class Child:
     def kill(self) -> None:
         """Kills it, as the system does when memory runs out."""
         self.process.kill()
-        self.process.join(SECONDS)
+        self.process.join(PATIENCE_SECONDS)
 
 
 def _run(sender: Connection, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:

@@ -39,13 +39,6 @@ def write_half_and_hang(path):
         time.sleep(60)
 
 
-def start_writer(path):
-    """Returns a child that has written half of a file."""
-    child = Child(write_half_and_hang, path)
-    wait_until(lambda: any(part.stat().st_size for part in path.parent.glob(f".{path.name}*")))
-    return child
-
-
 def test_a_file_gets_its_name_once_it_is_complete(tmp_path):
     path = tmp_path / "a"
     path.write_bytes(b"old")
@@ -63,7 +56,9 @@ def test_a_file_gets_its_name_once_it_is_complete(tmp_path):
 def test_the_partial_file_of_a_killed_writer_is_reused_by_the_next_one(tmp_path):
     path = tmp_path / "a"
     for _ in range(3):
-        start_writer(path).kill()
+        child = Child(write_half_and_hang, path)
+        wait_until(lambda: any(part.stat().st_size for part in tmp_path.glob(".a*")))
+        child.kill()
         assert len(file_names(tmp_path)) == 1
     write_atomically(path, b"")
     assert (path.read_bytes(), file_names(tmp_path)) == (b"", ["a"])
@@ -95,12 +90,6 @@ def test_a_link_in_place_of_the_partial_file_is_not_followed(tmp_path, place):
     assert (tmp_path / "a").read_bytes() == b"new"
     assert not (tmp_path / "a").is_symlink()
     assert (tmp_path / "precious").read_bytes() == b"precious"
-
-
-@pytest.mark.usefixtures("no_locks")
-def test_files_are_written_on_a_filesystem_without_locks(tmp_path):
-    write_atomically(tmp_path / "a", b"new")
-    assert (tmp_path / "a").read_bytes() == b"new"
 
 
 def write_archive(folder):

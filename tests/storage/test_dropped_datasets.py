@@ -93,7 +93,7 @@ def test_a_dropped_dataset_of_shards_is_freed_with_its_threads(tmp_path, shards,
             fetch=fetch,
             remote={"retry_seconds": 0.01, "attempts": 2},
         )
-        dataset.expect(iter([np.arange(first, first + 6) for first in range(0, 36, 6)]))
+        dataset.expect(iter([np.arange(first, first + 6) for first in range(0, 96, 6)]))
         with suppress(SamplerkitError):
             dataset.__getitems__(np.arange(6))
         storage = weakref.ref(dataset._source.shards.storage)

@@ -11,7 +11,7 @@ import pytest
 
 from samplerkit.storage import threads
 from samplerkit.storage.files.packages import extra
-from samplerkit.storage.threads import Pool, Stop, Stopped, in_threads, with_timeout
+from samplerkit.storage.threads import Pool, Stop, Stopped, in_threads
 from tests.storage.crowd import Child
 from tests.waiting import wait_until
 
@@ -104,16 +104,6 @@ def test_a_sleep_after_its_stop_was_set_does_not_wait(seconds):
     stop.set()
     with pytest.raises(Stopped):
         stop.sleep(seconds)
-
-
-def test_a_call_that_exceeds_its_time_limit_raises():
-    may_end = threading.Event()
-    try:
-        with pytest.raises(TimeoutError):
-            with_timeout(lambda: may_end.wait(60), 0.05, Stop())
-    finally:
-        may_end.set()
-    assert with_timeout(lambda: may_end.wait(60), 60, Stop())
 
 
 class Terminal(io.StringIO):

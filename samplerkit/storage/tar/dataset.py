@@ -354,7 +354,7 @@ class TarDataset(View):
         self._source.close()
 
     def _expect(self, upcoming: Iterable[Ids]) -> None:
-        self._source.reading.expect(map(self._source_ids, upcoming))
+        self._source.reading.expect(self._in_source(upcoming))
 
 
 def source_of(urls: Any, options: TarOptions, progress: Progress, lengths: Any) -> Source:

@@ -159,7 +159,7 @@ class View(Closing):
 
         numbered, ahead = tee(chunks())
         reading = self._source.reading
-        reading.expect(map(self._source_ids, ahead))
+        reading.expect(self._in_source(ahead))
         del ahead  # else `tee` would keep all chunks for it
         for numbers in numbered:
             if reading.is_large(self._source_ids(numbers)):
@@ -172,6 +172,10 @@ class View(Closing):
     def _source_ids(self, ids: Ids) -> Ids:
         """Returns the ids of samples in the source."""
         return ids if self._selection is None else self._selection.ids[ids]
+
+    def _in_source(self, upcoming: Iterable[Ids]) -> Iterable[Ids]:
+        """Converts upcoming ids to those of the source; what it returns does not refer to this object."""
+        return upcoming if self._selection is None else map(self._selection.ids.__getitem__, upcoming)
 
     def _samples(self, ids: Ids) -> list[Any]:
         """Reads samples and applies the steps; for a missing sample the list has an `AbsentError`.

@@ -19,7 +19,7 @@ from samplerkit.storage.catalogue import making
 from samplerkit.storage.catalogue.catalogue_file import read_catalogue, write_catalogue
 from samplerkit.storage.catalogue.file_catalogue import FileCatalogue, joined
 from samplerkit.storage.catalogue.making import look, make_catalogue
-from tests.storage.catalogue.kinds import PARQUET, SAMPLES, TAR, samples_of
+from tests.storage.catalogue.kinds import FILES, PARQUET, SAMPLES, TAR, samples_of
 from tests.storage.forging import forge
 from tests.storage.remote.server import served
 
@@ -58,10 +58,8 @@ def test_a_machine_requests_a_catalogue_once_and_then_only_data(kind, tmp_path):
         with kind.open(f"{server.url}/all.skcat", remote=remote) as dataset:
             assert [*dataset.layout.sizes] == [*kind.open(f"{tmp_path}/data/*{kind.suffix}").layout.sizes]
             assert len(dataset) == sum(SAMPLES)
-            assert [(one.method, one.name) for one in server.requests] == [
-                ("VERSION", "all.skcat"),
-                ("GET", "all.skcat"),
-            ]
+            requests = [(one.method, one.name) for one in server.requests]
+            assert requests == [("VERSION", "all.skcat"), ("GET", "all.skcat")]
             # Another rank on the machine asks for the version alone.
             server.requests.clear()
             assert len(kind.open(f"{server.url}/all.skcat", remote=remote)) == sum(SAMPLES)
@@ -164,12 +162,12 @@ def test_an_impossible_value_in_a_catalogue_is_an_error_that_names_it(tmp_path, 
         sk.ParquetDataset(out)
 
 
-@pytest.mark.parametrize("name", ["samples", "digests"])
+WRONG_FACTS = [(TAR, "samples"), (FILES, "samples"), (PARQUET, "samples"), (PARQUET, "digests")]
+
+
+@pytest.mark.parametrize(("kind", "name"), WRONG_FACTS, ids=lambda value: getattr(value, "name", value))
 def test_a_catalogue_with_wrong_facts_of_a_file_is_an_error_when_the_file_is_read(kind, tmp_path, name):
     out = make_all(kind, tmp_path)
-    if name == "digests" and kind is not PARQUET:
-        name = "samples"
-
     forge(tmp_path / "all.skcat", lambda _, arrays: arrays[name].__setitem__(0, arrays[name][0] + 1))
     with pytest.raises(DatasetError, match=f"0\\{kind.suffix}"):
         samples_of(kind.open(out))

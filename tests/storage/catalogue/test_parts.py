@@ -1,20 +1,18 @@
 """Catalogues in parts become the same file, however they are made; damaged files are named errors."""
 
-import json
 import os
 import signal
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.cli.main import main
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.storage.catalogue.making import join_parts, make_catalogue, make_part, parts_of
 from samplerkit.storage.tar.indexing import index_shard
 from samplerkit.storage.tar.pack import pack_shard
+from tests.cli.configs import in_json
 from tests.storage.catalogue.kinds import FILES, PARQUET, TAR
 from tests.storage.crowd import Child
 from tests.storage.formats import test_parquet
@@ -135,22 +133,16 @@ def test_parts_and_the_joined_catalogue_may_be_in_a_bucket(kind, tmp_path):
     assert len(kind.open(f"{bucket}/all.skcat")) == sum(SIZES)
 
 
-def test_the_command_makes_a_catalogue_and_joins_some(monkeypatch, capsys, tmp_path):
-    def command(*arguments):
-        monkeypatch.setattr(sys, "argv", ["samplerkit", "catalogue", *map(str, arguments)])
-        with pytest.raises(SystemExit) as end:
-            main()
-        return end.value.code, capsys.readouterr()
-
-    code, printed = command(FILES.written(tmp_path / "a"), "--out", tmp_path / "a.skcat", "--reader", "npz")
-    assert (code, printed.out) == (0, f"{tmp_path}/a.skcat: 12 samples in 4 files, 640 bytes\n")
-    assert command(FILES.written(tmp_path / "b"), "--out", tmp_path / "b.skcat", "--reader", "npz")[0] == 0
-    code, printed = command(tmp_path / "?.skcat", "--out", tmp_path / "all.skcat", "--json")
-    assert (code, json.loads(printed.out)["files"]) == (0, 8)
+def test_the_command_makes_a_catalogue_and_joins_some(command, printed, refused, tmp_path):
+    for name in "ab":
+        out, files = tmp_path / f"{name}.skcat", FILES.written(tmp_path / name)
+        text = printed("catalogue", files, "--out", out, "--reader", "npz")
+        assert text == f"{out}: 12 samples in 4 files, 640 bytes\n"
+    code, joined = in_json(command, "catalogue", tmp_path / "?.skcat", "--out", tmp_path / "all.skcat")
+    assert (code, joined["files"]) == (0, 8)
     assert len(sk.FileDataset(tmp_path / "all.skcat", "npz")) == 24
-    code, printed = command(f"{tmp_path}/a/*.npz", "--out", tmp_path / "c.skcat")
-    assert code == 2
-    assert "neither tar shards nor Parquet" in printed.err
+    problem = refused("catalogue", f"{tmp_path}/a/*.npz", "--out", tmp_path / "c.skcat")
+    assert "neither tar shards nor Parquet" in problem
 
 
 WRITTEN_NS = 1_700_000_000 * 10**9
@@ -186,10 +178,7 @@ class OfCatalogue:
 class TestParquet(OfCatalogue, test_parquet.TestParquet):
     """Row groups: footers are read when the first of their file is."""
 
-    suffix = ".parquet"
-
-    def opened(self, path):
-        return sk.ParquetDataset(path)
+    suffix, opened = ".parquet", sk.ParquetDataset
 
 
 class TestFiles(OfCatalogue, of_files.TestFiles):

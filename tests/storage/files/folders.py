@@ -29,6 +29,14 @@ def plain(sample):
     return (int(sample["id"]), int(sample["row"]), sample["pair"].tolist())
 
 
+def received(loader):
+    """The samples of an epoch, batch by batch."""
+    return [
+        [plain({key: column[row] for key, column in batch.items()}) for row in range(len(batch["id"]))]
+        for batch in loader
+    ]
+
+
 class Watching:
     """A reader of npz files that keeps a ledger of what it read, may be slow, and may fail."""
 

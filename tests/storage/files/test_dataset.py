@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 import samplerkit as sk
 from samplerkit.storage.files.dataset import FileDataset
+from tests.storage.checks import assert_refused
 from tests.storage.crowd import run_in_threads
-from tests.storage.files.folders import Watching, plain, samples_of, write_npz
+from tests.storage.files.folders import Watching, plain, received, samples_of, write_npz
 
 MODES = {
     "false": {},
@@ -70,8 +71,8 @@ def test_any_layout_mode_and_limits_give_the_samples_of_the_order(
     with FileDataset(paths, "npz", sizes, **limits) as dataset:
         loader = sk.Loader(dataset, sampler, batch_size=batch_size, world=world, collate_fn=list)
         for epoch in range(2):
-            received = [plain(sample) for batch in loader for sample in batch]
-            assert received == [samples[id] for id in sampler.order(sk.Layout(sizes), epoch, world=world)]
+            read = [plain(sample) for batch in loader for sample in batch]
+            assert read == [samples[id] for id in sampler.order(sk.Layout(sizes), epoch, world=world)]
         assert dataset.stats.peak_files <= limits["max_files"]
         # A file of unknown size may be over it for the moment in which something else is dropped.
         assert limits["max_bytes"] is None or dataset.stats.peak_bytes <= 500 + 9 * 8 * 4
@@ -82,14 +83,10 @@ def test_columns_hold_the_values_of_the_samples(folder):
     sampler = sampler_of("global")
     with FileDataset(str(folder / "*.npz"), "npz", as_columns=True) as dataset:
         loader = sk.Loader(dataset, sampler, batch_size=5, collate_fn=torch_data.default_convert)
-        received = [
-            plain({key: column[place] for key, column in batch.items()})
-            for batch in loader
-            for place in range(len(batch["id"]))
-        ]
+        read = sum(received(loader), [])
         assert plain(dataset[5]) == SAMPLES[5]
         assert dataset.__getitems__([]) == {}
-    assert received == [SAMPLES[id] for id in sampler.order(sk.Layout(SIZES))]
+    assert read == [SAMPLES[id] for id in sampler.order(sk.Layout(SIZES))]
 
 
 def test_columns_of_texts_are_as_wide_as_the_longest():
@@ -255,8 +252,7 @@ def test_a_count_that_is_not_a_number_is_an_error_that_names_the_file(paths, wro
         def count(self, path):
             return wrong
 
-    with pytest.raises(sk.DatasetError, match=r"\.npz: the reader must return a number of samples"):
-        len(FileDataset(paths, Wrong()))
+    assert_refused(FileDataset(paths, Wrong()), r"\.npz: the reader must return a number of samples")
 
 
 def test_saved_lengths_are_loaded_by_another_dataset_also_when_the_folder_was_moved(paths, tmp_path):
@@ -294,7 +290,4 @@ def test_a_damaged_file_of_lengths_is_a_typed_error(paths, tmp_path, text):
 def test_a_wrong_length_names_the_file_and_both_lengths(paths, wrong):
     with FileDataset(paths, "npz", [4, 0, wrong, 1]) as dataset:
         assert plain(dataset[0]) == samples_of(COUNTED)[0]
-        with pytest.raises(
-            sk.DatasetError, match=rf"002\.npz: has 7 samples, but {wrong} were given or counted"
-        ):
-            dataset[5]
+        assert_refused(dataset, rf"002\.npz: has 7 samples, but {wrong} were given or counted", 5)

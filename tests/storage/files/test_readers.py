@@ -23,6 +23,7 @@ from samplerkit.storage.files.readers import (
 )
 from samplerkit.storage.inflate import FLOOR
 from samplerkit.storage.lengths import save_lengths
+from tests.storage.checks import assert_refused
 from tests.storage.crowd import run_in_threads
 from tests.storage.remote.server import served
 
@@ -194,11 +195,8 @@ def test_a_broken_line_of_json_is_named_and_spoils_no_other(tmp_path):
         assert (dataset[0], dataset[2]) == ({"a": 1}, [2**64 + 1])
         with pytest.raises(sk.DatasetError, match=r"a\.jsonl, row 1: .*line 3: is not JSON"):
             dataset[1]
-    with (
-        FileDataset([tmp_path / "a.jsonl"], JsonlReader(("b",)), progress=False) as dataset,
-        pytest.raises(sk.DatasetError, match=r"a\.jsonl, row 0: .*no entry 'b'"),
-    ):
-        dataset[0]
+    dataset = FileDataset([tmp_path / "a.jsonl"], JsonlReader(("b",)), progress=False)
+    assert_refused(dataset, r"a\.jsonl, row 0: .*no entry 'b'", 0)
 
 
 # lines of text
@@ -273,10 +271,9 @@ def test_a_named_pipe_is_an_error_at_once(tmp_path, reader):
     os.mkfifo(path)
 
     def reads_and_counts():
-        with pytest.raises(sk.DatasetError, match=r"pipe: is not a regular file; give the files"):
-            FileDataset([path], reader, [3], read_ahead=0)[0]
-        with pytest.raises(sk.DatasetError, match=r"pipe: is not a regular file; give the files"):
-            len(FileDataset([path], reader, progress=False))
+        problem = "pipe: is not a regular file; give the files"
+        assert_refused(FileDataset([path], reader, [3], read_ahead=0), problem, 0)
+        assert_refused(FileDataset([path], reader, progress=False), problem)
 
     run_in_threads(reads_and_counts)
 
@@ -292,12 +289,9 @@ def test_an_array_larger_than_its_file_is_an_error_with_both_sizes(tmp_path, wri
     path = tmp_path / f"claims.{reader}"
     write(path, header(shape, descr) + bytes(24))
     claimed = np.dtype(descr).itemsize * int(np.prod(np.array(shape, dtype=object)))
-    with pytest.raises(
-        sk.DatasetError, match=rf"claims\.{reader}.*: claims {claimed} bytes of data, but has"
-    ):
-        len(FileDataset([path], reader, progress=False))
-    with pytest.raises(sk.DatasetError, match=rf"claims\.{reader}"):
-        FileDataset([path], reader, [3], read_ahead=0)[0]
+    problem = rf"claims\.{reader}.*: claims {claimed} bytes of data, but has"
+    assert_refused(FileDataset([path], reader, progress=False), problem)
+    assert_refused(FileDataset([path], reader, [3], read_ahead=0), rf"claims\.{reader}", 0)
 
 
 def lacks_memory(path):  # noqa: ARG001  # readers are given a path

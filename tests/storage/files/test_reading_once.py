@@ -23,19 +23,6 @@ def fixture_paths(tmp_path_factory):
     return write_npz(tmp_path_factory.mktemp("many"), [ROWS] * FILES)
 
 
-def epochs_of_ranks(paths, sampler, number=1, ranks=RANKS, batch_size=16, **limits):
-    """Reads on each rank; returns the statistics of each, and how often each sample was read."""
-    figures, counts = [], np.zeros(FILES * ROWS, dtype=int)
-    for rank in range(ranks):
-        with FileDataset(paths, "npz", [ROWS] * FILES, **limits) as dataset:
-            loader = sk.Loader(dataset, sampler, batch_size=batch_size, world=sk.World(ranks, rank))
-            for _ in range(number):
-                for batch in loader:
-                    counts += np.bincount(batch["id"].numpy(), minlength=counts.size)
-            figures.append(dataset.stats)
-    return figures, counts
-
-
 IN_FILES = {"shuffle": "files"}
 IN_BLOCKS = {"shuffle": "partial", "partial_size": 150}
 IN_POOLS = {"shuffle": "partial", "partial_size": 50, "pools": 2}
@@ -51,7 +38,13 @@ BY_BYTES = {"max_files": 64, "max_bytes": 4 * ROWS * 8 * 4}
 )
 def test_each_file_is_read_once_an_epoch_by_one_of_the_ranks(paths, caplog, mode, read_ahead, limits):
     sampler = sk.DistributedSampler(**mode, seed=read_ahead)
-    figures, counts = epochs_of_ranks(paths, sampler, number=2, read_ahead=read_ahead, **limits)
+    figures, counts = [], np.zeros(FILES * ROWS, dtype=int)
+    for rank in range(RANKS):
+        with FileDataset(paths, "npz", [ROWS] * FILES, read_ahead=read_ahead, **limits) as dataset:
+            loader = sk.Loader(dataset, sampler, batch_size=16, world=sk.World(RANKS, rank))
+            for batch in (*loader, *loader):
+                counts += np.bincount(batch["id"].numpy(), minlength=counts.size)
+            figures.append(dataset.stats)
     assert (counts == 2).all()
     assert warnings_in(caplog) == []
     assert sum(stats.files_read for stats in figures) <= 2 * (FILES + RANKS)
@@ -162,10 +155,7 @@ def test_too_little_memory_for_the_order_is_warned_about_once_and_early(paths, c
 
 
 @settings(max_examples=60, deadline=None)
-@given(
-    batches=st.lists(st.lists(st.integers(0, 29), max_size=6), max_size=12),
-    num_files=st.integers(1, 40),
-)
+@given(batches=st.lists(st.lists(st.integers(0, 29), max_size=6), max_size=12), num_files=st.integers(1, 40))
 def test_next_uses_are_those_that_a_scan_of_all_batches_finds(batches, num_files):
     layout = sk.Layout([3, 0, 10, 7, 10])
     arrays = [np.array(batch, dtype=np.int64) for batch in batches]
@@ -236,14 +226,6 @@ def test_the_memory_of_next_uses_is_bounded_for_any_epoch_length(mode, most, mon
         uses.end()
     assert taken <= 512 * 102 + 100 * 8192 + 8192
     assert sum(map(len, uses._uses.values())) <= most
-
-
-def test_an_unexpected_order_is_read_correctly(single):
-    with FileDataset(single, "npz", [1] * 8, max_files=2) as dataset:
-        dataset.expect(iter([np.array([id]) for id in range(8)]))
-        for id in [5, 3, 3, 7, 0, 1, 2, 6, 4, 5, 0, 7] * 3:
-            assert int(dataset.__getitems__([id])[0]["id"]) == id
-        assert dataset.stats.peak_files <= 2
 
 
 # The next uses stay known when several threads begin batches out of order.

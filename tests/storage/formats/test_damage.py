@@ -102,14 +102,14 @@ def jsonl(name):
 
 def mds_zstd(folder):
     pytest.importorskip("pyarrow", reason="pyarrow is not installed: it unpacks zstd")
-    shutil.copytree(test_mds.FOLDER / "zstd", folder, dirs_exist_ok=True)
+    test_mds.copied(folder, name="zstd")
     with sk.MdsDataset(folder) as dataset:
         samples = dataset.__getitems__(range(dataset.layout.sizes[0]))
     return Case(min(folder.glob("shard*")), lambda: sk.MdsDataset(folder), samples, 1)
 
 
 def mds_without_digests(folder):
-    test_mds.copy_plain(folder, lambda shards: [shard["raw_data"].update(hashes={}) for shard in shards])
+    test_mds.copied(folder, lambda shards: [shard["raw_data"].update(hashes={}) for shard in shards])
     path, rows = folder / "shard.00000.mds", [*map(test_mds.sample_of, range(7))]
     leading = range(path.read_bytes().index(b"}") + 1)
     return Case(path, lambda: sk.MdsDataset(folder), rows, values=Outside(leading))

@@ -104,11 +104,8 @@ def test_a_database_that_is_locked_is_an_error_that_says_so(tmp_path, monkeypatc
     monkeypatch.setattr(sqlite3, "connect", lambda *given, **more: connect(*given, **more, timeout=0))
     writing = sqlite3.connect(tmp_path / "a.db")
     writing.execute("begin exclusive")
-    assert_refused(
-        sk.SqliteDataset(tmp_path / "a.db", "samples"),
-        "is locked.; check .* that nothing else has it open",
-        0,
-    )
+    dataset = sk.SqliteDataset(tmp_path / "a.db", "samples")
+    assert_refused(dataset, "is locked.; check .* that nothing else has it open", 0)
     writing.close()
 
 
@@ -211,10 +208,8 @@ def test_keys_are_in_the_order_of_their_database_and_a_store_open_in_this_proces
             base = store.open_db(name, writing, **kind)
             for key in keys[::-1]:
                 writing.put(key, key * 900, db=base)  # longer than a page
-        assert_refused(
-            sk.LmdbDataset(tmp_path, "integers"),
-            "is already open in this process.*; check .* that nothing else has it open",
-        )
+        problem = "is already open in this process.*; check .* that nothing else has it open"
+        assert_refused(sk.LmdbDataset(tmp_path, "integers"), problem)
     for name in ("integers", "reversed"):
         with sk.LmdbDataset(tmp_path, name) as dataset:
             assert pairs(dataset) == [(key, key * 900) for key in keys]

@@ -45,8 +45,7 @@ def test_files_of_mindspore_are_read_without_it(name):
 def test_columns_can_be_selected_and_rows_decoded():
     with sk.MindRecordDataset([FOLDER / "every"], ["id"], decode=lambda row: -int(row["id"])) as dataset:
         assert dataset.__getitems__([7, 0]) == [-2, 5]
-    with pytest.raises(sk.DatasetError, match="must have one column 'x'"):
-        len(sk.MindRecordDataset([FOLDER / "every"], ["x"]))
+    assert_refused(sk.MindRecordDataset([FOLDER / "every"], ["x"]), "must have one column 'x'")
 
 
 LAST = '"offset": 0}], "shard_id": 1, "start_row_id": 0}],'
@@ -74,8 +73,7 @@ def test_a_header_that_lies_is_an_error_that_says_how(tmp_path, problem):
     assert old in header
     data = header.replace(old, new, 1).encode()
     (tmp_path / "a").write_bytes((len(data).to_bytes(8, "little") + data).ljust(16384, b"\0") + whole[16384:])
-    with sk.MindRecordDataset([tmp_path / "a"]) as dataset, pytest.raises(sk.DatasetError, match=problem):
-        dataset[0]
+    assert_refused(sk.MindRecordDataset([tmp_path / "a"]), problem, 0)
 
 
 def test_a_number_that_its_column_cannot_hold_is_an_error(tmp_path):
@@ -85,6 +83,7 @@ def test_a_number_that_its_column_cannot_hold_is_an_error(tmp_path):
     changed = whole[8 : 8 + size].replace(b'"real":{"type":"float64"}', b'"real":{"type":"int32"  }')
     assert changed != whole[8 : 8 + size]
     (tmp_path / "a").write_bytes(whole[:8] + changed + whole[8 + size :])
+<<<<<<< HEAD
     assert_refused(
         sk.MindRecordDataset([tmp_path / "a"], ["real"]), "'real' holds 0.14285714285714285, which", 1
     )
@@ -97,3 +96,7 @@ def test_integers_that_do_not_fill_their_bytes_are_an_error(tmp_path):
     assert of_one_byte in whole
     (tmp_path / "a").write_bytes(whole.replace(of_one_byte, of_two, 1))
     assert_refused(sk.MindRecordDataset([tmp_path / "a"], ["small"]), "1 integers do not fill 6 bytes", 0)
+=======
+    dataset = sk.MindRecordDataset([tmp_path / "a"], ["real"])
+    assert_refused(dataset, "'real' holds 0.14285714285714285, which", 1)
+>>>>>>> h/tests

@@ -158,13 +158,19 @@ def test_filters_keep_the_rows_that_pyarrow_keeps(tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    "condition", [("x", "in", [0.1]), ("x", "==", np.float32(0.1)), ("y", "<", np.float32(0.1))]
+    "condition",
+    [
+        ("x", "in", [0.1]),
+        ("x", "==", np.float32(0.1)),
+        ("y", "<", np.float32(0.1)),
+        ("at", ">", datetime(1970, 1, 2)),  # noqa: DTZ001  # the column has no time zone
+    ],
 )
-def test_a_filter_value_of_another_precision_excludes_no_row_group(tmp_path, condition):
-    """The column is rounded to float32, and the value has more digits."""
-    table = pa.table({"x": pa.array([0.1, 0.3], pa.float32()), "y": [0.1, 0.3]})
-    pq.write_table(table, tmp_path / "a.parquet", row_group_size=1)
-    with opened(tmp_path / "a.parquet", filters=[condition]) as dataset:
+def test_a_filter_value_that_statistics_cannot_be_compared_with_excludes_no_row_group(tmp_path, condition):
+    """The column is rounded to float32, and the value has more digits; or Python cannot hold its maximum."""
+    x, at = pa.array([0.1, 0.3], pa.float32()), pa.array([1 << 60, 0], pa.timestamp("us"))
+    pq.write_table(pa.table({"x": x, "y": [0.1, 0.3], "at": at}), tmp_path / "a.parquet", row_group_size=1)
+    with opened(tmp_path / "a.parquet", ["y"], filters=[condition]) as dataset:
         assert [sample["y"] for sample in dataset.__getitems__(range(len(dataset)))] == [0.1]
 
 
@@ -296,10 +302,7 @@ def test_keys_of_hive_folders_are_columns_as_pyarrow_reads_them(tmp_path):
         with opened(paths, partitioning="hive", filters=filters) as ours:
             assert ours.__getitems__(range(len(ours))) == expected
     with opened(paths, ["lang", "id"], partitioning="hive", batches="arrow") as ours:
-        assert ours.__getitems__([25, 26]).to_pylist() == [
-            {"lang": "a b", "id": 25},
-            {"lang": "a b", "id": 26},
-        ]
+        assert ours.__getitems__([25, 26]).to_pylist() == [{"lang": "a b", "id": id} for id in (25, 26)]
     (tmp_path / "year=2023").rename(tmp_path / "year=2022")
     paths[0] = paths[0].replace("2023", "2022")
     assert opened(paths, partitioning="hive").fingerprint != fingerprint

@@ -104,14 +104,6 @@ def test_a_value_that_python_cannot_hold_is_an_error_that_names_its_column_and_i
         assert dataset[0] == {"id": 7}
 
 
-def test_a_filter_reads_row_groups_whose_statistics_python_cannot_hold(tmp_path):
-    ticks = pa.array([1 << 60, 0, 5], pa.timestamp("us"))
-    pq.write_table(pa.table({"at": ticks, "id": [0, 1, 2]}), tmp_path / "a.parquet", row_group_size=1)
-    filters = [("at", ">", pa.scalar(3, pa.timestamp("us")))]
-    with sk.ParquetDataset(tmp_path / "a.parquet", ["id"], filters=filters, progress=False) as dataset:
-        assert [int(sample["id"]) for sample in dataset.__getitems__(range(len(dataset)))] == [0, 2]
-
-
 def test_rows_are_counted_by_row_group_where_the_footer_has_another_sum(tmp_path):
     """Some writers omit the sum: pyarrow reads all row groups, and so do both of our readers."""
     (path,) = write(tmp_path, [(7, 3)])

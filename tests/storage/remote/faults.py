@@ -44,6 +44,10 @@ def redirect(status: int, hops: int = 1) -> Fault:
     return fault
 
 
+def redirect_to(place: str) -> Fault:
+    return lambda handler, _: handler.send(302, Location=place)
+
+
 def redirect_loop(handler: Handler, _: Resource) -> None:
     handler.send(302, Location=handler.path)
 

@@ -46,8 +46,7 @@ def put_shards(server: Server, folder: Path) -> None:
         for number in range(SHARDS * SAMPLES):
             writer.write({"__key__": f"{number:06}", "bin": content(number)})
     for path in map(Path, writer.paths):
-        server.put(f"/shards/{path.name}", path.read_bytes())
-        server.resources[f"/shards/{path.name}"].modified = MODIFIED
+        server.put(f"/shards/{path.name}", path.read_bytes(), MODIFIED)
 
 
 def shards(url: str, scheme: str) -> tuple[list[str], dict[str, Any]]:

@@ -25,6 +25,7 @@ from samplerkit.storage.remote.storage import LocalFile
 from samplerkit.storage.threads import Stop
 
 MODIFIED = "Sat, 01 Nov 2025 10:00:00 GMT"
+"""When a file was changed, which S3 always reports."""
 
 
 @dataclass
@@ -36,8 +37,8 @@ class Resource:
     modified: str | None = None
 
     @classmethod
-    def of(cls, data: bytes) -> Resource:
-        return cls(data, f'"{hashlib.sha256(data).hexdigest()[:16]}"')
+    def of(cls, data: bytes, modified: str | None = None) -> Resource:
+        return cls(data, f'"{hashlib.sha256(data).hexdigest()[:16]}"', modified)
 
 
 @dataclass
@@ -96,9 +97,9 @@ class Server:
     released: threading.Event = field(default_factory=threading.Event)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def put(self, path: str, data: bytes) -> str:
+    def put(self, path: str, data: bytes, modified: str | None = None) -> str:
         """Puts data at a path, with an ETag of its content; gives the URL."""
-        self.resources[path] = Resource.of(data)
+        self.resources[path] = Resource.of(data, modified)
         return self.url + path
 
     def calls(self, method: str, path: str | None = None) -> list[Request]:

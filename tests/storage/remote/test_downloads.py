@@ -28,17 +28,16 @@ def test_a_broken_download_resumes_where_it_broke(server, storage, url, breaks):
     assert reader.stats.bytes_downloaded == len(DATA)
 
 
-def test_a_download_restarts_unless_its_version_is_certain(server, storage, url):
-    server.resources["/a"].etag = 'W/"weak"'
-    server.faults["GET", "/a"] = [faults.truncate_body]
+@pytest.mark.parametrize(
+    ("version", "second", "begins"),
+    [('W/"weak"', None, None), ('"strong"', faults.ignore_range, f"bytes={len(DATA) // 2}-")],
+    ids=["of a version that is not certain", "from a server without ranges"],
+)
+def test_a_broken_download_that_cannot_be_resumed_is_right(server, storage, url, version, second, begins):
+    server.resources["/a"].etag = version
+    server.faults["GET", "/a"] = [faults.truncate_body, second]
     assert content(storage().fetch(url)) == DATA
-    assert [request.headers.get("Range") for request in server.calls("GET")] == [None, None]
-
-
-def test_a_resumed_download_from_a_server_without_ranges_repeats_no_byte(server, storage, url):
-    server.faults["GET", "/a"] = [faults.truncate_body, faults.ignore_range]
-    assert content(storage().fetch(url)) == DATA
-    assert len(server.calls("GET")) == 2
+    assert [request.headers.get("Range") for request in server.calls("GET")] == [None, begins]
 
 
 def test_a_download_that_broke_after_its_last_byte_is_complete(server, storage):

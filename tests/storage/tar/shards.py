@@ -64,7 +64,7 @@ def long_names() -> Files:
 
 def two_part_names() -> Files:
     """Files of sizes around a block whose names fill both parts that ustar has for them."""
-    folders = "/".join(["folder"] * 20)
+    folders = "/".join(["folder"] * 22) + "xx"  # 155 bytes
     sizes = (0, 1, 511, 512, 513, 8**5)
     return [(f"{folders}/{number:02}{'x' * 90}.txt", b"x" * size) for number, size in enumerate(2 * sizes)]
 

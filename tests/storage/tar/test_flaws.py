@@ -128,6 +128,7 @@ def test_a_size_in_a_pax_record_counts_and_the_long_target_of_a_link_before_it_d
     assert [sample["txt"] for sample in TarDataset(path)] == [b"data"]
 
 
+DAMAGED_RECORD = "damaged header at byte 0: a pax record is damaged"
 NO_ARCHIVES = {
     "nothing": (lambda data: b"", "truncated at byte 0"),
     "nothing, packed": (lambda data: gzip.compress(b""), "truncated at byte 0"),
@@ -165,14 +166,8 @@ NO_ARCHIVES = {
         lambda data: extended(b"", 2 << 30) + data,
         "damaged header at byte 0: an extended header of 2147483648 bytes",
     ),
-    "a record that says another length": (
-        lambda data: extended(b"8 path=x\n") + data,
-        "damaged header at byte 0: a pax record is damaged",
-    ),
-    "a record without its end": (
-        lambda data: extended(b"9 path=xy") + data,
-        "damaged header at byte 0: a pax record is damaged",
-    ),
+    "a record that says another length": (lambda data: extended(b"8 path=x\n") + data, DAMAGED_RECORD),
+    "a record without its end": (lambda data: extended(b"9 path=xy") + data, DAMAGED_RECORD),
     "a record of a key that is not known": (
         lambda data: extended(b"9 pith=x\n") + data,
         "damaged header at byte 0: a pax record has the unknown key b'pith'",

@@ -5,7 +5,6 @@ import re
 from collections import Counter
 from itertools import chain
 
-import numpy as np
 import pytest
 import torch.utils.data
 
@@ -173,10 +172,8 @@ def test_a_job_ends_when_most_shards_are_missing(folder, tmp_path):
     dataset = sk.TarDataset(paths, lengths=[EACH] * 70, on_error="skip", cache=tmp_path / "cache")
     (folder / "train-00.tar").unlink()
     loader = sk.Loader(dataset, sk.SequentialSampler(), batch_size=4, collate_fn=list)
-    with pytest.raises(
-        sk.DatasetError,
-        match=r"train-00\.tar: lacks all 12 samples .*\. None of 64 shards has a sample to make a batch of",
-    ):
+    problem = r"train-00\.tar: lacks all 12 samples .*\. None of 64 shards has a sample to make a batch of"
+    with pytest.raises(sk.DatasetError, match=problem):
         next(iter(loader))
 
 
@@ -201,9 +198,8 @@ def test_a_wrong_number_of_samples_without_damage_is_an_error_of_the_lengths(
 def test_a_sample_split_over_two_shards_is_left_out_when_both_were_read(tmp_path, ids):
     for number, names in enumerate((["a.txt", "a.cls", "m.txt"], ["m.cls", "z.txt", "z.cls"])):
         write(tmp_path / f"{number}.tar", [(name, name.encode()) for name in names], "webdataset")
-    dataset = sk.TarDataset(
-        f"{tmp_path}/{{0..1}}.tar", lengths=[2, 2], on_error="skip", cache=tmp_path / "cache"
-    )
+    paths, options = f"{tmp_path}/{{0..1}}.tar", {"lengths": [2, 2], "cache": tmp_path / "cache"}
+    dataset = sk.TarDataset(paths, on_error="skip", **options)
     assert [dataset.keys([id]) for id in ids] == [[{0: "a", 3: "z"}[id]] for id in ids]
     assert dataset.keys() == ["a", "", "", "z"]
     assert [sample["__key__"] for sample in dataset] == ["a", "z"]
@@ -212,14 +208,13 @@ def test_a_sample_split_over_two_shards_is_left_out_when_both_were_read(tmp_path
         AbsentError, match=r"1\.tar: split sample at byte 1024: 'm' begins in .*0\.tar; write"
     ):
         dataset[2]
-    strict = sk.TarDataset(f"{tmp_path}/{{0..1}}.tar", lengths=[2, 2], cache=tmp_path / "cache")
+    strict = sk.TarDataset(paths, **options)
     with pytest.raises(sk.DatasetError, match=r"1\.tar: split sample at byte 1024: 'm' begins in .*0\.tar"):
         strict.keys()
 
 
 def test_a_prefetched_shard_that_is_removed_before_its_use_is_left_out(folder, tmp_path, caplog):
-    paths = f"{folder}/{PATTERN}"
-    dataset = sk.TarDataset(paths, lengths=LENGTHS, on_error="skip", cache=tmp_path / "cache", read_ahead=1)
+    dataset = open_dataset((f"{folder}/{PATTERN}", {}), tmp_path, read_ahead=1)
     with sk.Loader(dataset, sk.SequentialSampler(), batch_size=EACH, collate_fn=list) as loader:
         batches = iter(loader)
         next(batches)
@@ -241,13 +236,7 @@ def test_a_shard_that_changed_before_it_is_opened_again_is_an_error(folder, tmp_
 def test_a_server_that_does_not_answer_is_no_missing_shard(folder, tmp_path):
     with served(folder) as server:
         url = f"{server.url}/{PATTERN}"
-    dataset = sk.TarDataset(
-        url,
-        lengths=LENGTHS,
-        on_error="skip",
-        cache=tmp_path / "cache",
-        remote={"attempts": 1, "timeout": 1.0},
-    )
-    with pytest.raises(sk.DatasetError, match=r"train-00\.tar: failed, tried once"):
-        dataset.__getitems__(np.arange(3))
-    dataset.close()
+    place = url, {"remote": {"attempts": 1, "timeout": 1.0}}
+    problem = pytest.raises(sk.DatasetError, match=r"train-00\.tar: failed, tried once")
+    with open_dataset(place, tmp_path) as dataset, problem:
+        dataset.__getitems__([0, 1, 2])

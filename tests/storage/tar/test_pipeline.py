@@ -9,6 +9,7 @@ from torch.utils.data import DataLoader
 import samplerkit as sk
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.read import reader
+from tests.storage.checks import assert_refused
 from tests.storage.tar.shards import jpeg_tiles, write
 
 
@@ -112,8 +113,7 @@ def test_an_error_of_a_step_keeps_its_value_and_its_hint(tiles):
     def broken(_):
         raise sk.ArgumentValueError("crop", "must be even", 7, hint="take 8")
 
-    with pytest.raises(sk.DatasetError, match=r"map\(broken\) failed: crop: must be even, got 7; take 8$"):
-        tiles.map(broken)[0]
+    assert_refused(tiles.map(broken), r"map\(broken\) failed: crop: must be even, got 7; take 8$", 0)
 
 
 @pytest.mark.usefixtures("tiles")
@@ -152,10 +152,7 @@ def test_a_shard_is_found_on_disk_by_its_name_and_no_other(tiles, tmp_path):
 
 def test_a_missing_field_is_named_with_the_existing_ones(tiles):
     for dataset in (tiles.to_tuple("png"), tiles.rename(image="png;gif"), tiles.map_dict(png=double)):
-        with pytest.raises(
-            sk.DatasetError, match=r"has no field png.*; its fields are: jpg, cls, meta\.json"
-        ):
-            dataset[0]
+        assert_refused(dataset, r"has no field png.*; its fields are: jpg, cls, meta\.json", 0)
 
 
 def test_a_shuffled_dataset_has_its_window_and_iterates_in_the_default_order(tiles):

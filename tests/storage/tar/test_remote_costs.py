@@ -10,12 +10,7 @@ import samplerkit as sk
 from samplerkit.storage.ahead.batches import BatchesAhead
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.tar.fetch_costs import (
-    MAX_SAMPLES,
-    FetchCosts,
-    epoch_costs,
-    stretch_of,
-)
+from samplerkit.storage.tar.fetch_costs import MAX_SAMPLES, FetchCosts, epoch_costs, stretch_of
 from samplerkit.storage.tar.index.finding import Cache
 from samplerkit.storage.tar.read.shards import Shards, TarOptions
 from tests.storage.remote.server import served
@@ -58,11 +53,6 @@ def test_a_wide_window_fetches_shards_if_the_cache_can_hold_them():
     batches = batches_of(layout, 1, shuffle=sk.Shuffle.PARTIAL, partial_size=1600)
     assert stretch_of(shards_of(layout, batches), layout.sizes, 64).by_shards
     assert not stretch_of(shards_of(layout, batches), layout.sizes, 4).by_shards
-
-
-def test_the_end_of_an_epoch_that_needs_little_of_a_shard_reads_samples():
-    layout = sk.Layout([1000] * 8)
-    assert not stretch_of([np.full(20, 7)], layout.sizes, 8).by_shards
 
 
 def test_no_more_batches_are_inspected_than_needed():

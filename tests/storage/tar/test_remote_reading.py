@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
+from tests.storage.checks import assert_refused
 from tests.storage.forging import forge
 from tests.storage.remote.server import private, served
 from tests.storage.remote.test_faulty_servers import leaks, texts
@@ -155,11 +156,7 @@ def test_checksums_find_damage_in_the_data(tmp_path):
         # A changed checksum of unchanged data stands for changed data.
         for path in tmp_path.glob("*.skidx"):
             forge(path, lambda _, arrays: arrays["crc"].__setitem__(0, arrays["crc"][0] ^ 1))
-        with (
-            remote(server, tmp_path, checksums=True, fetch="ranges") as dataset,
-            pytest.raises(sk.DatasetError, match="checksum"),
-        ):
-            dataset[0]
+        assert_refused(remote(server, tmp_path, checksums=True, fetch="ranges"), "checksum", 0)
 
 
 PARTIAL = sk.RandomSampler(shuffle=sk.Shuffle.PARTIAL, partial_size=EACH, seed=7)
@@ -249,11 +246,8 @@ def test_a_stale_index_next_to_a_shard_of_the_same_size_is_detected(tmp_path, se
     right = Path(f"{other}.skidx").read_bytes()
     index.write_bytes(stale)
     for number, lengths in enumerate([LENGTHS, None]):
-        with (
-            remote(server, tmp_path / str(number), lengths=lengths, fetch=fetch) as dataset,
-            pytest.raises(sk.DatasetError, match=r"train-03\.tar.*index next to it.*samplerkit index"),
-        ):
-            dataset[3 * EACH]
+        dataset = remote(server, tmp_path / str(number), lengths=lengths, fetch=fetch)
+        assert_refused(dataset, r"train-03\.tar.*index next to it.*samplerkit index", 3 * EACH)
     # As the hint says: it is made again, or removed.
     index.write_bytes(right)
     with remote(server, tmp_path / "0", lengths=LENGTHS, fetch=fetch) as dataset:

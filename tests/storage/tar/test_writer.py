@@ -135,13 +135,23 @@ def test_a_key_does_not_continue_in_the_next_shard(tmp_path):
             writer.write({"__key__": "a", "cls": 1})
 
 
-def test_files_that_readers_ignore_are_left_out_and_no_others(tmp_path):
+@pytest.fixture
+def packed(tmp_path):
+    """Packs files of a folder that hold a text."""
+
+    def pack_files(names, shards, text="x"):
+        for name in names:
+            (tmp_path / "source" / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / "source" / name).write_text(text)
+        return pack_folder(tmp_path / "source", f"{tmp_path}/{shards}")
+
+    return pack_files
+
+
+def test_files_that_readers_ignore_are_left_out_and_no_others(packed):
     included = ["__/a.txt", "___/b.txt", "__notes__.txt", "x/__notes__/c.txt", "y/d.txt"]
     left_out = ["README", "__notes__/e.txt", "y/.hidden.txt"]
-    for name in (*included, *left_out):
-        (tmp_path / "source" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "source" / name).write_text("x")
-    result = pack_folder(tmp_path / "source", f"{tmp_path}/out-%d.tar")
+    result = packed([*included, *left_out], "out-%d.tar")
     assert result.left_out == tuple(left_out)
     assert TarDataset(result.paths).keys() == [name.removesuffix(".txt") for name in included]
 
@@ -159,21 +169,15 @@ def test_files_that_would_replace_each_other_and_shards_without_samples_are_refu
 
 
 @pytest.mark.parametrize(("samples", "sizes"), [(3, [1, 1, 1]), (10, [3, 3, 4]), (12, [4, 4, 4])])
-def test_shards_of_a_given_number_have_equal_sizes(tmp_path, samples, sizes):
-    (tmp_path / "source").mkdir()
-    for number in range(samples):
-        (tmp_path / "source" / f"{number:02}.txt").write_text("x")
-    result = pack_folder(tmp_path / "source", f"{tmp_path}/out-{{0..2}}.tar")
+def test_shards_of_a_given_number_have_equal_sizes(packed, samples, sizes):
+    result = packed([f"{number:02}.txt" for number in range(samples)], "out-{0..2}.tar")
     assert TarDataset(result.paths).layout.sizes.tolist() == sizes
 
 
 @pytest.mark.parametrize(("shards", "number"), [("out-%d.tar", 6), ("out-{0..1}.tar", 2)])
-def test_shards_are_limited_in_bytes_unless_their_number_is_given(tmp_path, monkeypatch, shards, number):
+def test_shards_are_limited_in_bytes_unless_their_number_is_given(packed, monkeypatch, shards, number):
     monkeypatch.setattr(pack, "DEFAULT_BYTES", 4096)
-    (tmp_path / "source").mkdir()
-    for name in range(6):
-        (tmp_path / "source" / f"{name}.txt").write_text("x" * 2000)
-    assert len(pack_folder(tmp_path / "source", f"{tmp_path}/{shards}").paths) == number
+    assert len(packed([f"{name}.txt" for name in range(6)], shards, "x" * 2000).paths) == number
 
 
 def test_an_array_is_encoded_only_in_a_field_of_arrays(tmp_path):
@@ -218,10 +222,8 @@ def test_an_index_without_room_leaves_a_whole_shard(small_disk):
         writer.write({"__key__": f"{number:03}" + "k" * 90, "bin": b""})
     # Whole pages for 400 headers and the end, and nothing else.
     (small_disk / "other").write_bytes(bytes((8 << 20) - 217_088))
-    with pytest.raises(
-        sk.DatasetError,
-        match=r"x-0\.tar\.skidx: cannot be written \(No space .*; the shard is whole: make its index by",
-    ):
+    problem = r"x-0\.tar\.skidx: cannot be written \(No space .*; the shard is whole: make its index by"
+    with pytest.raises(sk.DatasetError, match=problem):
         writer.close()
     with pytest.raises(sk.DatasetError, match=r"x-0\.tar\.skidx: cannot be written \(No space"):
         writer.write({"__key__": "later", "bin": b""})

@@ -147,10 +147,8 @@ def test_columns_of_parts_are_joined_in_order(tmp_path):
         "pair": [[0, 0], [4, -4], [0, 0], [3, -3]],
     }
     mixed = sk.TreeDataset({"a": columns("a", [2, 3]), "b": ["x"]})
-    with pytest.raises(
-        sk.DatasetError,
-        match=r"part 'a': returns columns, but part 'b' does not; .* as_columns, or batches, for",
-    ):
+    problem = r"part 'a': returns columns, but part 'b' does not; .* as_columns, or batches, for"
+    with pytest.raises(sk.DatasetError, match=problem):
         mixed.__getitems__([0, 5])
 
 
