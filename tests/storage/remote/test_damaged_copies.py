@@ -196,7 +196,6 @@ def test_a_copy_that_two_processes_find_damaged_is_discarded_once(storage, url, 
         assert Path(local.path).read_bytes() == Path(again[0].path).read_bytes() == DATA
 
 
-<<<<<<< HEAD
 def test_a_copy_that_another_process_discards_as_it_is_opened_is_downloaded_again(
     storage, url, copy, monkeypatch
 ):
@@ -214,14 +213,6 @@ def test_a_copy_that_another_process_discards_as_it_is_opened_is_downloaded_agai
     assert copy.read_bytes() == DATA
 
 
-def test_a_copy_without_its_lock_file_is_not_trusted(storage, url, copy):
-    copy.with_suffix(".lock").unlink()
-    zeros_everywhere(copy)
-    assert content(storage().fetch(url)) == DATA
-
-
-=======
->>>>>>> h/tests
 def test_an_entry_with_an_empty_lock_file_is_evicted_like_others(server, storage, copy, tmp_path):
     # A loss of power may leave it so.
     os.truncate(copy.with_suffix(".lock"), 0)

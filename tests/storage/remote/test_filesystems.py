@@ -136,7 +136,7 @@ def test_a_folder_that_matches_a_pattern_of_files_is_an_error():
 NO_FILES = {
     "hdfs://namenode:8020/folder": "is a folder",
     "no-such-scheme://host/a": "its filesystem cannot be made",
-    "needs-it://bucket/a": r"cannot be made \(ImportError\); check its scheme, fsspec's",
+    "needs-it://bucket/a": r"cannot be made \(Please install it\); check its scheme, fsspec's",
 }
 
 
@@ -160,16 +160,6 @@ def test_an_extra_that_is_not_installed_is_named(storage, monkeypatch):
         storage().version("hdfs://host/a")
 
 
-<<<<<<< HEAD
-def test_the_package_that_a_scheme_needs_is_named(storage, monkeypatch):
-    needed = {"class": "no_such_package.FileSystem", "err": "Please install no_such_package"}
-    monkeypatch.setitem(known_implementations, "needs-it", needed)
-    with pytest.raises(DatasetError, match=r"cannot be made \(Please install no_such_package\); check"):
-        storage().version("needs-it://bucket/a")
-
-
-=======
->>>>>>> h/tests
 def test_a_chain_of_filesystems_is_read(storage):
     written = io.BytesIO()
     with zipfile.ZipFile(written, "w") as archive:

@@ -177,25 +177,12 @@ def test_arguments_that_do_not_fit_the_files_are_refused(tmp_path):
             r"as_dtype: cannot hold .*a\.npy, which are uint32",
         ),
         ("a", {"documents": -1}, ArgumentValueError, "documents: marks the end of .*, but no uint32 token"),
+        ("a", {"documents": "x"}, ArgumentValueError, "documents: must be a token, or idx, got 'x'"),
         ("a", {"documents": "idx"}, DatasetError, r"a\.npy: has no index of documents"),
         ("a\0", {}, DatasetError, "cannot be the path of a file .embedded null byte"),
     ):
-<<<<<<< HEAD
-        len(sk.TokenDataset(tmp_path / "a.npy", 4, as_dtype="int32"))
-    with pytest.raises(
-        ArgumentValueError, match="documents: marks the end of documents, but no uint32 token"
-    ):
-        len(sk.TokenDataset(tmp_path / "a.npy", 4, documents=-1))
-    with pytest.raises(ArgumentValueError, match="documents: must be a token, or idx, got 'x'"):
-        sk.TokenDataset(tmp_path / "a.npy", 4, documents="x")
-    with pytest.raises(DatasetError, match=r"a\.npy: has no index of documents"):
-        len(sk.TokenDataset(tmp_path / "a.npy", 4, documents="idx"))
-    with pytest.raises(DatasetError, match=r"cannot be the path of a file .embedded null byte"):
-        len(sk.TokenDataset(f"{tmp_path}/a\0.npy", 4))
-=======
         with pytest.raises(kind, match=problem):
             len(sk.TokenDataset(f"{tmp_path}/{name}.npy", 4, **options))
->>>>>>> h/tests
 
 
 @pytest.mark.parametrize("epochs", [[0.5, 1], ["a", "b"], [0]])
