@@ -343,7 +343,7 @@ def test_lengths_that_are_missing_or_no_numbers_of_tokens_are_refused():
         with pytest.raises(sk.DatasetError, match=text):
             mixture(num_samples=9).order(sk.TreeDataset({**parts, "web": Texts(lengths)}))
     above = under(mixture(num_samples=9), sk.SequentialSampler())
-    with pytest.raises(sk.CompositionError, match="the ids of another sampler"):
+    with pytest.raises(sk.CompositionError, match="if the mixture has a child sampler"):
         above.order(corpus())
 
 

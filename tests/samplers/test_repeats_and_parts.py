@@ -314,7 +314,7 @@ def test_a_run_ends_where_all_sources_have_reached_their_caps():
     mixture = sk.MixtureSampler(dict.fromkeys(caps), 80, weights=weights, max_passes=caps)
     read = np.concatenate([mixture.order(layout, epoch)[:] for epoch in range(2)])
     assert np.bincount(read).tolist() == [2] * 80
-    with pytest.raises(sk.ArgumentRangeError, match="nothing to read from position 160"):
+    with pytest.raises(sk.ArgumentRangeError, match="reached by all sources at position 160"):
         mixture.order(layout, 2)
     with pytest.raises(sk.ArgumentRangeError, match="nothing to read"):
         sk.Ledger(mixture, [sk.Edit(at=10, skip=1)]).order(layout, 2)
