@@ -22,7 +22,7 @@ from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -71,11 +71,12 @@ def epoch(dataset: Any, sampler: Any, workers: int) -> Iterator[int]:
         yield from map(len, loader)
 
 
-def tar(url: str, workers: int, *, scheme: str, shuffle: sk.Shuffle) -> Iterator[int]:
-    """Shards: GLOBAL by ranges, the others by whole shards, fetched into a cache that is empty."""
+def tar(
+    url: str, workers: int, *, scheme: str, shuffle: sk.Shuffle, fetch: Literal["ranges", "shards"]
+) -> Iterator[int]:
+    """Shards: single samples by ranges, or whole shards, fetched into a cache that is empty."""
     blocks = {"partial_size": 4 * SAMPLES} if shuffle == sk.Shuffle.PARTIAL else {}
     with remote(url, scheme) as (base, options):
-        fetch = "ranges" if shuffle == sk.Shuffle.GLOBAL else "auto"
         names = f"{base}/train-{{00..{SHARDS - 1}}}.tar"
         dataset = sk.TarDataset(names, lengths=[SAMPLES] * SHARDS, fetch=fetch, remote=options)
         yield from epoch(dataset, sk.RandomSampler(seed=7, shuffle=shuffle, **blocks), workers)
@@ -155,8 +156,10 @@ CASES: dict[str, Callable[[str, int], Iterator[int]]] = {
     "shards to disk and back, and nothing else": shards_alone,
     **({"MosaicML streaming, `s3://`": by_streaming} if find_spec("streaming") else {}),
     **{
-        f"{shuffle.name}, `{scheme}://`": partial(tar, scheme=scheme, shuffle=shuffle)
+        f"{shuffle.name} by {fetch}, `{scheme}://`": partial(tar, scheme=scheme, shuffle=shuffle, fetch=fetch)
         for shuffle in (sk.Shuffle.GLOBAL, sk.Shuffle.PARTIAL, sk.Shuffle.FILES)
+        for fetch in ("ranges", "shards")
+        if (shuffle, fetch) != (sk.Shuffle.GLOBAL, "shards")
         for scheme in ("http", "s3")
     },
 }

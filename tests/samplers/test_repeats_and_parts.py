@@ -316,7 +316,7 @@ def test_a_run_ends_where_all_sources_have_reached_their_caps():
     assert np.bincount(read).tolist() == [2] * 80
     with pytest.raises(sk.ArgumentRangeError, match="reached by all sources at position 160"):
         mixture.order(layout, 2)
-    with pytest.raises(sk.ArgumentRangeError, match="nothing to read"):
+    with pytest.raises(sk.ArgumentRangeError, match="reached by all sources at position 159"):
         sk.Ledger(mixture, [sk.Edit(at=10, skip=1)]).order(layout, 2)
 
 
