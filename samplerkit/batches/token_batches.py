@@ -28,7 +28,7 @@ from samplerkit.batches.sample_set import SampleSet
 from samplerkit.batches.set_plan import SortedMembers, StaticPlan
 from samplerkit.batches.table_cache import TableCache
 from samplerkit.batches.window_plan import WindowContext, window_size
-from samplerkit.errors import ArgumentRangeError, ArgumentTypeError
+from samplerkit.errors import ArgumentRangeError
 from samplerkit.order import arguments
 from samplerkit.order.arguments import LARGEST
 from samplerkit.order.typing import Ids
@@ -117,8 +117,8 @@ class TokenBatches(BatchRecipe):
             raise ArgumentRangeError("waste", "must be in [0, 1)", self.waste)
         arguments.choice("short", self.short, SHORTS)
         arguments.choice("long", self.long, LONGS)
-        if self.cost is not None and not callable(self.cost):
-            raise ArgumentTypeError("cost", "must be a function of lengths", self.cost)
+        if self.cost is not None:
+            arguments.function("cost", self.cost, "lengths")
         if self.cost is not None and self.quadratic is not None:
             problem = "cannot be given with cost"
             raise ArgumentRangeError("quadratic", problem, self.quadratic, hint="write it there")

@@ -24,6 +24,7 @@ from samplerkit.errors import (
 from samplerkit.loading.loader import Loader
 from samplerkit.loading.sample_fields import SampleCollate, rows_of
 from samplerkit.loading.state.identity import describe_dataset
+from samplerkit.order import arguments
 from samplerkit.order.deal import World
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
@@ -75,8 +76,7 @@ def compute_lengths(
         >>> len(sk.TokenBatches(6, lengths=path).plan(sk.RandomSampler(seed=7), texts))
         2
     """
-    if not callable(function):
-        raise ArgumentTypeError("function", "must be a function of a sample", function)
+    arguments.function("function", function, "a sample")
     path = Path(out)
     if path.suffix != ".npy":
         raise ArgumentValueError("out", "must end in .npy", str(path))

@@ -5,7 +5,7 @@ Integers are those of Python and numpy, and tensors with one; a bool is not an i
 
 import math
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -157,6 +157,20 @@ def choice(place: str, value: Any, names: Sequence[str]) -> str:
     if text(place, value) not in names:
         raise ArgumentValueError(place, f"must be one of {', '.join(names)}", value)
     return str(value)
+
+
+def function(place: str, value: Any, of: str = "") -> Callable[..., Any]:
+    """Returns a function after checking that it can be called.
+
+    Args:
+        place: the name of the argument.
+        value: the function.
+        of: what it is called with, for the message.
+    """
+    if not callable(value):
+        raise ArgumentTypeError(place, f"must be a function of {of}" if of else "must be a function", value)
+    checked: Callable[..., Any] = value
+    return checked
 
 
 def is_iterable(value: Any) -> bool:

@@ -12,7 +12,6 @@ from samplerkit.order import arguments
 from samplerkit.storage.names import expand_braces
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar.dataset import TarDataset
-from samplerkit.storage.tar.steps import checked_function
 
 EqualSteps = Literal["pad", "drop"]
 """How all ranks read the same number of samples: repeat the first ones, or drop the last ones."""
@@ -86,7 +85,7 @@ def handler_of(value: Any) -> Handler | None:
     """
     if value is None or _name(value) == "reraise_exception":
         return None
-    return checked_function("handler", value)
+    return arguments.function("handler", value)
 
 
 def reads_everything(nodesplitter: Any, workersplitter: Any, *, resampled: bool) -> bool:

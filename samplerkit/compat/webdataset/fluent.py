@@ -21,7 +21,7 @@ from samplerkit.order import arguments
 from samplerkit.storage.tar import steps
 from samplerkit.storage.tar.codecs import Decode
 from samplerkit.storage.tar.dataset import TarDataset
-from samplerkit.storage.tar.steps import Step, checked_function
+from samplerkit.storage.tar.steps import Step
 
 
 class Fluent:
@@ -95,12 +95,12 @@ class Fluent:
 
     def map_tuple(self, *functions: Callable[[Any], Any] | None, handler: Handler | None = None) -> Self:
         """Applies a function to each entry of a tuple; None leaves an entry unchanged."""
-        checked = tuple(f if f is None else checked_function("map_tuple", f) for f in functions)
+        checked = tuple(f if f is None else arguments.function("map_tuple", f) for f in functions)
         return self._with_step("map_tuple", bound(stages.map_tuple, checked), handler)
 
     def map(self, f: Callable[[Any], Any], handler: Handler | None = None) -> Self:
         """Applies a function to each item; items for which it returns None are dropped, as in webdataset."""
-        return self._with_step("map", bound(stages.map_or_drop, checked_function("map", f)), handler)
+        return self._with_step("map", bound(stages.map_or_drop, arguments.function("map", f)), handler)
 
     def to_tuple(
         self,
@@ -132,7 +132,7 @@ class Fluent:
             predicate: a function of the item at this position of the pipeline.
             handler: called if `predicate` raises an error.
         """
-        step = bound(stages.select, checked_function("select", predicate))
+        step = bound(stages.select, arguments.function("select", predicate))
         return self._with(stages.ItemStep("select", step, checks.handler_of(handler), may_drop=True))
 
     def batched(
@@ -150,7 +150,7 @@ class Fluent:
         """
         size = arguments.positive("batchsize", batchsize)
         if collation_fn is not None:
-            checked_function("collation_fn", collation_fn)
+            arguments.function("collation_fn", collation_fn)
         return self._with(stages.Batched(size, collation_fn, arguments.boolean("partial", partial)))
 
     def unbatched(self) -> Self:
@@ -179,7 +179,7 @@ class Fluent:
 
     def compose(self, *functions: Callable[[Iterator[Any]], Any]) -> Self:
         """Adds functions of your own or of `webdataset.filters`, from an iterator to an iterable."""
-        checked = (checked_function("compose", function) for function in functions)
+        checked = (arguments.function("compose", function) for function in functions)
         return self._with(*(stages.Uncounted("compose", function) for function in checked))
 
     pipe = compose

@@ -16,7 +16,7 @@ import torch
 from samplerkit.compat.webdataset.handlers import Handler, continues, step_error
 from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.order import arguments
-from samplerkit.storage.tar.steps import checked_function, first_of
+from samplerkit.storage.tar.steps import first_of
 
 _log = logging.getLogger("samplerkit")
 
@@ -311,7 +311,7 @@ def handle_extension(extensions: str, f: Callable[[bytes], Any]) -> Callable[[st
     endings = tuple(f".{word}" for word in arguments.text("extensions", extensions).lower().split())
     if not endings:
         raise ArgumentValueError("extensions", "must not be empty", extensions)
-    return partial(_by_extension, endings, checked_function("f", f))
+    return partial(_by_extension, endings, arguments.function("f", f))
 
 
 def _by_extension(

@@ -8,7 +8,6 @@ from samplerkit.compat.webdataset.arguments import refuse
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, NotSupportedError
 from samplerkit.order import arguments
 from samplerkit.storage.tar import writer
-from samplerkit.storage.tar.steps import checked_function
 
 Encoder = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
@@ -31,7 +30,7 @@ class EncodedWriter(writer.TarWriter):
     ) -> None:
         super().__init__(shards, **options)
         self._encoder = _encoder(encoder)
-        self._post = None if post is None else checked_function("post", post)
+        self._post = None if post is None else arguments.function("post", post)
 
     def write(self, obj: Mapping[str, Any]) -> None:
         """Writes one sample; see `samplerkit.TarWriter`."""

@@ -92,8 +92,8 @@ class DeviceLoader(Closing):
         require_available(self.device)
         self.depth: Final = arguments.positive("depth", depth, MAX_AHEAD)
         self.run_ahead: Final = arguments.boolean("run_ahead", run_ahead)
-        if load is not None and not callable(load):
-            raise ArgumentTypeError("load", "must be a function of a batch", load)
+        if load is not None:
+            arguments.function("load", load, "a batch")
         # samplerkit's own loader puts a stage behind its source itself, and counts what leaves it.
         has_stages = callable(getattr(loader, "iterate_on", None))
         self._staged: Any = loader if has_stages else WrappedLoader(loader)

@@ -287,8 +287,7 @@ def _require_plausible(options: Mapping[str, Any], num_workers: int) -> None:
     """Checks options that torch would accept, and fail on at the first batch."""
     given = {name: value for name, value in options.items() if value is not None}
     for name in {"collate_fn", "worker_init_fn"} & given.keys():
-        if not callable(given[name]):
-            raise ArgumentTypeError(name, "must be a function", given[name])
+        arguments.function(name, given[name])
     for name in {"pin_memory", "persistent_workers"} & given.keys():
         arguments.boolean(name, given[name])
     if not isinstance(given.get("generator", torch.default_generator), torch.Generator):

@@ -313,9 +313,7 @@ def checked_decode(decode: Any, of: str = "a sample") -> DecodeSample | None:
     Raises:
         ArgumentTypeError: it is not callable.
     """
-    if decode is not None and not callable(decode):
-        raise ArgumentTypeError("decode", f"must be a function of {of}", decode)
-    checked: DecodeSample | None = decode
+    checked: DecodeSample | None = None if decode is None else arguments.function("decode", decode, of)
     return checked
 
 

@@ -6,6 +6,7 @@ import hashlib
 import os
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar, final
@@ -103,12 +104,19 @@ class RemoteStorage(Closing):
             Its bytes; None if the file does not exist or may not be read.
 
         Raises:
-            DatasetError: the server does not answer, or the file is larger than 1 GiB.
+            DatasetError: the server does not answer, or the file is larger than 1 GiB or has a wrong digest.
         """
-        resources = self._resources()
+        resources, digest = self._resources(), digest_of(self.options.digests, url)
         stop = resources.stop
+
+        def attempt(client: Client) -> tuple[bytes, Version]:
+            data, version = client.small(url, stop)
+            if digest is not None:
+                _require_digest(digest, _hasher(digest, data))
+            return data, version
+
         try:
-            data, version = resources.request(url, lambda client: client.small(url, stop), stop)
+            data, version = resources.request(url, attempt, stop)
         except AbsentError:
             return None
         self.set_version(url, version)
@@ -117,26 +125,21 @@ class RemoteStorage(Closing):
     def read_shared(self, url: str) -> bytes | None:
         """Reads a whole file that all processes of this machine need; one of them fetches it into the cache.
 
-        Each process requests the version. If the cache cannot be used, each process fetches the file, unless
-        it has a digest.
+        Each process requests the version. If the cache cannot be used, each process fetches the file.
 
         Returns:
             Its bytes; None if the file does not exist or may not be read.
 
         Raises:
-            DatasetError: the server does not answer, or the file is larger than 1 GiB.
+            DatasetError: the server does not answer, or the file is larger than 1 GiB or has a wrong digest.
         """
         try:
             size = self.version(url).size
         except AbsentError:
             return None
         if size <= MAX_BYTES:
-            try:
-                with self.fetch(url) as local:
-                    return Path(local.path).read_bytes()
-            except DatasetError:
-                if digest_of(self.options.digests, url) is not None:  # which only the cache checks
-                    raise
+            with suppress(DatasetError), self.fetch(url) as local:
+                return Path(local.path).read_bytes()
         return self.read_small(url)
 
     def fetch(self, url: str) -> LocalFile:
@@ -185,6 +188,17 @@ class RemoteStorage(Closing):
             resources = self._resources_by_pid.setdefault(pid, resources)
             self._resources_by_pid = {pid: resources}
         return resources
+
+
+def _hasher(digest: str | None, data: bytes = b"") -> Any:
+    return hashlib.new((digest or "sha256").partition(":")[0], data, usedforsecurity=False)
+
+
+def _require_digest(digest: str | None, hasher: Any) -> None:
+    """Compares the digest of a received file with the given one; another attempt may receive another file."""
+    actual = f"{hasher.name}:{hasher.hexdigest()}"
+    if digest not in {None, actual}:
+        raise Transient(f"the digest is {actual}, but {digest} was given")
 
 
 def _check(span: Span, size: int) -> None:
@@ -311,24 +325,20 @@ class RemoteResources:
                 digest.
             Stopped: the storage was closed.
         """
-        digest = digest_of(self._digests, url)
-        algorithm = (digest or "sha256").partition(":")[0]
-        version = self._versions[url]
+        digest, version = digest_of(self._digests, url), self._versions[url]
         hasher: Any = None
 
         def attempt(client: Client) -> None:
             nonlocal hasher
             if hasher is None or not version.may_resume:
                 part.restart()
-                hasher = hashlib.new(algorithm, usedforsecurity=False)
+                hasher = _hasher(digest)
             for piece in client.rest(url, version, part.written, self._pool, self.stop):
                 part.write(piece)
                 if digest is not None:
                     hasher.update(piece)
-            actual = f"{algorithm}:{hasher.hexdigest()}"
-            if digest not in {None, actual}:
-                hasher = None
-                raise Transient(f"the digest is {actual}, but {digest} was given")
+            complete, hasher = hasher, None
+            _require_digest(digest, complete)
 
         self.request(url, attempt, self.stop)
 

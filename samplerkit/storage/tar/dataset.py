@@ -30,7 +30,7 @@ from samplerkit.storage.tar.format.flaws import Skipped
 from samplerkit.storage.tar.index.finding import Cache
 from samplerkit.storage.tar.pipeline import Selection, Source, View
 from samplerkit.storage.tar.read.shards import Fetch, OnError, Shards, TarOptions, archive_names
-from samplerkit.storage.tar.steps import Step, checked_function
+from samplerkit.storage.tar.steps import Step
 from samplerkit.storage.threads import Progress, progress_of
 from samplerkit.storage.urls import is_remote, shown
 
@@ -169,7 +169,7 @@ class TarDataset(View):
     def map(self, function: Callable[[Any], Any]) -> Self:
         """Applies a function to each sample."""
         name = getattr(function, "__name__", type(function).__name__)
-        return self._then(f"map({name})", checked_function("map", function))
+        return self._then(f"map({name})", arguments.function("map", function))
 
     def to_tuple(self, *fields: Any) -> Self:
         """Makes a tuple of some fields; `"jpg;png"` takes the first that a sample has.
@@ -194,7 +194,7 @@ class TarDataset(View):
             ArgumentValueError: `by` is unknown.
         """
         arguments.choice("by", by, ("sample", "key"))
-        return self._with(_selection=Selection(self, checked_function("select", predicate), by))
+        return self._with(_selection=Selection(self, arguments.function("select", predicate), by))
 
     def shuffle(self, size: int) -> Self:
         """Makes PARTIAL with this window the default order of samplerkit's loaders and of iteration.

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
+from samplerkit.order import arguments
 
 Step = Callable[[Any], Any]
 """One step: takes a sample and returns a new one; it must not change its input."""
@@ -30,7 +31,7 @@ def rename(renames: Renames, sample: Any, /) -> Any:
 def mapping(functions: Mapping[str, Any]) -> Step:
     """Returns the step that applies a function to each of some fields."""
     _require("map_dict", functions)
-    return partial(_map_dict, {name: checked_function(name, call) for name, call in functions.items()})
+    return partial(_map_dict, {name: arguments.function(name, call) for name, call in functions.items()})
 
 
 def _map_dict(functions: Mapping[str, Callable[[Any], Any]], sample: Any, /) -> Any:
@@ -79,18 +80,6 @@ def alternatives(place: str, names: Any) -> tuple[str, ...]:
     if not listed or not all(listed):
         raise ArgumentValueError(place, "must not be empty", names)
     return tuple(listed)
-
-
-def checked_function(place: str, function: Any) -> Callable[..., Any]:
-    """Returns a function after checking that it is callable.
-
-    Raises:
-        ArgumentTypeError: it is not callable.
-    """
-    if not callable(function):
-        raise ArgumentTypeError(place, "must be a function", function)
-    called: Callable[..., Any] = function
-    return called
 
 
 def _require(method: str, names: Any) -> None:

@@ -1,5 +1,6 @@
 """Remote files over HTTP and by every client: right bytes, few requests, and responses that fit them."""
 
+import hashlib
 import itertools
 import pickle
 import random
@@ -14,7 +15,7 @@ import pytest
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.http_response import Response
-from samplerkit.storage.remote.storage import Span
+from samplerkit.storage.remote.storage import RemoteStorage, Span
 from samplerkit.storage.threads import Stop
 from tests.jobs import ended
 from tests.storage.cluster import cluster
@@ -103,10 +104,12 @@ def test_a_shared_read_without_permission_returns_none(server, storage):
         storage().read_shared(url)
 
 
-def test_a_shared_read_of_a_file_with_another_digest_is_an_error(server, storage):
+@pytest.mark.parametrize("read", [RemoteStorage.read_shared, RemoteStorage.read_small])
+def test_a_file_with_another_digest_is_an_error_however_it_is_read(server, storage, read):
     url = server.put("/a", DATA[:10])
     with pytest.raises(DatasetError, match=r"the digest is md5:.*, but md5:0{32} was given"):
-        storage(digests={"a": f"md5:{'0' * 32}"}).read_shared(url)
+        read(storage(digests={"a": f"md5:{'0' * 32}"}), url)
+    assert read(storage(digests={"a": f"md5:{hashlib.md5(DATA[:10]).hexdigest()}"}), url) == DATA[:10]  # noqa: S324
 
 
 def test_a_small_file_is_read_by_one_request(server, storage, monkeypatch):
