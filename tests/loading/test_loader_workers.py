@@ -61,6 +61,7 @@ def test_a_worker_seeds_the_generators_of_devices_too(monkeypatch):
     """As those of torch's DataLoader: a spawned worker may draw there."""
     seeds = []
     monkeypatch.setattr(torch.cuda, "manual_seed_all", seeds.append)
+    monkeypatch.setattr(torch.cuda, "_is_in_bad_fork", lambda: False)  # as in a spawned worker
 
     class Seeds(Numbers):
         def __getitem__(self, index):
