@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
+from samplerkit.storage.tar.read.shards import Shards
 from tests.storage.checks import assert_refused
 from tests.storage.forging import forge
 from tests.storage.remote.server import private, served
@@ -196,6 +197,23 @@ def test_partial_downloads_each_shard_once_a_machine(tmp_path, server, workers, 
         keys_of(loader)
         assert server.downloads() == []
         assert server.parts() == []
+
+
+def test_a_shard_stays_open_as_long_as_batches_need_it(tmp_path, server, monkeypatch):
+    opened, open_shard = [], Shards.open_shard
+    monkeypatch.setattr(Shards, "open_shard", lambda *args: opened.append(args[1]) or open_shard(*args))
+    files = sk.RandomSampler(shuffle="files", seed=7)
+    with remote(server, tmp_path, lengths=LENGTHS, fetch="shards", read_ahead=0) as dataset:
+        keys_of(loader_of(dataset, files))
+    assert sorted(opened) == [*range(SHARDS)]
+
+
+def test_only_shards_that_may_be_fetched_have_counters_and_are_read_ahead(tmp_path, server, local):
+    assert (local.stats, local.expect, local.fetch) == (None, None, None)
+    with remote(server, tmp_path) as dataset:
+        assert dataset.stats.downloads == 0
+        assert callable(dataset.expect)
+        assert dataset.fetch == "auto"
 
 
 def test_global_reads_samples_with_no_more_requests_than_samples(tmp_path, server):
