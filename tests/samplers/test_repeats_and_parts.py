@@ -159,6 +159,17 @@ def test_folds_split_every_dataset_and_are_balanced():
                             assert max(sizes_of_label) - min(sizes_of_label) <= 1
 
 
+def test_folds_of_what_another_epoch_reads_in_another_order_are_refused():
+    with pytest.raises(sk.CompositionError, match="would split differently in each epoch"):
+        under(sk.FoldSampler(3, 0), sk.RandomSampler(seed=1)).order(9)
+
+
+def test_a_distributed_sampler_below_another_needs_numbers_of_its_own():
+    inner = sk.DistributedSampler()
+    with pytest.raises(sk.CompositionError, match="each rank would read a shard of a shard; set num_shards"):
+        under(sk.DistributedSampler(2, 0), inner).order(9)
+
+
 def fold_by_fold(dataset, count, seed, arguments):
     """The held-out samples of each fold, which are all that its training does not read, in every epoch."""
     n = len(sk.Layout.of(dataset))

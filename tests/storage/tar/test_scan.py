@@ -232,6 +232,12 @@ def test_names_that_are_not_utf8_are_the_same(tmp_path):
     assert list(TarDataset(tmp_path / "shard.tar")) == expected
 
 
+def test_a_first_sample_without_a_byte_is_read(tmp_path):
+    path = tmp_path / "shard.tar"
+    write_by_tarfile([("a.txt", b""), ("b.txt", b"x")], path, tarfile.USTAR_FORMAT)
+    assert [sample["txt"] for sample in TarDataset(path).__getitems__([0])] == [b""]
+
+
 def test_all_six_digits_of_a_checksum_count(tmp_path):
     name = f"{'я' * 70}/{'я' * 40}.txt"
     write_by_tarfile([(name, b"data")], tmp_path / "shard.tar", tarfile.USTAR_FORMAT)
