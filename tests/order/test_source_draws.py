@@ -245,6 +245,13 @@ def test_neighbouring_rows_are_read_the_same_as_each_by_itself():
         assert turn.tolist() == counts.reads_before(source, lane, rows).tolist(), number
 
 
+def test_a_block_of_the_next_lane_does_not_continue_the_one_before_it():
+    counts = SourceCounts(draws_of(1), thresholds([3, 2, 1])[None])
+    lanes, rows = np.repeat(np.arange(40), 256), np.arange(40 * 256)
+    sources, turns = counts.read(lanes, rows)
+    assert turns.tolist() == counts.reads_before(sources, lanes, rows).tolist()
+
+
 def test_turns_after_the_last_row_have_no_row():
     low, high = thresholds([1, 3, 1])[1:3].tolist()
     turns = np.array([4, 4, 5, 9]) * (high - low) + [-1, 7, 7, 0]

@@ -86,6 +86,9 @@ def test_a_dataset_or_its_parts_report_how_many_windows_make_a_block():
     tree = sk.TreeDataset({"a": Windows(4), "b": sk.TreeDataset({"c": Windows(4)})})
     assert len(sk.BlockSampler().order(tree)) == 24
     mixed = sk.TreeDataset({"a": Windows(4), "b": Windows(2)})
+    mixed.windows_per_block = 2
+    assert len(sk.BlockSampler().order(mixed)) == 18
+    del mixed.windows_per_block
     with pytest.raises(sk.DatasetError, match="different numbers of windows"):
         sk.BlockSampler().order(mixed)
     with pytest.raises(sk.DatasetError, match="contradict the dataset"):

@@ -1,6 +1,5 @@
 """Batches of tensors on a device are those of a `Loader`; orders as torch operations equal those of numpy."""
 
-
 import numpy as np
 import pytest
 import torch

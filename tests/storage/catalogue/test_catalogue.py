@@ -147,6 +147,9 @@ IMPOSSIBLE = {
     "names of other files": lambda meta, arrays: arrays.update(sizes=arrays["sizes"][1:]),
     "no versions": lambda meta, arrays: arrays.pop("versions"),
     "a size below zero": lambda meta, arrays: arrays.update(sizes=-arrays["sizes"].astype("<i8")),
+    "a number of samples below zero": lambda meta, arrays: arrays.update(
+        samples=-arrays["samples"].astype("<i8")
+    ),
     "a chunk more": lambda meta, arrays: arrays["chunks"].__setitem__(0, arrays["chunks"][0] + 1),
     "too many samples": lambda meta, arrays: arrays.update(samples=np.full(arrays["samples"].size, 1 << 61)),
     "a footer larger than its file": lambda meta, arrays: arrays.update(footers=arrays["sizes"]),
