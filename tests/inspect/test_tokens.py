@@ -221,6 +221,13 @@ def test_the_log_has_the_passes_and_tokens_of_each_source_since_the_first_epoch(
             assert figures["tokens/wiki"] == counts["wiki"] * 10
 
 
+def test_batches_count_the_passes_of_sources_by_their_share_of_the_epoch():
+    read = loader_of_sources(mixed(3, 1, lanes=1), batch_size=None, batches=sk.TokenBatches(100))
+    for _ in read:
+        if read.step == len(read) // 2:
+            assert read.figures()["passes/wiki"] == pytest.approx(200 / 4 / 20, abs=0.3)
+
+
 @pytest.mark.parametrize(
     ("sampler", "mean"),
     [

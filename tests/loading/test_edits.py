@@ -382,6 +382,16 @@ def test_a_global_batch_that_the_ranks_do_not_divide_is_refused_when_edited_and_
     assert len(four) == len(counted_steps(100, 0, 20, ((10, 6), (60, 8)), "pad"))
 
 
+def test_batches_that_grow_in_mid_run_end_the_epoch_earlier():
+    loader = sk.Loader(range(12), sk.Ledger(sk.SequentialSampler()), batch_size=2)
+    sizes = []
+    for batch in loader:
+        sizes.append(len(batch))
+        if loader.step == 2:
+            loader.edit(global_batch=4)
+    assert sizes == [2, 2, 4, 4]
+
+
 def test_a_history_has_no_samples_that_a_ramp_left_out():
     ledger = sk.Ledger(sk.SequentialSampler(), [sk.Edit(at=4, global_batch=4)])
     whole, whole_steps = (

@@ -78,6 +78,7 @@ class TestProgress:
         assert [batch.tolist() for batch in batches] == expected
         assert "epoch 0" in text
         assert "20/20" in text
+        assert " 1/20" in text
         assert "ids/s" in text
         assert "waiting" in text
 

@@ -13,6 +13,7 @@ import traceback
 import numpy as np
 import pytest
 import torch
+from torch.utils.data import get_worker_info
 
 import samplerkit as sk
 from tests.loading.device import kinds
@@ -65,12 +66,13 @@ def test_a_worker_seeds_the_generators_of_devices_too(monkeypatch):
 
     class Seeds(Numbers):
         def __getitem__(self, index):
-            return seeds[-1], torch.initial_seed()
+            return seeds[-1], torch.initial_seed(), get_worker_info().seed
 
     with sk.Loader(Seeds(4), batch_size=2, num_workers=2, collate_fn=list) as loader:
-        [(first, seed)], [(second, other)] = (set(batch) for batch in loader)
+        [(first, seed, base)], [(second, other, next_base)] = (set(batch) for batch in loader)
     assert (first, second) == (seed, other)
     assert seed != other
+    assert next_base == base + 1
 
 
 def test_no_worker_starts_before_an_iteration_however_many_are_allowed():

@@ -233,7 +233,9 @@ def test_compressed_text_that_is_cut_damaged_or_fills_memory_is_an_error(tmp_pat
         path.write_bytes(bad)
         with pytest.raises(sk.DatasetError, match=r"a\.txt\.gz: cannot be unpacked"):
             all_of(FileDataset([path], "text", progress=False))
-    path.write_bytes(gzip.compress(b"\n" * 3_000_000))
+    path.write_bytes(gzip.compress(b"\n" * 2_000_000))
+    assert len(FileDataset([path], TextReader(max_unpacked_bytes=2_000_000), progress=False)) == 2_000_000
+    path.write_bytes(gzip.compress(b"\n" * 2_000_001))
     with pytest.raises(sk.DatasetError, match=r"unpacks to more than 2000000 bytes \(max_unpacked_bytes\)"):
         all_of(FileDataset([path], TextReader(max_unpacked_bytes=2_000_000), progress=False))
 

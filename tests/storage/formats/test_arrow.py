@@ -97,6 +97,12 @@ def test_a_body_that_is_said_to_be_longer_than_the_file_is_an_error_before_it_ta
     assert_refused(sk.ArrowDataset(tmp_path / "a"), "a message is longer than the file")
 
 
+def test_offsets_beyond_the_batch_are_an_error(tmp_path):
+    buffers = (pa.py_buffer(np.array(part, np.int32).tobytes()) for part in ([0, 9999, 3], [0]))
+    path = save(tmp_path, text=pa.StringArray.from_buffers(2, *buffers))
+    assert_refused(sk.ArrowDataset(path), "offset for slot 1 out of bounds", 0)
+
+
 def test_a_missing_column_or_one_named_twice_is_refused(tmp_path):
     assert_refused(sk.ArrowDataset(write(tmp_path), ["y"]), "must have one column 'y'")
     with pytest.raises(sk.ArgumentValueError, match="columns: must name each once"):

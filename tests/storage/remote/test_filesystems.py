@@ -14,9 +14,11 @@ from botocore.exceptions import NoCredentialsError
 from fsspec.registry import known_implementations
 
 from samplerkit.errors import DatasetError
+from samplerkit.storage.remote import retries
 from samplerkit.storage.remote.filesystem import expand, write_small
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import Span
+from samplerkit.storage.threads import Stop
 from tests.storage.cluster import Cluster, cluster
 from tests.storage.remote.server import content
 from tests.storage.remote.test_faulty_servers import leaks, logged, texts
@@ -89,6 +91,21 @@ def test_permanent_errors_are_not_retried_and_leak_no_secret(failure, message, s
             call(reader)
         assert leaks(texts(caught.value) + logged(caplog)) == []
         assert reader.stats.retries == 0
+
+
+def test_waits_are_drawn_from_a_time_that_doubles_up_to_half_a_minute(storage, monkeypatch):
+    slept = []
+    monkeypatch.setattr(retries._DRAWS, "uniform", lambda low, high: high - low)
+    monkeypatch.setattr(Stop, "sleep", lambda _, seconds: slept.append(seconds))
+    Cluster.failures = [EOFError()] * 8
+    reader = storage(attempts=9, retry_seconds=1000)
+    assert reader.read([Span(put("a.tar"), 300, 5)]) == [DATA[300:305]]
+    assert [seconds for seconds in slept if seconds] == [0.5, 1, 2, 4, 8, 16, 30, 30]
+
+
+def test_folders_of_a_written_file_are_made(tmp_path):
+    write_small(str(tmp_path / "a" / "b" / "c"), b"data", RemoteOptions())
+    assert (tmp_path / "a" / "b" / "c").read_bytes() == b"data"
 
 
 def test_an_error_of_writing_does_not_speak_of_reading(monkeypatch):

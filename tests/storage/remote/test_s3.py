@@ -8,6 +8,7 @@ from samplerkit.storage.remote.http import Http, SignedUrls
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.retries import Counts
 from samplerkit.storage.remote.storage import Span
+from samplerkit.storage.tar.read.shards import archive_names
 from tests.storage.remote import faults
 from tests.storage.remote.conftest import CLIENTS
 from tests.storage.remote.server import MODIFIED, Resource, content, served
@@ -82,7 +83,7 @@ def test_a_version_that_a_url_names_is_read_in_parts_and_as_a_whole(bucket, opti
 def test_a_pattern_lists_a_bucket(bucket, options):
     for name in ("b", "a", "sub/c"):
         bucket.put_object(Key=f"train/{name}.tar", Body=b"x")
-    files = expand("s3://shards/train/*.tar", RemoteOptions(storage_options=options))
+    files = archive_names("s3://shards/train/*.tar", RemoteOptions(storage_options=options))
     assert files == ("s3://shards/train/a.tar", "s3://shards/train/b.tar")
     deep = expand("s3://shards/**/*.tar", RemoteOptions(storage_options=options))
     assert deep == (*files, "s3://shards/train/sub/c.tar")

@@ -9,7 +9,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.errors import ArgumentTypeError, DatasetError, OutOfDatasetError
-from samplerkit.storage.tokens import token_files
+from samplerkit.storage.tokens import outputs, token_files
 from samplerkit.storage.tokens.arguments import Corpus, TokenPaths, WindowSpec
 from samplerkit.storage.tokens.outputs import TokenDocuments
 from samplerkit.storage.tokens.source import PASS, Rings
@@ -165,7 +165,8 @@ def documents(request, tmp_path):
     return sk.TokenDataset(write_array(tmp_path), 3, documents=0).as_documents()
 
 
-def test_documents_are_whole(documents):
+def test_documents_are_whole(documents, monkeypatch):
+    monkeypatch.setattr(outputs, "_CHUNK", 4)
     assert documents.lengths.tolist() == [4, 1, 3, 6, 1]
     assert [document.tolist() for document in documents] == DOCUMENTS
     assert [each.tolist() for each in documents.__getitems__([3, 0, 3])] == [
