@@ -28,6 +28,7 @@ class Yielding(sk.Sampler):
 
 @pytest.mark.parametrize("id", [2**63, 2**70, -(2**63) - 1, -(2**70)])
 def test_an_id_beyond_all_integers_is_refused_and_named(id):
+    assert sk.SubsetSampler([2**63 - 1]).indices.tolist() == [2**63 - 1]
     for sampler in (sk.IterSampler([0, id]), Yielding(id)):
         with pytest.raises(sk.OutOfDatasetError, match=str(id)) as caught:
             sampler.order(5)

@@ -199,6 +199,7 @@ def test_a_state_of_a_hundred_sources_stays_small():
     names = tuple(f"source {number}" for number in range(100))
     seeded = {name: sk.RandomSampler(seed=2**64 - 1 - number) for number, name in enumerate(names)}
     mixture = of(names, seeded, num_samples=1000)
+    assert len(seeds_of(mixture)) == 1 + 32
     assert len(str(seeds_of(mixture))) + len(describe_chain(mixture)) < 2200
 
 

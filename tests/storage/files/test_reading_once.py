@@ -1,5 +1,6 @@
 """Each file is read once an epoch and rank, within the limits, and the right file is evicted."""
 
+import threading
 from functools import cache
 from itertools import islice
 
@@ -14,6 +15,7 @@ from samplerkit.storage.files.dataset import FileDataset
 from tests.loading.worker_kinds import with_workers
 from tests.storage.crowd import run_in_threads
 from tests.storage.files.folders import Watching, write_npz
+from tests.waiting import wait_until
 
 FILES, ROWS, RANKS = 24, 100, 2
 
@@ -123,6 +125,21 @@ def test_no_policy_reads_fewer_files_when_the_order_is_known_also_ahead(single, 
     ahead = read_ahead if places > 1 else 0
     num_reads = reads(single, sequence, is_expected=True, max_files=places, read_ahead=ahead)
     assert num_reads == fewest_reads(tuple(sequence), places)
+
+
+def test_the_next_file_is_read_while_the_first_one_is_and_replaces_one_that_is_done(single):
+    reader, others = Watching(), threading.Event()
+
+    def read(path):
+        others.set() if path != str(single[0]) else others.wait(10)
+        return reader(path)
+
+    with FileDataset(single[:4], read, [1] * 4, max_files=2, read_ahead=1) as dataset:
+        dataset.expect(np.array([file]) for file in range(4))
+        for file in range(4):
+            dataset.__getitems__(np.array([file]))
+            assert others.is_set()
+            wait_until(lambda file=file: len(reader.read) == min(file + 2, 4))
 
 
 def test_without_expect_files_read_in_turn_are_read_again_each_time(single):
