@@ -221,7 +221,7 @@ class SignedUrls:
         endpoint = self._client(None).meta.endpoint_url
         if not _is_of_aws(endpoint):
             return None
-        with suppress(Exception):  # reading the file will report the problem
+        with suppress(Refused):  # reading the file will report the problem
             return self._headers(f"{endpoint}/{bucket}").get("x-amz-bucket-region")
         return None
 
@@ -268,6 +268,6 @@ def _fault(error: Exception) -> Exception:
     if isinstance(error, Refused | Transient):
         return error
     errors = import_module("botocore.exceptions")
-    transient = (errors.ClientError, errors.HTTPClientError, errors.CredentialRetrievalError)
-    is_mistake = not isinstance(error, (OSError, errors.MetadataRetrievalError, *transient))
-    return library_fault(error, "botocore", is_mistake=is_mistake)
+    of_botocore = ["ClientError", "HTTPClientError", "CredentialRetrievalError", "MetadataRetrievalError"]
+    transient = (OSError, http.client.HTTPException, *(getattr(errors, name) for name in of_botocore))
+    return library_fault(error, "botocore", is_mistake=not isinstance(error, transient))

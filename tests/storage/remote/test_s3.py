@@ -3,6 +3,7 @@
 import pytest
 
 from samplerkit.errors import DatasetError
+from samplerkit.storage.remote.access import Transient
 from samplerkit.storage.remote.filesystem import expand
 from samplerkit.storage.remote.http import Http, SignedUrls
 from samplerkit.storage.remote.options import RemoteOptions
@@ -230,5 +231,8 @@ def test_the_region_of_a_bucket_is_requested_from_aws(server, signed_urls, monke
     server.put("/b", b"")
     server.always["GET", "/b"] = lambda handler, _: handler.send(301, **{"x-amz-bucket-region": "eu-west-3"})
     urls = signed_urls(anon=True, endpoint_url=server.url)
-    assert urls.address("s3://b/k")[0] == f"{server.url}/b/k"
+    server.faults["GET", "/b"] = [lambda handler, _: handler.reset()]
+    with pytest.raises(Transient):
+        urls.address("s3://b/k")
+    assert urls.address("s3://b/k")[0] == f"{server.url}/b/k"  # a failed request is not remembered
     assert urls._regions == {"b": "eu-west-3"}
