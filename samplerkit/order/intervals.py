@@ -214,6 +214,8 @@ def groups(labels: Ids) -> Iterator[tuple[int, Ids]]:
     Example:
         >>> [(label, at.tolist()) for label, at in groups(np.array([5, 3, 5]))]
         [(3, [1]), (5, [0, 2])]
+        >>> [(label, at.tolist()) for label, at in groups(np.array([65536, 3, 65536]))]
+        [(3, [1]), (65536, [0, 2])]
     """
     if not labels.size:
         return

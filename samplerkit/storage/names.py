@@ -46,6 +46,8 @@ def short_names(names: tuple[str, ...]) -> tuple[str, ...]:
         ('a/0.tar', 'b/0.tar')
         >>> short_names(("s3://bucket/a/0.tar", "s3://bucket/b/0.tar"))
         ('a/0.tar', 'b/0.tar')
+        >>> short_names(("s3://bucket/0.tar", "gs://bucket/0.tar"))
+        ('s3://bucket/0.tar', 'gs://bucket/0.tar')
     """
     # `Path.absolute` keeps "..", and is slow.
     full = [shown(name) if is_remote(name) else os.path.abspath(name) for name in names]  # noqa: PTH100

@@ -139,6 +139,13 @@ def test_the_history_carries_over_to_windows_of_another_length(tmp_path):
     assert np.array_equal(read, again)
 
 
+def test_of_a_past_what_windows_of_another_length_cannot_express_is_forgotten_with_all_before_it():
+    within_a_pool = EpochsRead(1, 1, 0, 6), EpochsRead(2, 1, 6, -1)
+    stretches = EpochsRead(0, 1, 0, -1), *within_a_pool, EpochsRead(3, 2, 0, -1), EpochsRead(5, 1, 0, 8)
+    kept = EpochsRead(3, 2, 0, -1), EpochsRead(5, 1, 0, 16)
+    assert Past(stretches, older=7).rescaled(4, 2, 4) == Past(kept, older=10)
+
+
 @pytest.mark.parametrize(
     ("query", "error"),
     [
@@ -184,7 +191,9 @@ def test_a_stretch_past_the_end_of_its_epoch_is_refused(read_loader, stretch):
         len(read_loader.history(state))
 
 
-@pytest.mark.parametrize("stretch", [[0, 1, 0, 24], [0, 1, 0, 5], [5, 1, 0, 20], [0, 10**7, 0, -1]], ids=str)
+@pytest.mark.parametrize(
+    "stretch", [[0, 1, 0, 24], [0, 1, 0, 5], [5, 1, 0, 20], [0, 2**63 - 1, 0, -1]], ids=str
+)
 def test_a_past_that_does_not_end_where_the_state_is_is_refused(read_loader, stretch):
     state = forged_section(read_loader.state_dict(), "read", stretches=[stretch])
     for load in (read_loader.history, read_loader.load_state_dict):

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 import samplerkit as sk
-from samplerkit.loading.workers.worker_side import _END, SMALL, receive
+from samplerkit.loading.workers.worker_side import _END, _ITEM, SMALL, receive, socket_of
 from tests.loading.worker_kinds import with_workers
 from tests.numbers import Damaged, Made, Numbers
 from tests.waiting import LoadFreeTimer
@@ -264,6 +264,16 @@ def test_a_worker_that_dies_before_it_sends_a_descriptor_has_ended():
     worker_end.close()
     with loop_end, pytest.raises(EOFError):
         receive(loop_end)
+
+
+def test_a_descriptor_that_the_kernel_did_not_deliver_is_an_error_that_says_why():
+    """As where the loop can open no more files."""
+    loop_end, worker_end = Pipe()
+    worker_end.send_bytes(_END.pack(1, 0))
+    with loop_end, worker_end, socket_of(worker_end) as peer:
+        peer.send(_ITEM.pack(True, SMALL))
+        with pytest.raises(OSError, match="too many files are open"):
+            receive(loop_end)
 
 
 def without_descriptors(index):

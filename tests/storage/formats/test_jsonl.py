@@ -16,6 +16,7 @@ from samplerkit.storage.files.json_lines import Lines, line_ends
 from samplerkit.testing import DatasetContract
 from samplerkit.testing.contract import same
 from tests.storage.checks import assert_refused
+from tests.waiting import wait_until
 
 
 def row(id):
@@ -224,3 +225,19 @@ def test_a_packed_file_that_was_replaced_by_one_of_its_size_and_time_is_an_error
         assert len(dataset) == 100  # from the index of the first one
     assert sizes[0] == sizes[1]
     assert_refused(dataset, "no longer decompresses to 400 bytes, got 404", 0)
+
+
+def test_packed_files_are_read_in_advance_within_max_chunks_and_plain_ones_are_not_held(tmp_path):
+    for number in range(6):
+        (tmp_path / f"{number}.jsonl.gz").write_bytes(gzip.compress(b"[1]\n" * 8))
+        (tmp_path / f"{number}.jsonl").write_bytes(b"[1]\n" * 8)
+    options = {"max_chunks": 2, "read_ahead": 1, "progress": False}
+    with sk.JsonlDataset(f"{tmp_path}/*.gz", **options) as packed:
+        batches = iter(sk.Loader(packed, batch_size=4, collate_fn=list))
+        next(batches)
+        wait_until(lambda: packed.stats.files_read == 2)
+        assert [*batches] == [[[1]] * 4] * 11
+        assert (packed.stats.files_read, packed.stats.peak_files) == (6, 2)
+    with sk.JsonlDataset(f"{tmp_path}/*.jsonl", **options) as plain:
+        assert [*plain] == [[1]] * 48
+        assert (plain._limits.max_files, plain.stats.peak_files) == (6, 0)

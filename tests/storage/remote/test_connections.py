@@ -98,6 +98,14 @@ def test_a_redirect_from_https_to_http_is_refused(certificate, server, storage):
         assert server.requests == []
 
 
+def test_a_certificate_that_nobody_vouches_for_is_refused_unless_verify_is_false(certificate, storage):
+    with served(certificate=certificate) as safe:
+        url = safe.put("/a", DATA[:100])
+        with pytest.raises(DatasetError, match="is not trusted"):
+            storage().read_small(url)
+        assert storage(storage_options={"verify": False}).read_small(url) == DATA[:100]
+
+
 def test_a_client_certificate_is_sent(certificate, storage):
     with served(certificate=certificate, wants_certificate=True) as safe:
         url, options = safe.put("/a", DATA[:100]), {"verify": str(certificate)}

@@ -10,6 +10,7 @@ import tarfile
 import pytest
 
 import samplerkit as sk
+from samplerkit.storage.catalogue.making import make_catalogue
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.format.headers import BLOCK
 from tests.storage.checks import assert_refused
@@ -64,6 +65,8 @@ def test_a_flaw_is_an_error_that_names_its_byte_or_is_counted_and_its_sample_ski
         offset = archive.getmembers()[number].offset
     assert f"{path}: {reason} at byte {offset}: " in str(caught.value)
     assert caught.value.hint
+    with pytest.raises(sk.DatasetError, match=reason):
+        make_catalogue(str(path), f"{tmp_path}/shard.skcat")
     dataset = TarDataset(path, on_error="skip")
     assert set(dataset.keys()) == {"a", "z", *(["n"] if reason == "duplicate key" else [])}
     assert dict(dataset.skipped.counts) == {reason: 1}
