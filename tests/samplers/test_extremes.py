@@ -49,6 +49,8 @@ def test_an_iterable_without_an_end_is_refused_with_its_limit(monkeypatch):
     with pytest.raises(sk.DatasetError, match="more than 262,144 ids, and has no length; use num_samples"):
         sk.IterSampler(Endless()).order(5)
     assert list(sk.IterSampler(Endless(), num_samples=3).order(5)) == [0, 0, 0]
+    monkeypatch.setattr(Endless, "__iter__", lambda _: itertools.repeat(0, 1 << 18))
+    assert len(sk.IterSampler(Endless()).order(5)) == 1 << 18
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.storage.atomic import atomic, is_the_file
+from samplerkit.storage.atomic import atomic, is_the_file, try_lock, unlock
 from samplerkit.storage.lengths import save_lengths
 from samplerkit.storage.names import matching_files
 from tests.storage.crowd import Child, run_in_threads
@@ -51,6 +51,15 @@ def test_a_file_gets_its_name_once_it_is_complete(tmp_path):
         file.write(b"half")
         raise KeyError
     assert (path.read_bytes(), file_names(tmp_path)) == (b"new", ["a"])
+
+
+def test_a_lock_is_released_though_a_process_that_was_forked_meanwhile_has_it_too(tmp_path):
+    held = try_lock(tmp_path / "a", is_exclusive=True)
+    child = Child(time.sleep, 60)
+    assert try_lock(tmp_path / "a", is_exclusive=True) is None
+    unlock(held)
+    unlock(try_lock(tmp_path / "a", is_exclusive=True))
+    child.kill()
 
 
 def test_the_partial_file_of_a_killed_writer_is_reused_by_the_next_one(tmp_path):

@@ -184,6 +184,27 @@ def test_attributes_of_the_wrapped_loader_can_be_read():
             assert counted.pads(counted.step - 1).shape == (min(BATCH, SIZE - BATCH * (number - 1)),)
 
 
+def test_workers_that_the_thread_of_a_stage_may_still_read_are_not_used_for_the_next_iteration():
+    is_loading, released = threading.Event(), threading.Event()
+
+    def wait_after_the_first(batch):
+        if 0 not in batch:
+            is_loading.set()
+            assert released.wait(60)
+        return batch
+
+    options = {"batch_size": 4, "num_workers": 1, "persistent_workers": True}
+    with sk.Loader(range(8), **options) as inner:
+        loader = DeviceLoader(inner, "cpu", load=wait_after_the_first)
+        for _ in loader:
+            before = inner.worker_pids
+            assert is_loading.wait(60)
+            break
+        assert [batch.tolist() for batch in itertools.islice(loader, 1)] == [[0, 1, 2, 3]]
+        assert inner.worker_pids != before
+        released.set()
+
+
 def test_load_makes_each_batch_in_the_thread_and_the_state_stays_that_of_the_loader():
     threads = set()
 

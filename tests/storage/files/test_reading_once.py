@@ -62,6 +62,9 @@ def test_a_file_larger_than_all_bytes_is_an_error_that_names_it(paths):
     ):
         dataset[0]
     assert "split the file" in str(caught.value)
+    with FileDataset(paths, "npz", [ROWS] * FILES, max_bytes=ROWS * 8 * 4) as dataset:
+        assert [dataset[id]["id"] for id in (0, 1)] == [0, 1]
+        assert dataset.stats.files_read == 1  # what just fits stays
 
 
 def test_closing_releases_all_files_in_memory_even_if_a_thread_holds_the_cache(paths):

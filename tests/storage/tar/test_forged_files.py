@@ -163,6 +163,14 @@ def test_an_index_with_impossible_values_is_made_again(tmp_path, shard, change):
             assert dataset[3]["txt"] == b"number 3"
 
 
+def test_the_place_of_an_only_file_is_checked_too(tmp_path):
+    write_tar(f"{tmp_path}/%d.tar", [{"__key__": "a", "cls": 1}], checksums=True)
+    archives = (Stored.of(f"{tmp_path}/0.tar"),)
+    assert index_file.read_index(tmp_path / "0.tar.skidx", archives)
+    forge(tmp_path / "0.tar.skidx", set_number("offset", 0, 1))
+    assert index_file.read_index(tmp_path / "0.tar.skidx", archives) is None
+
+
 WRONG_FILES = {
     **{repr(each[:60]): (craft(each), r"its header is invalid|of the wrong size") for each in HEADERS},
     "longer than its file": (_PREAMBLE.pack(MAGIC, VERSION, 2**32 - 1, bytes(16)) + bytes(64), "damaged"),
