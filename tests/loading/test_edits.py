@@ -384,12 +384,10 @@ def test_a_global_batch_that_the_ranks_do_not_divide_is_refused_when_edited_and_
 
 def test_batches_that_grow_in_mid_run_end_the_epoch_earlier():
     loader = sk.Loader(range(12), sk.Ledger(sk.SequentialSampler()), batch_size=2)
-    sizes = []
-    for batch in loader:
-        sizes.append(len(batch))
-        if loader.step == 2:
-            loader.edit(global_batch=4)
-    assert sizes == [2, 2, 4, 4]
+    batches = iter(loader)
+    sizes = [len(next(batches)), len(next(batches))]
+    loader.edit(global_batch=4)
+    assert [*sizes, *map(len, batches)] == [2, 2, 4, 4]
 
 
 def test_a_history_has_no_samples_that_a_ramp_left_out():

@@ -26,6 +26,11 @@ class Yielding(sk.Sampler):
         yield self.id
 
 
+def test_weights_without_an_entry_are_called_empty():
+    with pytest.raises(sk.ArgumentRangeError, match="weights: must not be empty"):
+        sk.WeightedRandomSampler([])
+
+
 @pytest.mark.parametrize("id", [2**63, 2**70, -(2**63) - 1, -(2**70)])
 def test_an_id_beyond_all_integers_is_refused_and_named(id):
     assert sk.SubsetSampler([2**63 - 1]).indices.tolist() == [2**63 - 1]
