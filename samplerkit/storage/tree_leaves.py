@@ -75,8 +75,9 @@ class Leaf:
         if not isinstance(samples, list | tuple | Mapping | np.ndarray):
             raise DatasetError(self.place, "returns neither a list of samples nor columns", samples)
         missing = len(getattr(samples, "missing", ()))
-        if not isinstance(samples, Mapping) and not missing and len(samples) != ids.size:
-            raise DatasetError(self.place, f"must return {ids.size} samples for as many ids", len(samples))
+        parts = samples.values() if isinstance(samples, Mapping) else [samples]
+        if not missing and (wrong := {*map(len, parts)} - {ids.size}):
+            raise DatasetError(self.place, f"must return {ids.size} samples for as many ids", min(wrong))
         return samples
 
     def read_segments(self, segments: Ids, extra: Mapping[str, Ids], places: Ids, size: int) -> list[Any]:

@@ -30,10 +30,6 @@ class Content(Protocol):
         """The name in error messages."""
 
     @property
-    def length(self) -> int:
-        """The number of samples."""
-
-    @property
     def num_bytes(self) -> int:
         """The size in memory, in bytes."""
 
@@ -301,7 +297,9 @@ def gathered_columns(parts: Iterable[ContentPart], size: int) -> dict[Any, Array
 
 def _as_wide(column: Array, part: Array, place: str) -> Array:
     """Returns the column in a type that can hold a part: its strings may be longer than those before."""
-    if part.shape[1:] != column.shape[1:] or part.dtype.kind != column.dtype.kind:
+    # Times in finer units might not hold those of coarser ones.
+    is_same = part.dtype == column.dtype if part.dtype.kind in "mM" else part.dtype.kind == column.dtype.kind
+    if not is_same or part.shape[1:] != column.shape[1:]:
         before = f"{column.dtype} of shape {column.shape[1:]}"
         raise DatasetError(place, f"differs from the one before, {before}", f"{part.dtype} {part.shape[1:]}")
     return column.astype(np.result_type(column, part), copy=False)

@@ -128,10 +128,6 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
 
         return in_draws(decoded, numbers, numbers, len(values))
 
-    def close(self) -> None:
-        """Closes the store in this process. The dataset can be used again."""
-        self._processes.current().close()
-
     def __repr__(self) -> str:
         samples = f"{len(self)} samples" if "_index" in self.__dict__ else "not opened"
         return f"{type(self).__name__}({self.path!r}, {samples})"

@@ -269,7 +269,7 @@ def _open_npy(data: Stored) -> TokenFile:
     file = io.BytesIO(head)
     try:
         shape, dtype = npy_header(file)
-    except (ValueError, EOFError) as error:
+    except Exception as error:  # for a damaged header, also a TokenError
         raise DatasetError(name, f"is not an npy file ({error})", hint="fetch or make it again") from error
     if len(shape) != 1 or dtype.str[1:] not in KINDS or dtype.newbyteorder("<") != dtype:
         problem = f"holds {dtype.str} of shape {shape}"

@@ -102,6 +102,7 @@ MISMATCHES = {
     "another shape": ({"x": [[1, 2]]}, {"x": [[1, 2, 3]]}),
     "another type": ({"x": [1]}, {"x": ["1"]}),
     "no columns": ({"x": [1]}, [1]),
+    "another unit of time": ({"x": np.array(["3000-01-01"], "M8[D]")}, {"x": np.zeros(1, "M8[ns]")}),
     "no array": ({"x": [[1], [1, 2]]}, {"x": [[1]]}),
 }
 

@@ -2,6 +2,7 @@
 
 import os
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from threading import Barrier
 from threading import enumerate as enumerate_threads
@@ -163,13 +164,17 @@ def test_filters_keep_the_rows_that_pyarrow_keeps(tmp_path, name):
         ("x", "in", [0.1]),
         ("x", "==", np.float32(0.1)),
         ("y", "<", np.float32(0.1)),
+        ("price", "==", 0.1),
+        ("price", "in", [0.1]),
         ("at", ">", datetime(1970, 1, 2)),  # noqa: DTZ001  # the column has no time zone
     ],
 )
 def test_a_filter_value_that_statistics_cannot_be_compared_with_excludes_no_row_group(tmp_path, condition):
     """The column is rounded to float32, and the value has more digits; or Python cannot hold its maximum."""
     x, at = pa.array([0.1, 0.3], pa.float32()), pa.array([1 << 60, 0], pa.timestamp("us"))
-    pq.write_table(pa.table({"x": x, "y": [0.1, 0.3], "at": at}), tmp_path / "a.parquet", row_group_size=1)
+    price = pa.array([Decimal("0.1"), Decimal("0.3")], pa.decimal128(5, 1))
+    table = pa.table({"x": x, "y": [0.1, 0.3], "at": at, "price": price})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=1)
     with opened(tmp_path / "a.parquet", ["y"], filters=[condition]) as dataset:
         assert [sample["y"] for sample in dataset.__getitems__(range(len(dataset)))] == [0.1]
 

@@ -251,6 +251,11 @@ class Wrong(Batched):
         return self.texts[0] if len(ids) == 1 else self.texts[:1]
 
 
+class TwoRows(Batched):
+    def __getitems__(self, ids):
+        return {"x": np.repeat(ids, 2)}
+
+
 def test_what_a_part_does_wrong_is_an_error_that_names_it():
     with pytest.raises(sk.DatasetError, match=r"parts\['b'\]: has neither a layout nor a length"):
         len(sk.TreeDataset({"a": "x", "b": Stream()}))
@@ -265,6 +270,8 @@ def test_what_a_part_does_wrong_is_an_error_that_names_it():
         wrong.__getitems__([1])
     with pytest.raises(sk.DatasetError, match="part 'b': must return 2 samples for as many ids, got 1"):
         wrong.__getitems__([1, 2])
+    with pytest.raises(sk.DatasetError, match="part 'b': must return 2 samples for as many ids, got 4"):
+        sk.TreeDataset({"a": "x", "b": TwoRows("yz")}).__getitems__([1, 2])
     with pytest.raises(sk.ArgumentTypeError, match="ids: must be a flat list of integers"):
         wrong.__getitems__([[1], [1, 2]])
 

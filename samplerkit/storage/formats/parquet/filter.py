@@ -139,7 +139,9 @@ def _checked(entry: Any) -> Condition:
 
 def _may(condition: Condition, ranges: Mapping[str, Bounds]) -> bool:
     name, comparison, value = condition
-    if name in ranges and comparison in _MAY:
+    values = value if isinstance(value, tuple) else (value,)
+    # Decimals and large integers are cast before they are compared with a float.
+    if name in ranges and comparison in _MAY and not any(isinstance(each, float) for each in values):
         with suppress(TypeError):  # comparing the values themselves raises a better error
             return _MAY[comparison](*ranges[name], value)
     return True
