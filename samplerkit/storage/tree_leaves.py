@@ -60,8 +60,8 @@ class Leaf:
             size: the number of samples in the whole batch.
 
         Returns:
-            What the dataset returns: a list of samples, a `Samples`, a numeric array whose rows are samples,
-            or a mapping of columns.
+            What the dataset returns: a list of samples, a `Samples`, or a numeric array whose rows are
+            samples; for a mapping of columns its `FileContent`.
 
         Raises:
             DatasetError: the dataset returned another type or number of samples. Exceptions of the dataset
@@ -75,9 +75,10 @@ class Leaf:
         if not isinstance(samples, list | tuple | Mapping | np.ndarray):
             raise DatasetError(self.place, "returns neither a list of samples nor columns", samples)
         missing = len(getattr(samples, "missing", ()))
-        parts = samples.values() if isinstance(samples, Mapping) else [samples]
-        if not missing and (wrong := {*map(len, parts)} - {ids.size}):
-            raise DatasetError(self.place, f"must return {ids.size} samples for as many ids", min(wrong))
+        samples = FileContent.of(samples, self.place) if isinstance(samples, Mapping) else samples
+        count = samples.length if isinstance(samples, FileContent) else len(samples)
+        if not missing and count != ids.size:
+            raise DatasetError(self.place, f"must return {ids.size} samples for as many ids", count)
         return samples
 
     def read_segments(self, segments: Ids, extra: Mapping[str, Ids], places: Ids, size: int) -> list[Any]:
@@ -169,7 +170,7 @@ class LeafSamples:
     Args:
         leaf: the dataset.
         start: its first id in the tree.
-        samples: a list of samples, a `Samples`, an array whose rows are samples, or a mapping of columns.
+        samples: a list of samples, a `Samples`, an array whose rows are samples, or columns.
         places: the positions of the samples in the batch.
     """
 
@@ -195,7 +196,7 @@ def joined(shares: Sequence[LeafSamples], size: int) -> Samples | Columns | Arra
         >>> joined(shares, 2)
         ['y', 'x']
     """
-    of_columns = [share for share in shares if isinstance(share.samples, Mapping)]
+    of_columns = [share for share in shares if isinstance(share.samples, FileContent)]
     if not of_columns:
         return _joined_rows(shares, size) if _are_rows(shares) else _joined_samples(shares, size)
     other = next((share for share in shares if share not in of_columns), None)
@@ -203,12 +204,8 @@ def joined(shares: Sequence[LeafSamples], size: int) -> Samples | Columns | Arra
         problem = f"returns columns, but {other.leaf.place} does not"
         hint = "use the same as_columns, or batches, for all parts"
         raise DatasetError(of_columns[0].leaf.place, problem, hint=hint)
-    return _joined_columns(shares, size)
-
-
-def _joined_columns(shares: Sequence[LeafSamples], size: int) -> Columns:
-    contents = ((FileContent.of(share.samples, share.leaf.place), share.places) for share in shares)
-    return gathered_columns(((content, np.arange(places.size), places) for content, places in contents), size)
+    parts = ((share.samples, np.arange(share.places.size), share.places) for share in shares)
+    return gathered_columns(parts, size)
 
 
 def _are_rows(shares: Sequence[LeafSamples]) -> bool:

@@ -268,6 +268,6 @@ def _fault(error: Exception) -> Exception:
     if isinstance(error, Refused | Transient):
         return error
     errors = import_module("botocore.exceptions")
-    of_botocore = ["ClientError", "HTTPClientError", "CredentialRetrievalError", "MetadataRetrievalError"]
-    transient = (OSError, http.client.HTTPException, *(getattr(errors, name) for name in of_botocore))
+    of_botocore = (errors.ClientError, errors.HTTPClientError, errors.CredentialRetrievalError)
+    transient = (OSError, http.client.HTTPException, errors.MetadataRetrievalError, *of_botocore)
     return library_fault(error, "botocore", is_mistake=not isinstance(error, transient))

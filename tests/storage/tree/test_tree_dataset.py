@@ -251,9 +251,9 @@ class Wrong(Batched):
         return self.texts[0] if len(ids) == 1 else self.texts[:1]
 
 
-class TwoRows(Batched):
+class Column(Batched):
     def __getitems__(self, ids):
-        return {"x": np.repeat(ids, 2)}
+        return {"x": self.texts[0]}
 
 
 def test_what_a_part_does_wrong_is_an_error_that_names_it():
@@ -271,7 +271,9 @@ def test_what_a_part_does_wrong_is_an_error_that_names_it():
     with pytest.raises(sk.DatasetError, match="part 'b': must return 2 samples for as many ids, got 1"):
         wrong.__getitems__([1, 2])
     with pytest.raises(sk.DatasetError, match="part 'b': must return 2 samples for as many ids, got 4"):
-        sk.TreeDataset({"a": "x", "b": TwoRows("yz")}).__getitems__([1, 2])
+        sk.TreeDataset({"a": "x", "b": Column([[1, 1, 2, 2], []])}).__getitems__([1, 2])
+    with pytest.raises(sk.DatasetError, match="part 'b': array 'x' is neither an array nor a seq"):
+        sk.TreeDataset({"a": "x", "b": Column([5, 5])}).__getitems__([1, 2])
     with pytest.raises(sk.ArgumentTypeError, match="ids: must be a flat list of integers"):
         wrong.__getitems__([[1], [1, 2]])
 
