@@ -99,6 +99,7 @@ class Writing(Closing):
     """A writer that is closed at the end of a `with` block; after an error its output is dropped."""
 
     _failure: DatasetError | None = None  # the error that ended writing
+    _is_closed = False
 
     @abstractmethod
     def abort(self) -> None:
@@ -109,6 +110,13 @@ class Writing(Closing):
             self.close()
         else:
             self.abort()
+
+    def _require_open(self, path: str) -> None:
+        """Raises the error that ended writing, or another one if the writer was closed."""
+        if self._failure is not None:
+            raise self._failure
+        if self._is_closed:
+            raise DatasetError(path, "was closed", hint="make a new writer")
 
     @contextmanager
     def _writing(self, path: Path, hint: str = "make room, or give another path") -> Iterator[None]:

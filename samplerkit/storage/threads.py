@@ -243,17 +243,17 @@ def in_threads(
 
 
 def all_in_threads(
-    work: Callable[[int], Result],
-    number: int,
+    work: Callable[[Item], Result],
+    items: Sequence[Item],
     threads: int,
     name: str,
     progress: Callable[[int, int], object] | None = None,
 ) -> list[Result]:
-    """Returns the results of a function for the items 0 to `number` - 1, in this order.
+    """Returns the results of a function for some items, in their order.
 
     Args:
         work: called with each item, from several threads.
-        number: the number of items.
+        items: the items.
         threads: the most threads.
         name: the prefix of the threads' names.
         progress: called with the number of finished items and the total; None for no progress.
@@ -263,11 +263,11 @@ def all_in_threads(
     """
     results: dict[int, Result] = {}
     report = progress or (lambda *_: None)
-    report(0, number)
-    for item, result in in_threads(work, range(number), threads, name):
-        results[item] = result
-        report(len(results), number)
-    return [results[item] for item in range(number)]
+    report(0, len(items))
+    for at, result in in_threads(lambda at: work(items[at]), range(len(items)), threads, name):
+        results[at] = result
+        report(len(results), len(items))
+    return [results[at] for at in range(len(items))]
 
 
 def with_timeout(call: Callable[[], Result], seconds: float, stop: Stop) -> Result:
@@ -383,7 +383,8 @@ class TerminalLine:
         now = time.monotonic()
         self._next = now + PATIENCE_SECONDS if self._next is None else self._next
         is_over = done >= total
-        if sys.stderr.isatty() and (self._is_shown if is_over else now >= self._next):
+        is_terminal = sys.stderr is not None and sys.stderr.isatty()  # None if it was closed at the start
+        if is_terminal and (self._is_shown if is_over else now >= self._next):
             sys.stderr.write(f"\r{description} {done:,} of {total:,}" + ("\n" if is_over else ""))
             sys.stderr.flush()
             self._next, self._is_shown = now + PATIENCE_SECONDS / 4, True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,16 +39,7 @@ class Leaf:
 
     def read_one(self, id: int) -> Any:
         """Reads one sample; exceptions of the dataset get a note with its name."""
-        with self._noting_errors():
-            return self._one((np.int64(id),))
-
-    @contextmanager
-    def _noting_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except Exception as error:
-            note_once(error, f"samplerkit: in {self.place} of a tree of datasets")
-            raise
+        return self._call(None, self._one, np.array([id]), {}, np.zeros(1, dtype=np.int64), 1)[0]
 
     def read(self, ids: Ids, extra: Mapping[str, Ids], places: Ids, size: int) -> Any:
         """Reads its share of a batch in one call, each sample within its draw.
@@ -117,7 +108,7 @@ class Leaf:
         """Reads all in one call, or one by one if the dataset reads no batches or ignores seeded draws."""
         draws = entered_draws(size)
         enters_alone = bool(getattr(batch_reader(self.dataset), "enters_draws", False))
-        with self._noting_errors():
+        try:
             # No default for epochs: the dataset knows the epoch from `set_epoch`.
             values = {"passes": np.zeros(len(ids), dtype=np.int64), **extra}
             arguments = (ids, *(values[name] for name in read_args(self.dataset) if name in values))
@@ -125,6 +116,9 @@ class Leaf:
                 return in_draws(one, zip(*arguments, strict=True), places.tolist(), size)
             with nullcontext() if draws is None else draws.of(places, enters_alone=enters_alone):
                 return read(*arguments)
+        except Exception as error:
+            note_once(error, f"samplerkit: in {self.place} of a tree of datasets")
+            raise
 
     def _one(self, given: tuple[np.int64, ...]) -> Any:
         if len(given) == 1 and has_getitem(self.dataset):

@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Mapping
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+from urllib.parse import parse_qsl, unquote, urlencode
 
 _REMOTE = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]+::)*([A-Za-z][A-Za-z0-9+.-]+)://")
 _LOCAL_SCHEMES = {"file", "local"}
@@ -36,12 +36,15 @@ def is_remote(path: str | os.PathLike[str]) -> bool:
 def local_path(path: str) -> str:
     """Returns the path of a `file:` or `local:` URL; anything else is returned unchanged.
 
+    A host other than `localhost` counts as the first folder of a relative path, as in fsspec.
+
     Example:
         >>> local_path("file:///data/a%20b.npz"), local_path("/data/a%20b.npz")
         ('/data/a b.npz', '/data/a%20b.npz')
     """
-    scheme, mark, _ = path.partition("://")
-    return unquote(urlsplit(path).path) if mark and scheme.lower() in _LOCAL_SCHEMES else path
+    scheme, mark, rest = path.partition("://")
+    is_local = mark and scheme.lower() in _LOCAL_SCHEMES
+    return unquote(re.split(r"[?#]", rest)[0].removeprefix("localhost")) if is_local else path
 
 
 def is_web(url: str) -> bool:

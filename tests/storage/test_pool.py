@@ -127,6 +127,8 @@ def test_a_progress_line_is_rewritten_a_few_times_a_second_and_not_at_each_step(
     for done in range(9):  # in less than a second
         line("counting", done, 8)
     assert terminal.getvalue() == shown + "\rcounting 1,000 of 1,000\n"
+    monkeypatch.setattr("sys.stderr", None)  # as of a process that began without one
+    line("counting", 8, 8)
 
 
 def import_slow_package():

@@ -165,11 +165,8 @@ def make_part(
         if read_catalogue(out, remote).kind == kind:
             return out
     with RemoteStorage(remote or RemoteOptions()) as storage:
-
-        def work(number: int) -> FileCatalogue:
-            return look(files[number], reader, storage=storage)
-
-        catalogues = all_in_threads(work, len(files), threads, "samplerkit-catalogue", progress)
+        work = partial(look, reader=reader, storage=storage)
+        catalogues = all_in_threads(work, files, threads, "samplerkit-catalogue", progress)
     write_catalogue(joined(catalogues), out, remote)
     return out
 

@@ -297,8 +297,8 @@ def gathered_columns(parts: Iterable[ContentPart], size: int) -> dict[Any, Array
 
 def _as_wide(column: Array, part: Array, place: str) -> Array:
     """Returns the column in a type that can hold a part: its strings may be longer than those before."""
-    # Times in finer units might not hold those of coarser ones.
-    is_same = part.dtype == column.dtype if part.dtype.kind in "mM" else part.dtype.kind == column.dtype.kind
+    # Times in finer units might not hold those of coarser ones; records may have other fields.
+    is_same = part.dtype == column.dtype if part.dtype.kind in "mMV" else part.dtype.kind == column.dtype.kind
     if not is_same or part.shape[1:] != column.shape[1:]:
         before = f"{column.dtype} of shape {column.shape[1:]}"
         raise DatasetError(place, f"differs from the one before, {before}", f"{part.dtype} {part.shape[1:]}")

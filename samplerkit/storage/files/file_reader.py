@@ -68,13 +68,9 @@ class FileReader:
             max_read: how many files may be in memory at a time, if a file has to be read to be counted.
             progress: called while files are counted.
         """
-
-        def count(number: int) -> int:
-            return self.count(paths[number])
-
         threads = min(COUNTING_THREADS if self.counts_cheaply else max_read, COUNTING_THREADS)
         progress = partial(progress, "files counted:")
-        return all_in_threads(count, len(paths), threads, "samplerkit-count", progress)
+        return all_in_threads(self.count, paths, threads, "samplerkit-count", progress)
 
     def _read(self, path: str, name: str) -> FileContent:
         if not self.gives_length:

@@ -189,11 +189,8 @@ def stored_files(paths: Sequence[str], storage: RemoteAccess | None) -> tuple[St
     """
     if not any(map(is_remote, paths)):
         return tuple(map(Stored.of, paths))
-
-    def lookup(number: int) -> Stored:
-        return Stored.of(paths[number], storage)
-
-    return tuple(all_in_threads(lookup, len(paths), VERSION_THREADS, "samplerkit-version"))
+    lookup = partial(Stored.of, storage=storage)
+    return tuple(all_in_threads(lookup, paths, VERSION_THREADS, "samplerkit-version"))
 
 
 VERSION_THREADS = 16

@@ -101,7 +101,7 @@ def _paths(files: Any) -> tuple[str, ...]:
     try:
         entries = json.loads((folder / "state.json").read_bytes())["_data_files"]
         return tuple(os.fspath(folder / Path(entry["filename"]).name) for entry in entries)
-    except (OSError, ValueError, LookupError, TypeError) as error:
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         hint = "give a folder from save_to_disk, of one split, or the files themselves"
         raise DatasetError(str(folder), "does not list its files in state.json", hint=hint) from error
 

@@ -80,7 +80,7 @@ class FormatOfFiles(DatasetOfFiles):
             return guarded(shown(self.files[number]), "read", lambda: self._inspect(number))
 
         report = partial(self._progress, "files examined:")
-        return all_in_threads(inspect, len(self.files), COUNTING_THREADS, "samplerkit-scan", report)
+        return all_in_threads(inspect, range(len(self.files)), COUNTING_THREADS, "samplerkit-scan", report)
 
     def _find(self) -> Chunks:
         files = self._inspect_all()
@@ -129,13 +129,16 @@ class IndexedFiles(FormatOfFiles):
             The number of samples.
 
         Raises:
-            ArgumentValueError: files are remote and no folder was given, or two indexes have the same name.
+            ArgumentTypeError: `folder` is not a path.
+            ArgumentValueError: files are remote and no folder was given, or it is a URL, or two indexes have
+                the same name.
             DatasetError: a file cannot be read, or an index cannot be written.
         """
         if folder is None and self.is_remote:
             hint = "name a folder, and upload its files"
             problem = "is needed, since nothing is written next to remote files"
             raise ArgumentValueError("folder", problem, folder, hint=hint)
+        folder = None if folder is None else one_path("folder", folder, "upload its files")
         ends = self.files if folder is None else [name.rpartition("/")[2] for name in self._names]
         if len(set(ends)) < len(ends):
             hint = "save the indexes of each folder separately"
@@ -152,7 +155,7 @@ class IndexedFiles(FormatOfFiles):
             return len(indexed)
 
         report = partial(self._progress, "files indexed:")
-        return sum(all_in_threads(save, len(self.files), COUNTING_THREADS, "samplerkit-index", report))
+        return sum(all_in_threads(save, range(len(self.files)), COUNTING_THREADS, "samplerkit-index", report))
 
 
 class FolderDataset(ChunkedDataset):

@@ -66,7 +66,7 @@ retry_seconds=120.0, threads=16, max_unpacked_bytes=None)
 
     def __post_init__(self) -> None:
         checked: dict[str, Any] = {
-            "cache": _folder(self.cache),
+            "cache": cache_folder(self.cache),
             "max_cache_bytes": arguments.limit("max_cache_bytes", self.max_cache_bytes),
             "timeout": arguments.seconds("timeout", self.timeout, may_be_zero=False),
             "attempts": arguments.at_least("attempts", self.attempts, 1),
@@ -108,7 +108,13 @@ max_cache_bytes, timeout, attempts, retry_seconds, threads, digests, storage_opt
         return cls(**given)
 
 
-def _folder(value: Any) -> str | None:
+def cache_folder(value: Any) -> str | None:
+    """Checks the argument `cache`: a folder of this machine, or None.
+
+    Raises:
+        ArgumentTypeError: it is neither a path nor None.
+        ArgumentValueError: it is empty or a URL.
+    """
     if value is None:
         return None
     if not isinstance(value, str | os.PathLike) or not isinstance(os.fspath(value), str):

@@ -104,7 +104,7 @@ def index_shards(
             return _ensure_index(names[number], targets[number], storage, checksums=checksums)
 
         report = partial(progress, "indexing shard")
-        results = all_in_threads(work, len(names), threads, "samplerkit-index", report)
+        results = all_in_threads(work, range(len(names)), threads, "samplerkit-index", report)
         indexes = [index for index, _ in results]
         sizes = {name: index.num_samples for name, index in zip(short, indexes, strict=True)}
         write_small(json_path, lengths_text(sizes).encode(), options)
@@ -170,7 +170,7 @@ def _default_lengths(name: str, short: str, out: Path | None) -> str:
     """Returns the path or URL of the lengths in the common folder of all shards, or in `out`."""
     if out is not None:
         return os.fspath(out / LENGTHS)
-    first = shown(name) if is_remote(name) else os.fspath(Path(name).absolute())
+    first = shown(name) if is_remote(name) else os.path.abspath(name)  # noqa: PTH100  # short has no `..`
     return first.removesuffix(short) + LENGTHS
 
 

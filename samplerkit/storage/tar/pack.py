@@ -76,7 +76,7 @@ def pack_folder(
     with TarWriter(
         shards,
         samples_per_shard=samples_per_shard,
-        bytes_per_shard=None if ends else bytes_per_shard or DEFAULT_BYTES,
+        bytes_per_shard=None if ends else DEFAULT_BYTES if bytes_per_shard is None else bytes_per_shard,
         checksums=checksums,
         overwrite=overwrite,
     ) as writer:

@@ -137,7 +137,7 @@ class TarWriter(Writing):
             DatasetError: the shard cannot be written, for instance because the disk is full. The shard is
                 deleted, and all later calls raise the same error.
         """
-        self._check()
+        self._require_open(self._pattern)
         key = _checked_key(sample)
         pieces = [
             piece
@@ -167,7 +167,7 @@ class TarWriter(Writing):
         Raises:
             DatasetError: the shard cannot be written.
         """
-        self._check()
+        self._require_open(self._pattern)
         if self._shard is not None:
             self._finish(self._shard)
 
@@ -177,10 +177,13 @@ class TarWriter(Writing):
         Raises:
             DatasetError: this shard or an earlier one could not be written.
         """
+        if self._is_closed and self._failure is None:
+            return
         if self._names == (self._pattern,) and not self.paths and self._shard is None:
-            self._check()
+            self._require_open(self._pattern)
             self._shard = self._begin()
         self.next_shard()
+        self._is_closed = True
         number = len(self.paths)
         if self._overwrite and (self._names is None or number < len(self._names)):
             path = self._path(number)
@@ -190,6 +193,7 @@ class TarWriter(Writing):
 
     def abort(self) -> None:
         """Deletes the current shard."""
+        self._is_closed = True
         shard, self._shard = self._shard, None
         if shard is not None:
             shard.output.drop()
@@ -228,11 +232,6 @@ class TarWriter(Writing):
             target = Path(path + INDEX_SUFFIX)
             with self._writing(target, "the shard is whole: make its index by `samplerkit index`"):
                 make_index(Stored.of(path), Cache.of(None), checksums=self._checksums).write(target)
-
-    def _check(self) -> None:
-        """Raises the error that ended writing, since later shards would follow a gap."""
-        if self._failure is not None:
-            raise self._failure
 
 
 @dataclass

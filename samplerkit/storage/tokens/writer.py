@@ -62,7 +62,6 @@ class TokenWriter(Writing):
             raise ArgumentValueError("prefix", "exists already", str(existing), hint=hint)
         self._lengths = array("i")
         self._file: AtomicFile | None = None
-        self._is_closed = False
 
     def write(self, tokens: Any) -> None:
         """Writes a document.
@@ -123,9 +122,7 @@ class TokenWriter(Writing):
         return next((path for path in paths if os.path.lexists(path)), None)
 
     def _open_file(self) -> AtomicFile:
-        if self._is_closed:
-            problem = "was closed, or could not be written"
-            raise DatasetError(str(self.paths[0]), problem, hint="make a new writer")
+        self._require_open(str(self.paths[0]))
         if self._file is None:
             self.paths[0].parent.mkdir(parents=True, exist_ok=True)
             self._file = AtomicFile(self.paths[0])

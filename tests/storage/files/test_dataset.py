@@ -103,6 +103,7 @@ MISMATCHES = {
     "another type": ({"x": [1]}, {"x": ["1"]}),
     "no columns": ({"x": [1]}, [1]),
     "another unit of time": ({"x": np.array(["3000-01-01"], "M8[D]")}, {"x": np.zeros(1, "M8[ns]")}),
+    "records of other fields": ({"x": np.zeros(1, "i4,i4")}, {"x": np.zeros(1, "i4,i4,i4")}),
     "no array": ({"x": [[1], [1, 2]]}, {"x": [[1]]}),
 }
 
@@ -153,13 +154,15 @@ def test_urls_in_a_list_are_patterns_by_stars_and_braces_alone():
     assert FileDataset(urls, "npz", remote=False).files == tuple(urls)
 
 
-@pytest.mark.parametrize("scheme", ["file", "FILE", "local"])
+@pytest.mark.parametrize("scheme", ["file://", "FILE://", "local://", "file://localhost"])
 def test_a_file_url_is_a_local_path(tmp_path, scheme):
     write_npz(tmp_path / "a b", [2, 3])
-    address = f"{scheme}://{tmp_path}/a%20b"
+    address = f"{scheme}{tmp_path}/a%20b"
     for files in (f"{address}/*.npz", [f"{address}/000.npz", f"{address}/001.npz"]):
         with FileDataset(files, "npz") as dataset:
             assert dataset.layout == sk.Layout([2, 3], ["000.npz", "001.npz"])
+    with pytest.raises(sk.DatasetError, match=r"other/.*/000\.npz"):  # not the file of this host
+        len(FileDataset(f"file://other{tmp_path}/a%20b/000.npz", "npz"))
 
 
 COUNTED = [4, 0, 7, 1]

@@ -62,13 +62,16 @@ def test_streams_and_files_are_read_as_pyarrow_reads_them(tmp_path, kind, compre
         assert dataset.__getitems__([]).num_rows == 0
 
 
-def test_a_folder_of_hugging_face_is_read_without_its_package():
+def test_a_folder_of_hugging_face_is_read_without_its_package(tmp_path):
     with sk.ArrowDataset(FOLDER) as dataset:
         assert len(dataset.files) == 2
         read = [plain(sample) for sample in dataset.__getitems__(range(len(dataset)))]
     assert read == [{"id": id, "text": f"text {id}", "tokens": [id] * (id % 5)} for id in range(250)]
     with pytest.raises(sk.DatasetError, match=r"does not list its files in state\.json"):
         sk.ArrowDataset(FOLDER.parent)
+    (tmp_path / "state.json").write_text("[" * 100_000)
+    with pytest.raises(sk.DatasetError, match=r"does not list its files in state\.json"):
+        sk.ArrowDataset(tmp_path)
 
 
 MAGIC, END_MARK = b"ARROW1", b"\xff" * 4 + bytes(4)

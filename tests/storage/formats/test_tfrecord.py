@@ -146,5 +146,7 @@ def test_indexes_need_a_writable_folder_and_distinct_names(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(sk.DatasetError, match="cannot be written"):
         sk.TfRecordDataset(tmp_path / "a" / "0.tfrecord", progress=False).save_indexes(tmp_path / "file")
+    with pytest.raises(sk.ArgumentValueError, match="folder: must be local, got 's3://bucket/c'; upload its"):
+        dataset.save_indexes("s3://bucket/c")
     with pytest.raises(sk.ArgumentValueError, match="folder: is needed"):
         sk.TfRecordDataset(["memory://a/0.tfrecord"], progress=False).save_indexes()

@@ -287,6 +287,23 @@ def test_lengths_of_other_shards_are_not_overwritten(folder, tmp_path):
     ]
 
 
+def test_lengths_are_written_into_the_common_folder_however_it_is_spelled(folder):
+    (folder / "other").mkdir()
+    write_tar(folder / "other" / "0.tar", [{"__key__": "one", "cls": 1}], index=False)
+    paths = [f"{folder}/other/../train-00.tar", f"{folder}/other/0.tar"]
+    assert index_shards(paths).lengths == f"{folder}/lengths.json"
+    assert sk.TarDataset(paths, lengths=folder / "lengths.json").layout.sizes.tolist() == [EACH, 1]
+
+
+@pytest.mark.parametrize("cache", ["s3://bucket/cache", ""])
+def test_a_cache_is_a_folder_of_this_machine(folder, tmp_path, monkeypatch, cache):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(
+        sk.ArgumentValueError, match=f"cache: must be a folder of this machine, got '{cache}'"
+    ):
+        sk.TarDataset(f"{folder}/train-00.tar", cache=cache)
+
+
 def test_a_folder_that_cannot_be_written_to_is_an_error(folder, tmp_path):
     (tmp_path / "file").write_text("no folder")
     with pytest.raises(sk.DatasetError, match=r"file/train-0\d\.tar\.skidx: cannot be written \(.*\); make"):

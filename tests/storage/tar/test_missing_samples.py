@@ -1,10 +1,13 @@
 """Samples of `lengths` that a shard lacks: left out of their batches, while the steps stay as they were."""
 
+import errno
 import os
 import re
 from collections import Counter
 from itertools import chain
+from pathlib import Path
 
+import fsspec
 import pytest
 import torch.utils.data
 
@@ -209,8 +212,57 @@ def test_a_sample_split_over_two_shards_is_left_out_when_both_were_read(tmp_path
     ):
         dataset[2]
     strict = sk.TarDataset(paths, **options)
-    with pytest.raises(sk.DatasetError, match=r"1\.tar: split sample at byte 1024: 'm' begins in .*0\.tar"):
+    message = r"[01]\.tar: split sample at byte 1024: 'm' begins in .*0\.tar"
+    with pytest.raises(sk.DatasetError, match=message):
         strict.keys()
+    # It stays an error: the half in each shard is never returned.
+    for id in (1, 2, 1, 2):
+        with pytest.raises(sk.DatasetError, match=message):
+            strict[id]
+    assert strict.keys([0, 3]) == ["a", "z"]
+    assert not strict.skipped.places
+
+
+@pytest.mark.parametrize("fetch", ["ranges", "shards"])
+def test_a_loader_that_skips_bad_samples_leaves_out_both_halves_of_a_split_sample(tmp_path, fetch):
+    for number, names in enumerate((["a.txt", "m.txt"], ["m.cls", "z.txt"])):
+        write(tmp_path / f"{number}.tar", [(name, name.encode()) for name in names], "webdataset")
+    urls = [f"memory://split/{number}.tar" for number in range(2)]
+    fsspec.filesystem("memory").put(str(tmp_path) + "/", "memory://split", recursive=True)
+    dataset = sk.TarDataset(urls, lengths=[2, 2], fetch=fetch, cache=tmp_path / "cache")
+    options = {"batch_size": 4, "collate_fn": list, "bad_samples": "skip"}
+    with dataset, sk.Loader(dataset, sk.SequentialSampler(), **options) as loader:
+        for _ in range(2):
+            assert [[sample["__key__"] for sample in batch] for batch in loader] == [["a", "z"]]
+
+
+@pytest.mark.parametrize(("at", "is_indexed"), [(1, True), (0, True), (0, False)])
+def test_a_disk_that_does_not_read_a_shard_is_an_error_with_its_name_or_leaves_its_samples_out(
+    tmp_path, monkeypatch, at, is_indexed
+):
+    def failing(descriptor, size, offset):
+        if is_broken and Path(f"/dev/fd/{descriptor}").readlink().name == "1.tar" and offset >= at:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return pread(descriptor, size, offset)
+
+    pread, is_broken = os.pread, not is_indexed
+    monkeypatch.setattr(os, "pread", failing)
+    for number in range(2):
+        write(tmp_path / f"{number}.tar", [(f"{number}{key}.txt", b"x") for key in "abc"], "webdataset")
+    options = {"lengths": [3, 3], "cache": tmp_path / "cache", "max_shards": 2}
+    for on_error in ("raise", "skip"):
+        is_broken = not is_indexed
+        dataset = sk.TarDataset(f"{tmp_path}/{{0..1}}.tar", on_error=on_error, **options)
+        if is_indexed:
+            assert dataset[3]["__key__"] == "1a"
+        is_broken = True
+        if on_error == "raise":
+            for ids in ([4], [3, 4, 5]):
+                with pytest.raises(AbsentError, match=r"1\.tar: cannot be read \(Input/output error\)"):
+                    dataset.__getitems__(ids)
+        else:
+            assert [sample["__key__"] for sample in dataset] == ["0a", "0b", "0c"]
+            assert dict(dataset.skipped.counts) == {"unreadable": 1}
 
 
 def test_a_prefetched_shard_that_is_removed_before_its_use_is_left_out(folder, tmp_path, caplog):

@@ -62,6 +62,23 @@ def test_one_tar_without_samples_is_an_empty_tar(tmp_path):
     assert write_tar(f"{tmp_path}/x-%d.tar", []) == []
 
 
+def test_a_closed_writer_refuses_samples_and_writes_no_more_files(tmp_path):
+    writer = sk.TarWriter(tmp_path / "a.tar")
+    writer.write({"__key__": "a", "txt": "1"})
+    writer.close()
+    dropped = sk.TarWriter(tmp_path / "b.tar")
+    dropped.write({"__key__": "a", "txt": "1"})
+    dropped.abort()
+    for each in (writer, dropped):
+        with pytest.raises(sk.DatasetError, match=r"[ab]\.tar: was closed; make a new writer"):
+            each.write({"__key__": "b", "txt": "2"})
+        with pytest.raises(sk.DatasetError, match="was closed"):
+            each.next_shard()
+        each.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.tar", "a.tar.skidx"]
+    assert sk.TarDataset(tmp_path / "a.tar", cache=tmp_path / "cache").keys() == ["a"]
+
+
 def test_a_new_shard_starts_before_one_would_exceed_its_bytes(tmp_path):
     samples = [{"__key__": str(number), "bin": bytes(1500)} for number in range(40)]
     samples += [{"__key__": "large", "bin": bytes(100_000)}, {"__key__": "last", "bin": b""}]
@@ -161,6 +178,8 @@ def test_files_that_would_replace_each_other_and_shards_without_samples_are_refu
         (tmp_path / name).write_text("x")
     with pytest.raises(sk.ArgumentRangeError, match="shards: are more than the 2 samples, got 3"):
         pack_folder(tmp_path, f"{tmp_path}/out-{{0..2}}.tar")
+    with pytest.raises(sk.ArgumentRangeError, match="bytes_per_shard: must be positive, got 0"):
+        pack_folder(tmp_path, f"{tmp_path}/out-%d.tar", bytes_per_shard=0)
     (tmp_path / "a.txt").write_text("y")
     with pytest.raises(sk.DatasetError, match="two files that differ in upper and lower case only, got 'a'"):
         pack_folder(tmp_path, f"{tmp_path}/out-%d.tar")

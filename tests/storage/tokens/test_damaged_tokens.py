@@ -261,7 +261,7 @@ def test_a_writer_leaves_both_files_or_none(tmp_path):
         writer.write(np.array([], dtype=np.int64))
     with pytest.raises(ArgumentValueError, match="prefix: exists already"):
         sk.TokenWriter(prefix)
-    with pytest.raises(DatasetError, match="was closed, or could not be written"):
+    with pytest.raises(DatasetError, match="was closed; make a new writer"):
         writer.write([1])
     with pytest.raises(ArgumentValueError, match="prefix: must be local, got 's3://bucket/a'"):
         sk.TokenWriter("s3://key:secret@bucket/a")

@@ -203,6 +203,7 @@ def test_each_part_receives_the_epoch_its_own_ids_and_its_own_passes():
     assert (web.passes, code.passes) == ([[0], [0], [0]], [None, None])
     tree.__getitems__([3, 4, 0], np.array([7, 8, 9]))
     assert (web.passes[-1], code.passes[-1]) == ([7, 9], None)
+    assert (tree[1], web.passes[-1]) == ("b", [0])  # an item read alone is in the first pass
     assert not sk.TreeDataset({"code": code}).wants_passes
     assert sk.TreeDataset({"deaf": deaf}).expect is None
 

@@ -158,7 +158,7 @@ class ParquetDataset(FormatOfFiles):
             action = f"read, column {name!r}"
             return guarded(file.place(chunk), action, lambda: _values_of(single.read(chunk), name, is_length))
 
-        parts = all_in_threads(read, self.layout.num_files, self._limits.threads, "samplerkit-column")
+        parts = all_in_threads(read, range(self.layout.num_files), self._limits.threads, "samplerkit-column")
         column = np.concatenate(parts or [np.zeros(0, dtype=np.int64)])
         return column if column.dtype.kind != "O" else column.tolist()
 

@@ -235,9 +235,8 @@ class Window:
         """
         index = (position - self.base) // BLOCK
         begin = int(np.searchsorted(self._heads, index))
-        if begin == self._heads.size or self._heads[begin] != index:
-            return [], self._sizes[:0], self._sizes[:0], position
-        end = int(self._ends[np.searchsorted(self._ends, begin, side="right")])
+        is_plain = begin < self._heads.size and self._heads[begin] == index
+        end = int(self._ends[np.searchsorted(self._ends, begin, side="right")]) if is_plain else begin
         while end > begin and self._is_pax[end - 1]:  # the header that it describes is not in the run
             end -= 1
         if end == begin:

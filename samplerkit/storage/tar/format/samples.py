@@ -86,22 +86,22 @@ Samples = tuple[tuple[tuple[str, ...], ...], dict[str, Array], list[Flaw]]
 """The distinct tuples of fields of samples, in the order of their files; arrays as in `Index`; and flaws."""
 
 
-def group(members: Members, archive: str) -> Samples:
-    """Groups the members of an archive into samples.
+class Grouping:
+    """The grouping of the members of an archive into samples.
 
     The files of a sample must be consecutive. A sample with a flaw is left out completely; so is the last
     sample of an archive that ends in a flaw, since files of it may be lost.
+
+    Args:
+        members: the members, in their order.
+        archive: the name of the archive in flaws.
     """
-    return _Grouping(members, archive).samples()
-
-
-class _Grouping:
-    """The state of grouping: `_keys`, `_first` and `_names` have an entry per sample."""
 
     def __init__(self, members: Members, archive: str) -> None:
         self._members = members
         self._archive = archive
         self._flaws = [*members.flaws]
+        # These three have an entry per sample.
         self._keys: list[bytes] = []
         self._names: list[tuple[str, ...]] = []
         self._first: list[int] = []  # of each sample, its first file; and the number of files

@@ -15,19 +15,19 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from samplerkit.errors import ArgumentTypeError, DatasetError
+from samplerkit.errors import DatasetError
 from samplerkit.storage.arrays import Array, on_disk
 from samplerkit.storage.atomic import user_cache_folder
 from samplerkit.storage.files.stored import INDEX_SUFFIX, Stored
 from samplerkit.storage.inflate import GzipError, TooLargeError, inflated
-from samplerkit.storage.open_files import Handle, open_for_reading, read_part
+from samplerkit.storage.open_files import Handle, file_error, open_for_reading, read_part
 from samplerkit.storage.remote.access import UNKNOWN_SIZE, Version
 from samplerkit.storage.remote.cache_entries import entry_of, exclusive_lock
 from samplerkit.storage.remote.disk_cache import DiskCache, LocalFile, PartFile
-from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.remote.options import RemoteOptions, cache_folder
 from samplerkit.storage.tar.format.flaws import Flaw, Skipped
 from samplerkit.storage.tar.format.headers import is_gzip
-from samplerkit.storage.tar.format.samples import group
+from samplerkit.storage.tar.format.samples import Grouping
 from samplerkit.storage.tar.format.scan import Members, scan
 from samplerkit.storage.tar.index.index import Index, cached, read_index
 from samplerkit.storage.threads import Stop
@@ -65,13 +65,13 @@ class Cache:
 
         Raises:
             ArgumentTypeError: `place` is neither a path nor None.
+            ArgumentValueError: it is empty or a URL.
         """
         options = options or RemoteOptions()
-        if place is None:
+        given = cache_folder(place)
+        if given is None:
             return cls(user_cache_folder() / "tar", options)
-        if not isinstance(place, str | os.PathLike):
-            raise ArgumentTypeError("cache", "must be a folder or None", place)
-        folder = Path(os.fspath(place)).absolute()
+        folder = Path(given).absolute()
         if options.cache is None:
             options = replace(options, cache=os.fspath(folder / REMOTE_FOLDER))
         return cls(folder, options)
@@ -161,7 +161,7 @@ def _read(source: Handle, place: str, size: int) -> bytes:
     try:
         return os.read(source.descriptor, size)
     except OSError as error:
-        raise DatasetError(place, f"cannot be read ({error.strerror})") from error
+        raise file_error(place, "cannot be read", error) from error
 
 
 def find_index(archive: Stored, cache: Cache, *, checksums: bool) -> Index | None:
@@ -250,14 +250,17 @@ def make_index(archive: Stored, cache: Cache, *, checksums: bool) -> Index:
         DatasetError: the archive cannot be read, or changes meanwhile. Flaws are recorded in the index.
     """
     handle, size, unpacked = archive.open(), archive.size, None
-    if is_gzip(os.pread(handle.descriptor, 8, 0), archive.name):
-        copy = unpack(archive, cache)
-        if isinstance(copy, Flaw):
-            return empty_index(archive, copy)
-        with copy:
-            handle, size, unpacked = open_for_reading(copy.path, archive.name), copy.size, copy.size
-    members = scan(handle.descriptor, archive.name, size)
-    index = _index_of(archive, members, unpacked, handle.descriptor if checksums else None)
+    try:
+        if is_gzip(os.pread(handle.descriptor, 8, 0), archive.name):
+            copy = unpack(archive, cache)
+            if isinstance(copy, Flaw):
+                return empty_index(archive, copy)
+            with copy:
+                handle, size, unpacked = open_for_reading(copy.path, archive.name), copy.size, copy.size
+        members = scan(handle.descriptor, archive.name, size)
+        index = _index_of(archive, members, unpacked, handle.descriptor if checksums else None)
+    except OSError as error:
+        raise file_error(archive.name, "cannot be read", error) from error
     if unpacked is None:
         archive.require_open(handle)
     elif os.fstat(handle.descriptor).st_size != size:
@@ -274,7 +277,7 @@ def _index_of(
     archive: Stored, members: Members, unpacked: int | None = None, descriptor: int | None = None
 ) -> Index:
     """Builds an index from the members of an archive; with its descriptor, also checksums."""
-    fields, arrays, flaws = group(members, archive.name)
+    fields, arrays, flaws = Grouping(members, archive.name).samples()
     if descriptor is not None:
         arrays["crc"] = _checksums(archive, descriptor, arrays)
     return Index((archive,), (unpacked,), fields, Skipped(tuple(flaws)), arrays)

@@ -95,8 +95,7 @@ class LoadedIndexes:
         """Adds an index, and returns it.
 
         Raises:
-            DatasetError: the shard has another version than before, or a wrong number of samples; or a
-                sample is split over it and a neighbour, and flaws are not skipped.
+            DatasetError: the shard has another version than before, or a wrong number of samples.
         """
         expected = int(self._contents.counts[number])
         if not index.is_missing:
@@ -121,6 +120,9 @@ class LoadedIndexes:
             rows: the rows of samples in the shard.
             places: the position of each in `samples`.
             samples: a list or dict that receives the errors.
+
+        Raises:
+            AbsentError: a sample is split over two shards, and flaws are not skipped.
         """
         with self._lock:
             missing = dict(self._missing.get(number, {}))
@@ -129,6 +131,8 @@ class LoadedIndexes:
         is_present = np.ones(rows.size, dtype=bool)
         for begin, (stop, error) in missing.items():
             for at in np.flatnonzero((rows >= begin) & (rows < stop)).tolist():
+                if not self._skips:
+                    raise error.with_traceback(None)
                 samples[int(places[at])], is_present[at] = error, False
         return rows[is_present], places[is_present]
 
@@ -148,10 +152,9 @@ class LoadedIndexes:
                 index, later = self._indexes.get(at), self._indexes.get(at + 1)
             if index is None or later is None or (flaw := split_between(index, later)) is None:
                 continue
-            if not self._skips:
-                raise flaw.error()
             with self._lock:
-                self._split_flaws[at] = flaw
+                if self._skips:
+                    self._split_flaws[at] = flaw
                 for shard, row in ((at, index.num_samples - 1), (at + 1, 0)):
                     error = AbsentError(self._names[shard], flaw.problem, hint=HINTS[flaw.reason])
                     self._missing.setdefault(shard, {}).setdefault(row, (row + 1, error))

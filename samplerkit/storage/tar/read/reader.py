@@ -14,7 +14,7 @@ from samplerkit.errors import DatasetError
 from samplerkit.order.intervals import interval_of, numbers_in
 from samplerkit.order.typing import Ids
 from samplerkit.storage.file_stats import FileStats
-from samplerkit.storage.open_files import Handle, Handles, read_part
+from samplerkit.storage.open_files import Handle, Handles, file_error, read_part
 from samplerkit.storage.tar.index.finding import Cache, open_plain
 from samplerkit.storage.tar.index.index import Index
 
@@ -173,7 +173,10 @@ class Reader:
             if shard != current:
                 current, url, handle = shard, self._urls[shard], self._handles.get(shard)
             if length >= 0:
-                data = pread(handle.descriptor, length, start)
+                try:
+                    data = pread(handle.descriptor, length, start)
+                except OSError as error:
+                    raise file_error(url, "cannot be read", error) from error
                 if len(data) != length:
                     raise self._truncated(shard, start, length, len(data))
             # In a shuffled order, most reads are for one sample.
@@ -194,7 +197,10 @@ class Reader:
         return samples
 
     def _read_exactly(self, handle: Handle, shard: int, start: int, length: int) -> bytes:
-        data = read_part(handle.descriptor, start, length)
+        try:
+            data = read_part(handle.descriptor, start, length)
+        except OSError as error:
+            raise file_error(self._urls[shard], "cannot be read", error) from error
         if len(data) < length:
             raise self._truncated(shard, start, length, len(data))
         return data

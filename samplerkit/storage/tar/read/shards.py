@@ -116,7 +116,7 @@ class Shards:
         """Returns the size of each shard; sizes are requested in parallel."""
         if self.catalogue is not None:
             return self.catalogue.sizes
-        archives = all_in_threads(self.archive, len(self.urls), PARALLEL_REQUESTS, "samplerkit-version")
+        archives = all_in_threads(self.archive, range(len(self.urls)), PARALLEL_REQUESTS, "samplerkit-size")
         return np.array([archive.size for archive in archives], dtype=np.int64)
 
     def usual_size(self) -> int | None:
