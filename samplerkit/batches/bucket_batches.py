@@ -33,7 +33,7 @@ def number_keys(given: Any) -> tuple[tuple[Any, ...], SampleLengths]:
         given: an array of shape (n,) or (n, k), or a list of hashable values.
 
     Raises:
-        ArgumentTypeError: this is no list, or a key cannot be hashed.
+        ArgumentTypeError: this is not a list, or a key cannot be hashed.
         ArgumentValueError: an array has another shape or dtype, or a NaN.
 
     Example:

@@ -84,7 +84,7 @@ class SampleLengths:
         digest: of the lengths.
 
     Raises:
-        ArgumentTypeError: the lengths are no integers.
+        ArgumentTypeError: the lengths are not integers.
         ArgumentValueError: they have another shape, or the file is no `.npy` file or cannot be read.
         ArgumentRangeError: a length is negative or above 2^31 - 1.
 

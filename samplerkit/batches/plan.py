@@ -204,7 +204,7 @@ class BatchPlan(ABC):
         """Returns the ids of a batch, int64 of shape (samples,); of packs their `Packs`.
 
         Raises:
-            ArgumentTypeError: the number is no integer.
+            ArgumentTypeError: the number is not an integer.
             OutOfDatasetError: there is no such batch.
         """
         return self._samples_of(integer("index", number)).batches()[0]
@@ -228,7 +228,7 @@ class BatchPlan(ABC):
             numbers: of the batches: a list or an array of integers.
 
         Raises:
-            ArgumentTypeError: a number is no integer.
+            ArgumentTypeError: a number is not an integer.
             OutOfDatasetError: there is no such batch.
         """
         return self._samples_of(numbers).batches()
@@ -240,7 +240,7 @@ class BatchPlan(ABC):
         In packs, parts of one sample have the same draw.
 
         Raises:
-            ArgumentTypeError: the number is no integer.
+            ArgumentTypeError: the number is not an integer.
             OutOfDatasetError: there is no such batch.
         """
         return self._samples_of(integer("index", number)).positions
@@ -258,7 +258,7 @@ class BatchPlan(ABC):
                 to the longest one.
 
         Raises:
-            ArgumentTypeError: the number is no integer.
+            ArgumentTypeError: the number is not an integer.
             OutOfDatasetError: there is no such batch.
         """
         samples = self._samples_of(integer("index", number))
@@ -314,7 +314,7 @@ class BatchPlan(ABC):
             then by number.
 
         Raises:
-            ArgumentTypeError: an id is no integer.
+            ArgumentTypeError: an id is not an integer.
         """
         return lookup(ids, self.locate)
 

@@ -233,7 +233,7 @@ class BatchRecipe(ABC):
             folder: for tables of large sets; None for the user's cache folder.
 
         Raises:
-            ArgumentTypeError: `sampler` is no sampler.
+            ArgumentTypeError: `sampler` is not a sampler.
             DatasetError: the lengths do not fit the dataset, or there are none.
             ArgumentRangeError: a sample is above the budget, or `num_samples` would cut a set.
         """

@@ -33,7 +33,7 @@ class SampleSet:
 def seed_of(sampler: Sampler) -> int:
     """Returns the outermost seed of a chain, or 0: keys of batches and of draws are made from it.
 
-    An attribute `seed` of a user's sampler that is no integer in [0, 2^64) is ignored.
+    An attribute `seed` of a user's sampler that is not an integer in [0, 2^64) is ignored.
 
     Example:
         >>> import samplerkit as sk

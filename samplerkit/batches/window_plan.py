@@ -78,7 +78,7 @@ def checked_cut(batches: Any, size: int) -> list[Ids]:
         size: samples in the window.
 
     Raises:
-        ArgumentTypeError: this is no sequence of flat arrays of integers.
+        ArgumentTypeError: this is not a sequence of flat arrays of integers.
         ArgumentValueError: a place is outside of the window or occurs twice, or a batch is empty.
     """
     if not isinstance(batches, Sequence):

@@ -199,7 +199,7 @@ class FieldLength:
 
         Raises:
             DatasetError: there is no such field, or it has fields itself.
-            ValueError: samples are tuples, and the field is no index.
+            ValueError: samples are tuples, and the field is not an index.
             IndexError: a tuple is shorter.
             TypeError: the field has no length.
         """

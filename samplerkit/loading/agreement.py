@@ -306,7 +306,7 @@ def _to_json(identity: dict[str, Any]) -> str:
 
 
 def unread_shards(members: Mapping[int, World]) -> str:
-    """Returns a text with the shards that no rank reads; empty if each is read by at least one rank.
+    """Returns a sentence with the shards that no rank reads; empty if each is read by at least one rank.
 
     Example:
         >>> unread_shards({0: World(2, 0), 1: World(2, 0)})

@@ -37,7 +37,7 @@ class PadCollate(PlannedCollate):
     """Makes a batch of samples that hold sequences of different lengths: padded tensors, and masks.
 
     A sample is a sequence, or holds some in dicts, tuples and named tuples, also nested. A sequence is a
-    tensor or an array that is no scalar, or a list of numbers; all else goes through torch's
+    tensor or an array that is not a scalar, or a list of numbers; all else goes through torch's
     `default_collate`. A field is named by its keys and places, with dots between: `text`, `source.ids`, `0`.
 
     A padded field in a dict keeps its key; its boolean mask, True where there is no padding, is added as

@@ -29,7 +29,7 @@ def sample_rng(seed: int, epoch: int, sample: int) -> np.random.Generator:
         A numpy generator (Philox).
 
     Raises:
-        ArgumentTypeError: an argument is no integer.
+        ArgumentTypeError: an argument is not an integer.
         ArgumentValueError: one is negative or too large.
 
     Example:

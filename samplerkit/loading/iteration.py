@@ -35,11 +35,12 @@ class Iteration:
     Args:
         epoch: the epoch.
         place: what a state saved before the first unit contains: where this iteration begins; or the
-            beginning of the next epoch, if this epoch was finished before and is read again, or is spent.
+            beginning of the next epoch, if this epoch was finished before: it is then read again, or empty.
         is_loaded: whether it begins at the place of a loaded state.
         is_spent: whether the epoch was finished before a state was loaded, so that this iteration is empty.
         past: what was read before it.
-        after: the epoch that was finished before it, which may be this one; it is not saved.
+        after: the epoch that was finished just before it, which may be this one; unlike `ended` it is not
+            saved, and stays when units are handed out.
 
     Attributes:
         taken: the units that were handed out. It is set in the line before a unit is handed out, so that
@@ -200,9 +201,9 @@ class Cursor(ABC):
                 # One that was left early stays: what it has handed out is what a state counts.
                 self.next_epoch = None
             else:
-                # At its end a rank may be one step before the job.
+                # At its end a rank may be one step behind the others: that step counts as read.
                 lacks_a_step = at_its_end and not iteration.is_spent and not self._is_over
-                self._move(following, self.past(iteration.taken + lacks_a_step))
+                self._move(following, self.past(iteration.taken + (1 if lacks_a_step else 0)))
             iteration.is_open = False
 
     def set_epoch(self, epoch: int) -> None:

@@ -164,7 +164,7 @@ def rows_of(samples: Any, size: int | None = None) -> list[Any]:
 
 
 def is_sequence(item: Any) -> bool:
-    """Whether a field holds a sequence: a tensor or an array that is no scalar, or a list of numbers.
+    """Whether a field holds a sequence: a tensor or an array that is not a scalar, or a list of numbers.
 
     Example:
         >>> [is_sequence(item) for item in ([1, 2], [], torch.zeros(3), 7, "text", ["a"], torch.tensor(1))]

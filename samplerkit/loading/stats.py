@@ -180,7 +180,7 @@ class Received:
                 self._logged.add(sample.file)
                 _LOG.warning("left out: %s", sample.error)
         if answer.skipped:
-            self._left_out[step] = answer.places_skipped, answer.stand_in
+            self._left_out[step] = answer.places_skipped, answer.substitute
         self._worker_stats.update(answer.reports)
         return answer.batch
 
@@ -192,13 +192,13 @@ class Received:
             reading: what it reads.
             step: the step.
         """
-        ids, (places, stand_in) = reading.ids(step), self._left_out_in(iteration, step)
-        return np.delete(ids, places) if stand_in is None else np.array([stand_in])
+        ids, (places, substitute) = reading.ids(step), self._left_out_in(iteration, step)
+        return np.delete(ids, places) if substitute is None else np.array([substitute])
 
     def pads(self, iteration: Iteration, reading: Reading, step: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Returns which samples of `ids` are pads; one that replaces a whole bad batch counts as one."""
-        pads, (places, stand_in) = reading.pads(step), self._left_out_in(iteration, step)
-        return np.delete(pads, places) if stand_in is None else np.array([True])
+        pads, (places, substitute) = reading.pads(step), self._left_out_in(iteration, step)
+        return np.delete(pads, places) if substitute is None else np.array([True])
 
     def _left_out_in(self, iteration: Iteration, step: int) -> tuple[list[int], int | None]:
         return self._left_out.get(step, ([], None)) if iteration is self._iteration else ([], None)

@@ -105,7 +105,7 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
             compare what they begin to read, as in a `Loader`.
 
     Raises:
-        ArgumentTypeError: `sampler` is no samplerkit sampler.
+        ArgumentTypeError: `sampler` is not a samplerkit sampler.
         ArgumentRangeError: `agreement_seconds` is negative or not finite.
         NotSupportedError: it is a ledger that sets the number of samples of a step.
 
@@ -149,7 +149,7 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
             tail: what becomes of the last batches.
 
         Raises:
-            ArgumentTypeError: `batches` is no recipe for batches.
+            ArgumentTypeError: `batches` is not a recipe for batches.
             NotSupportedError: its batches are more than ids.
             ArgumentValueError: it has begun to count samples.
         """

@@ -36,7 +36,7 @@ def detect_world(environment: Mapping[str, str] = os.environ) -> World:
         environment: the environment variables.
 
     Raises:
-        WorldError: only one of the two variables is set, one is no integer, or they contradict each other.
+        WorldError: only one of the variables is set, one is not an integer, or they contradict each other.
 
     Example:
         >>> detect_world({"RANK": "3", "WORLD_SIZE": "8"})

@@ -24,7 +24,7 @@ def integer(place: str, value: Any) -> int:
     """Returns an integer of any kind as an int.
 
     Raises:
-        ArgumentTypeError: `value` is no integer.
+        ArgumentTypeError: `value` is not an integer.
 
     Example:
         >>> integer("seed", np.uint8(7))
@@ -191,7 +191,7 @@ def integers(place: str, value: Any) -> np.ndarray[Any, Any]:
         no dtype has room for them.
 
     Raises:
-        ArgumentTypeError: an entry is no integer.
+        ArgumentTypeError: an entry is not an integer.
 
     Example:
         >>> integers("ids", [[1, 2]])
@@ -210,7 +210,7 @@ def integers(place: str, value: Any) -> np.ndarray[Any, Any]:
         return array
     if array.ndim != 1:
         raise ArgumentTypeError(place, "must be an integer or integers", value)
-    # The error names the entry that is no integer. Otherwise they are integers without a common dtype.
+    # The error names the entry that is not an integer. Otherwise they are integers without a common dtype.
     entries = enumerate(value if isinstance(value, list | tuple) else array)
     return np.array([integer(f"{place}[{number}]", entry) for number, entry in entries], dtype=object)
 
@@ -222,7 +222,7 @@ def indices(place: str, value: Any) -> Ids:
         int64 array of shape (m,), m positive.
 
     Raises:
-        ArgumentTypeError: `value` has no order, is not flat, or an entry is no integer.
+        ArgumentTypeError: `value` has no order, is not flat, or an entry is not an integer.
         ArgumentRangeError: there are no ids, or one is negative or above 2^63 - 1.
     """
     if isinstance(value, str | bytes | dict) or not (
@@ -248,7 +248,7 @@ def weights(place: str, value: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Returns weights, one number or a flat list or array of them, as a read-only copy.
 
     Raises:
-        ArgumentTypeError: an entry is no number.
+        ArgumentTypeError: an entry is not a number.
         ArgumentRangeError: there are no weights, one is negative, NaN or infinite, or all are zero.
     """
     array = _numbers(value, place)

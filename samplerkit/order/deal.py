@@ -26,7 +26,7 @@ class World:
         shard_id: this process's shard in [0, num_shards), which torch calls rank.
 
     Raises:
-        ArgumentTypeError: one of them is no integer.
+        ArgumentTypeError: one of them is not an integer.
         ArgumentRangeError: one of them is out of range.
 
     Example:

@@ -36,7 +36,7 @@ class Layout:
         names: names of the files, as many as there are sizes.
 
     Raises:
-        ArgumentTypeError: a size is no integer, or a name no string.
+        ArgumentTypeError: a size is not an integer, or a name is not a string.
         ArgumentValueError: a size is negative, or there are more or fewer names than files.
         ArgumentRangeError: there are more than 2^62 samples.
 
@@ -163,7 +163,7 @@ class Layout:
         """Returns the number of the file of each id, for ids in [0, num_samples).
 
         Raises:
-            ArgumentTypeError: an id is no integer.
+            ArgumentTypeError: an id is not an integer.
             OutOfDatasetError: an id is outside of the layout.
         """
         ids = integers("ids", ids)
@@ -210,7 +210,7 @@ def named_parts(parts: Any) -> dict[str, Any]:
     """Returns the parts of a tree by name, after checking them.
 
     Raises:
-        ArgumentTypeError: `parts` is no mapping, a name is no string, or a part is a mapping itself.
+        ArgumentTypeError: `parts` is not a mapping, a name is not a string, or a part is a mapping itself.
         ArgumentValueError: there are no parts, or a name is empty or no valid Unicode.
     """
     if not isinstance(parts, Mapping):

@@ -30,7 +30,7 @@ def lookup(ids: Any, locate: Callable[[Ids], Located]) -> Ids | Located:
         by position.
 
     Raises:
-        ArgumentTypeError: an id is no integer.
+        ArgumentTypeError: an id is not an integer.
     """
     array = integers("ids", ids)
     flat = array.reshape(-1)
@@ -187,7 +187,7 @@ class Order(EqualByRecipe, ABC):
             An iterator of int64 arrays.
 
         Raises:
-            ArgumentTypeError: `size` or `start` is no integer.
+            ArgumentTypeError: `size` or `start` is not an integer.
             ArgumentValueError: `size` is not positive.
             OutOfDatasetError: `start` is outside of [0, len].
 
@@ -227,7 +227,7 @@ class Order(EqualByRecipe, ABC):
             (which, positions): ids[which[i]] is at positions[i], sorted by `which`, then by position.
 
         Raises:
-            ArgumentTypeError: an id is no integer.
+            ArgumentTypeError: an id is not an integer.
             InverseTooLargeError: the order has to be scanned for them, and is too long for that.
 
         Example:
@@ -251,7 +251,7 @@ class Order(EqualByRecipe, ABC):
         """Returns the first position of a sample.
 
         Raises:
-            ArgumentTypeError: `id` is no integer.
+            ArgumentTypeError: `id` is not an integer.
             ArgumentValueError: the sample is not in the order.
         """
         positions = self.positions_of(integer("id", id))
@@ -268,7 +268,7 @@ class Order(EqualByRecipe, ABC):
         """Returns how often a sample is read; for an array of m ids, how often each is: int64 of shape (m,).
 
         Raises:
-            ArgumentTypeError: an id is no integer.
+            ArgumentTypeError: an id is not an integer.
             InverseTooLargeError: as for `positions_of`.
         """
         positions: Any = self.positions_of(ids)

@@ -34,7 +34,7 @@ class Sampler(Link):
         num_samples: how many samples to draw; None and 0 mean all.
 
     Raises:
-        ArgumentTypeError: `num_samples` is no integer.
+        ArgumentTypeError: `num_samples` is not an integer.
         ArgumentValueError: `num_samples` is negative.
 
     Source: the interface is MindSpore's `mindspore.dataset.Sampler`.
@@ -84,7 +84,7 @@ class Sampler(Link):
 
     @property
     def is_foreign(self) -> bool:
-        """Whether ids come from code of the user's: states and ranks then compare a digest of them."""
+        """Whether ids come from the user's code: states and ranks then compare a digest of them."""
         return not type(self).__module__.startswith("samplerkit.")
 
     def __getitem__(self, index: Any) -> NoReturn:

@@ -102,7 +102,7 @@ class BlockSampler(Sampler):
         windows_per_block: K / S; None for what the dataset says, as a `TokenDataset` does.
 
     Raises:
-        ArgumentTypeError: an argument is no integer.
+        ArgumentTypeError: an argument is not an integer.
         ArgumentRangeError: `pool` or `windows_per_block` is not positive.
         ArgumentValueError: `seed` is negative.
         DatasetError: when the order is made: the dataset says nothing of blocks, or has files that are

@@ -150,7 +150,7 @@ def checked_ids(ids: Any, size: int, place: str) -> Ids:
     """Checks a user's ids against the number of samples.
 
     Raises:
-        ArgumentTypeError: an id is no integer.
+        ArgumentTypeError: an id is not an integer.
         OutOfDatasetError: an id is outside of [0, size).
     """
     array = arguments.integers(place, ids)

@@ -134,7 +134,7 @@ class RepeatSampler(Sampler):
             epochs have the usual length, and each reads a part of the samples.
 
     Raises:
-        ArgumentTypeError: an argument is no integer.
+        ArgumentTypeError: an argument is not an integer.
         ArgumentRangeError: `repeats` is not in [1, 2^20]; or, when the order is made, it is longer than 2^62.
         ArgumentValueError: `num_samples` is negative.
 

@@ -38,7 +38,7 @@ class SequentialSampler(Sampler):
         num_samples: how many samples, at most all; None and 0 mean all.
 
     Raises:
-        ArgumentTypeError: an argument is no integer.
+        ArgumentTypeError: an argument is not an integer.
         ArgumentRangeError: `start_index` is negative or above 2^63 - 1.
         ArgumentValueError: `num_samples` is negative.
         OutOfDatasetError: when the order is made: `start_index` is outside of a dataset without
@@ -229,7 +229,7 @@ class WindowSampler(Sampler):
         num_samples: how many windows, from the first; None and 0 mean all.
 
     Raises:
-        ArgumentTypeError: an argument is no integer.
+        ArgumentTypeError: an argument is not an integer.
         ArgumentRangeError: `size` or `stride` is not positive.
         ArgumentValueError: `num_samples` is negative.
         DatasetError: when the order is made: all episodes are shorter than a window.

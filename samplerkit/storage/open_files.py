@@ -200,14 +200,14 @@ class Samples(list[Any]):
 
     Attributes:
         missing: for each missing sample its position in the batch, the shard, and the problem as text.
-        stand_in: the id of the only sample in the list, which replaces a batch that is missing completely,
+        substitute: the id of the only sample in the list, which replaces a batch that is missing completely,
             since a step needs a batch and ranks need equal numbers of steps; otherwise None.
     """
 
     def __init__(self, samples: Iterable[Any]) -> None:
         super().__init__()
         self.missing: list[tuple[int, str, str]] = []
-        self.stand_in: int | None = None
+        self.substitute: int | None = None
         for place, sample in enumerate(samples):
             if isinstance(sample, AbsentError):
                 self.missing.append((place, sample.place, str(sample)))
@@ -229,7 +229,7 @@ class Samples(list[Any]):
             (sample,) = in_draws(sample_of, [first], [0], ids.size)
             if not isinstance(sample, AbsentError):
                 self.append(sample)
-                self.stand_in = first
+                self.substitute = first
                 return
         _, place, text = self.missing[0]
         reason = text.removeprefix(f"{place}: ")

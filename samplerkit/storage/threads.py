@@ -339,7 +339,7 @@ def this_worker() -> tuple[int, int]:
         >>> this_worker()
         (0, 1)
     """
-    # A process that has not imported torch is no worker of its loader, so torch is not imported here.
+    # A process that has not imported torch is not a worker of its loader, so torch is not imported here.
     data: Any = sys.modules.get("torch.utils.data")
     info = None if data is None else data.get_worker_info()
     return (0, 1) if info is None else (info.id, info.num_workers)

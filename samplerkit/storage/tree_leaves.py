@@ -223,15 +223,15 @@ def _joined_rows(shares: Sequence[LeafSamples], size: int) -> Array:
 def _joined_samples(shares: Sequence[LeafSamples], size: int) -> Samples:
     samples: list[Any] = [None] * size
     missing: list[tuple[int, str, str]] = []
-    stand_ins: list[tuple[int, Any]] = []
+    substitutes: list[tuple[int, Any]] = []
     for share in shares:
         absent = getattr(share.samples, "missing", ())
         missing += [
             (int(share.places[at]), file, f"{text} ({share.leaf.place})") for at, file, text in absent
         ]
-        stand_in = getattr(share.samples, "stand_in", None)
-        if stand_in is not None:
-            stand_ins.append((share.start + stand_in, share.samples[0]))
+        substitute = getattr(share.samples, "substitute", None)
+        if substitute is not None:
+            substitutes.append((share.start + substitute, share.samples[0]))
             continue
         present = np.delete(share.places, [at for at, _, _ in absent])
         for place, sample in zip(present.tolist(), share.samples, strict=True):
@@ -239,7 +239,7 @@ def _joined_samples(shares: Sequence[LeafSamples], size: int) -> Samples:
     missing_places = {place for place, _, _ in missing}
     batch = Samples(sample for place, sample in enumerate(samples) if place not in missing_places)
     batch.missing = sorted(missing)
-    if not batch and stand_ins:  # if other parts have samples, the batch needs no replacement
-        batch.stand_in, sample = stand_ins[0]
+    if not batch and substitutes:  # if other parts have samples, the batch needs no replacement
+        batch.substitute, sample = substitutes[0]
         batch.append(sample)
     return batch

@@ -53,9 +53,9 @@ class Wrong:
             stream.wait_event(ready)
         return stream
 
-    def fence(self, stream: Any = None) -> Any:
+    def record_event(self, stream: Any = None) -> Any:
         # Of the copies as it is, of the loop's work one that has passed.
-        return self._streams.fence() if stream is None else torch.cuda.Event()
+        return self._streams.record_event() if stream is None else torch.cuda.Event()
 
 
 def wrong_reads(batches, *, sleeps):

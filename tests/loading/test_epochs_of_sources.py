@@ -151,7 +151,7 @@ class Present(Passes):
     """Leaves out sample 7 by itself."""
 
     class PresentSamples(list):
-        stand_in = None
+        substitute = None
         missing = ()
 
     def read_present(self, ids, passes):

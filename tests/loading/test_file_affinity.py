@@ -89,7 +89,7 @@ class Gapped(Damaged):
     def read_present(self, ids: np.ndarray) -> Any:
         class PresentSamples(list):
             missing: list[tuple[int, str, str]]
-            stand_in: int | None = None
+            substitute: int | None = None
 
         samples = PresentSamples(self[index] for index in ids.tolist() if index not in self.bad)
         samples.missing = [
@@ -97,7 +97,7 @@ class Gapped(Damaged):
         ]
         if not samples:
             samples.append(Lists()[0])
-            samples.stand_in = 0
+            samples.substitute = 0
         return samples
 
 
@@ -196,7 +196,7 @@ def test_joined_shares_are_the_batch(sizes, mode, batch_size, workers, steps, ba
                     samples = joined(shares, [maker.read(share) for share in shares])
                 answer = maker.collated(request, samples)
                 skipped = [(skip.id, skip.place, skip.error) for skip in answer.skipped]
-                outcomes.append([plain(answer.batch), skipped, answer.stand_in])
+                outcomes.append([plain(answer.batch), skipped, answer.substitute])
             except sk.DatasetError as error:
                 outcomes.append(str(error))
         assert outcomes[0] == outcomes[1]

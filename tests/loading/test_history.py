@@ -187,7 +187,7 @@ def test_a_state_with_another_past_is_refused(read_loader, fields):
 def test_a_stretch_past_the_end_of_its_epoch_is_refused(read_loader, stretch):
     read_loader.set_epoch(1)
     state = forged_section(read_loader.state_dict(), "read", stretches=[stretch])
-    with pytest.raises(sk.StateError, match="has a range that no run reads"):
+    with pytest.raises(sk.StateError, match="has a stretch that no run reads"):
         len(read_loader.history(state))
 
 

@@ -220,7 +220,7 @@ class Absent(list):
     """What a dataset has of a batch whose samples are all missing: another one."""
 
     missing = ((0, "a.tar", "is gone"),)
-    stand_in = 3
+    substitute = 3
 
 
 class AllAbsent:

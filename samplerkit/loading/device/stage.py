@@ -16,7 +16,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import torch
 
@@ -60,7 +60,7 @@ class DeviceStage(Iterator[Any]):
         device: where batches go.
         depth: how many batches are loaded ahead. The device holds at most depth + 2 at a time.
         pins: whether tensors on the host are pinned before the copy; None where the device gains by it.
-        streams: the driver of the device; None takes the device's own.
+        streams: those of the device; None takes the device's own.
         counts: adds up the figures of its batches.
         load: moves what the source yields, in place of a copy of each leaf; it must not hold the stage.
 
@@ -88,7 +88,7 @@ class DeviceStage(Iterator[Any]):
         # The thread refers to the producer, not to the stage: so the stage can become garbage, and end it.
         self._producer: Final = Producer(source, streams, pins, load, depth, self)
         # One for each batch that is loaded ahead, and one that is used as soon as the first batch is there.
-        self._slots: Final[collections.deque[Slot]] = collections.deque([(None, [])] * (depth + 1))
+        self._slots: Final[collections.deque[Slot]] = collections.deque([Slot(None, [])] * (depth + 1))
         slots: Iterator[Any] = iter(self._slots.popleft, None)
         self._batches: Any = self._producer.open(slots)
         self._streams: Final = streams
@@ -105,7 +105,7 @@ class DeviceStage(Iterator[Any]):
         """
         start = time.perf_counter()
         require_process(self._producer.process)
-        # To ask for a batch is to be done with the one before: now its memory can be fenced and reused.
+        # To ask for a batch is to be done with the one before: now its memory can be reused after an event.
         self._release()
         # A slot is given back with a batch and not after it, so that the thread loads while the loop trains.
         item = next(self._batches)
@@ -143,9 +143,9 @@ class DeviceStage(Iterator[Any]):
             producer.end()
         producer.join(time.monotonic() + seconds)
         # The next batches of another stage, on the same side stream, must not get this memory before.
-        for fence, retained in self._slots:
-            if retained:
-                self._streams.wait(fence)
+        for slot in self._slots:
+            if slot.retained:
+                self._streams.wait(slot.event)
         # Waiting batches hold device memory, and would hold it for as long as the stage is referenced.
         self._batches = producer.open(iter(()))
         return not producer.is_alive
@@ -154,16 +154,23 @@ class DeviceStage(Iterator[Any]):
         """Ends the loop's work on the batch received last."""
         if self._received is not None:
             (stream, opaque), self._received = self._received, None
-            self._slots.append((self._streams.fence(stream), opaque))
+            self._slots.append(Slot(self._streams.record_event(stream), opaque))
 
 
 MakeStage = Callable[[Iterator[Any]], DeviceStage]
 """Puts a stage behind the batches on the host."""
 
 
-Slot = tuple[Any, list[Any]]
-"""The slot for one batch, as the loop gives it back: the event behind its work on the batch that must be done
-with, None at the beginning; and what of that batch lives until then, emptied once the event has passed."""
+class Slot(NamedTuple):
+    """The slot for one batch, as the loop gives it back.
+
+    Args:
+        event: recorded after the loop's work on the batch that had the slot before; None at the beginning.
+        retained: what of that batch lives until then; emptied once the event is done.
+    """
+
+    event: Any
+    retained: list[Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,7 +179,7 @@ class LoadedBatch:
 
     Args:
         value: the batch on the device, or the end of an epoch.
-        ready: the event behind its copies.
+        ready: the event recorded after its copies.
         storages: what of it the allocator must know of.
         opaque: leaves that may hold more than those.
         load: seconds for `next` on the source.
@@ -194,7 +201,7 @@ class Producer(WorkerThreads):
 
     Args:
         source: yields batches, and perhaps an `EpochEnd` after each epoch.
-        streams: the driver.
+        streams: those of the device.
         pins: whether to pin what is on the host.
         load: as for the stage.
         depth: how many slots are under way.
@@ -215,7 +222,7 @@ class Producer(WorkerThreads):
         self.streams: Final = streams
         self.pins: Final = pins
         self.load: Final = load
-        # What is copied lives until the event behind it has passed.
+        # What is copied lives until the event recorded after the copy is done.
         self._sources: Final[collections.deque[tuple[Any, list[Any]]]] = collections.deque()
 
     def receive(self, task: Task) -> Any:
@@ -273,11 +280,10 @@ class Producer(WorkerThreads):
         """Begins to copy a batch, once the window allows it; gives it on the device, and when it is there."""
         streams = self.streams
         host = map_leaves(streams.pin, batch) if self.pins else batch
-        fence, retained = slot
-        if fence is not None:
-            streams.wait(fence)
-        retained.clear()
-        while self._sources and streams.has_passed(self._sources[0][0]):
+        if slot.event is not None:
+            streams.wait(slot.event)
+        slot.retained.clear()
+        while self._sources and streams.is_done(self._sources[0][0]):
             self._sources.popleft()
         # An object may move itself in place: then only its tensors still know where they came from.
         sources = [storage for leaf in leaves(host) for storage in (leaf, *storages(leaf))]
@@ -285,6 +291,6 @@ class Producer(WorkerThreads):
             try:
                 value = map_leaves(streams.copy, host) if self.load is None else self.load(host)
             finally:
-                ready = streams.fence()
+                ready = streams.record_event()
                 self._sources.append((ready, sources))
         return value, ready

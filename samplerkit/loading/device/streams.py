@@ -1,4 +1,4 @@
-"""The drivers of devices, through which all ordering of copies and computation goes."""
+"""The side stream of a device, its events and waits, which order all copies and computation."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ PinMemory = Literal["auto"] | bool
 
 
 class Streams:
-    """The driver of a device: one side stream, events, and the host's waits.
+    """One side stream of a device, events, and the host's waits.
 
-    This one is for the cpu and for mps, and has nothing to order: it moves within the calling thread, and
-    returns when that is done. Events and streams are private to the driver.
+    This class is for the cpu and for mps, and has nothing to order: it moves within the calling thread, and
+    returns when that is done. Callers treat events and streams as opaque values.
 
     Args:
         device: where to. Tensors that are on it are not copied.
@@ -65,20 +65,20 @@ class Streams:
         """
         return None
 
-    def fence(self, stream: Any = None) -> Any:
-        """Records an event behind what a stream has been given so far; None for the current stream."""
+    def record_event(self, stream: Any = None) -> Any:
+        """Records an event after the work that a stream received so far; None for the current stream."""
         return None
 
-    def has_passed(self, event: Any) -> bool:
-        """Whether an event has come to pass."""
+    def is_done(self, event: Any) -> bool:
+        """Whether the work before an event is done."""
         return True
 
     def wait(self, event: Any) -> None:
-        """Lets the host wait for an event."""
+        """Makes the host wait for an event."""
 
 
 class DeviceStreams(Streams):
-    """The driver of a device that computes in streams: cuda, and by the same interface xpu and npu.
+    """The same for a device that computes in streams: cuda, and by the same interface xpu and npu.
 
     Args:
         device: with its index.
@@ -116,7 +116,7 @@ class DeviceStreams(Streams):
                 storage.record_stream(stream)
         return stream
 
-    def fence(self, stream: Any = None) -> Any:
+    def record_event(self, stream: Any = None) -> Any:
         """An event on that stream."""
         try:
             # A host that waits for such an event sleeps, rather than asking again and again.
@@ -126,8 +126,8 @@ class DeviceStreams(Streams):
         event.record(stream)
         return event
 
-    def has_passed(self, event: Any) -> bool:
-        """Asks the event."""
+    def is_done(self, event: Any) -> bool:
+        """Queries the event."""
         return bool(event.query())
 
     def wait(self, event: Any) -> None:
@@ -139,7 +139,7 @@ class DeviceStreams(Streams):
 
 
 def streams_for(device: torch.device) -> Streams:
-    """Returns the driver of a device, in a process always the same one.
+    """Returns the streams of a device, in a process always the same object.
 
     One side stream serves all loaders of a device, for the process's life: memory that was freed belongs to
     the stream on which it was allocated, and a new stream for every epoch would strand it.

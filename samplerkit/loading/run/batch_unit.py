@@ -189,7 +189,7 @@ class BatchUnit(Unit):
             inner: of what they are made.
 
         Raises:
-            ArgumentTypeError: `batches` is no recipe for batches.
+            ArgumentTypeError: `batches` is not a recipe for batches.
             NotSupportedError: the chain holds a ledger that counts something else.
         """
         if not isinstance(batches, BatchRecipe):

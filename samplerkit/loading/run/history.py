@@ -211,7 +211,7 @@ class History(Order):
 
 def _parts_of(run: Run, past: Past) -> Iterator[tuple[int, int, int]]:
     """Iterates over the epochs, or parts of one: the epoch and the units from and to."""
-    # Only plans of batches, and code of the user's, make epochs of different lengths.
+    # Only plans of batches, and the user's code make epochs of different lengths.
     differ = run.unit.recipe is not None or any(link.is_foreign for link in run.recipe._tree())
     total: int | None = None
     for stretch in past.stretches:
@@ -221,5 +221,5 @@ def _parts_of(run: Run, past: Past) -> Iterator[tuple[int, int, int]]:
                 total = counted if isinstance(counted, int) else len(counted)
             end = stretch.end_in(total or 0)
             if end < stretch.begin or (total is not None and not differ and end > total):
-                raise StateError("read", "has a range that no run reads", list(stretch))
+                raise StateError("read", "has a stretch that no run reads", list(stretch))
             yield epoch, stretch.begin, end

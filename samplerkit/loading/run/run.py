@@ -139,7 +139,7 @@ class Run:
 
     @cached_property
     def described(self) -> tuple[str, str]:
-        """The dataset and the chain in words."""
+        """Descriptions of the dataset and of the chain of samplers."""
         return self._described_as(self.dataset), identity.describe_chain(self.recipe)
 
     def state(self, place: Place, past: Past | None = None) -> State:
@@ -167,7 +167,7 @@ class Run:
         )
 
     def given_ids(self, epoch: int) -> Section | None:
-        """Returns the digest of ids that come from code of the user's; None where there are none."""
+        """Returns the digest of ids that come from the user's code; None where there are none."""
         if not any(link.is_foreign for link in self.recipe._tree()):
             return None
         return self._given_ids.get(epoch, lambda: identity.section_of_ids(self.epoch(epoch).order))
@@ -233,7 +233,7 @@ def checked_tail(tail: str, batch_size: int | None, batches: Any, *, drop_last: 
     """Validates a tail against `batch_size`, `batches` and `drop_last`, which means "drop"; returns it.
 
     Raises:
-        ArgumentTypeError: the tail is no text.
+        ArgumentTypeError: the tail is not a string.
         ArgumentValueError: the tail is not known, or is one of batches where none are given, or where they
             must stay whole, or not that of `drop_last`; or `batch_size` and `batches` are both given, or
             neither.

@@ -41,7 +41,7 @@ class RunCursor(Cursor):
         edits: all edits of the run, if it was edited here.
 
     Raises:
-        ArgumentTypeError: `agreement_seconds` is no number.
+        ArgumentTypeError: `agreement_seconds` is not a number.
         ArgumentRangeError: it is negative or not finite.
     """
 
@@ -153,7 +153,7 @@ class RunCursor(Cursor):
         with self.lock:
             run, first, ledger = self.run, self.editable_from, self.run.recipe
             if not isinstance(ledger, Ledger):
-                problem = "is not a ledger, and cannot be edited"
+                problem = "must be a Ledger to be edited"
                 hint = "save a state, and start from it with Ledger(sampler), or one below the BlockSampler"
                 raise CompositionError("sampler", problem, ledger, hint=hint)
             edit = Edit(**{"at": first, **fields}) if edit is None else edit

@@ -44,7 +44,7 @@ class TokenWindowUnit(Unit):
 
     @classmethod
     def of(cls, recipe: Sampler, dataset: Any) -> TokenWindowUnit | None:
-        """Returns the windows of a run; None where they are no part of blocks."""
+        """Returns the windows of a run; None where they are not part of blocks."""
         blocks, windows = block.block_sampler_of(recipe), block.shared_value(dataset, "windows_per_block")
         if blocks is not None:
             windows = block.required_pieces(dataset, blocks.windows_per_block)
@@ -156,5 +156,5 @@ class EpochTokenWindows(EpochUnits):
             return
         if state.position % (self.unit.windows_per_block * self.unit.pool):
             hint = "continue without this change to the end of a pool: there a ledger can be added or removed"
-            problem = "was saved within a pool, which is shuffled in another way above a ledger"
+            problem = "was saved within a pool: a BlockSampler over a Ledger shuffles it differently"
             raise StateError("ledger", problem, saved, current, hint=hint)

@@ -119,7 +119,7 @@ class EditHistory:
         name = f"edit {end}" if end == agreed + 1 else f"one of the edits {agreed + 1} to {end}"
         problem = f"{name}, before position {position}, is not the same as in the saved run"
         own = str(list(ledger.edits[agreed : min(end, current)])[:3])
-        hint = "give the ledger all the edits that the run had, edits_file= keeps them, and new ones behind"
+        hint = "pass Ledger all edits of the saved run (edits_file= stores them), then any new ones"
         raise StateError("ledger", problem, f"{past} edits", own, hint=hint)
 
     def ramp(self, units: EpochUnits, start: int, ranks: int) -> Ramp:

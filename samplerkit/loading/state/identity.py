@@ -123,7 +123,7 @@ def seeds_of(sampler: Sampler) -> list[int]:
 
 
 def section_of_ids(order: Order) -> Section:
-    """Returns the section of a state for ids that come from code of the user's, such as an iterable.
+    """Returns the section of a state for ids that come from the user's code, such as an iterable.
 
     Nothing else shows whether two processes read the same ids: neither the class of the iterable nor its
     seed. It is made of the tables of ids in an order: JSON values, under 100 bytes. Of a source that a

@@ -31,7 +31,7 @@ _LOG = logging.getLogger("samplerkit")
 
 
 def digest(*parts: str | bytes) -> str:
-    """Returns a short digest of some texts and bytes.
+    """Returns a short digest of some strings and bytes.
 
     Example:
         >>> digest("a", "b") == digest("ab")
@@ -58,7 +58,7 @@ class FieldCheck(NamedTuple):
     problem: str
 
 
-TEXT = FieldCheck(lambda value: isinstance(value, str), "must be a text")
+TEXT = FieldCheck(lambda value: isinstance(value, str), "must be a string")
 
 
 def int_in(least: int, most: int) -> FieldCheck:
@@ -142,8 +142,8 @@ class State:
         lanes: the number of lanes that the first start fixed.
         limit: the limit of samples that the first start fixed; None for all.
         tail: the loader's tail.
-        dataset: the dataset in words, with a digest.
-        sampler: the chain in words.
+        dataset: a description of the dataset, with a digest.
+        sampler: a description of the chain of samplers.
         num_shards: the number of shards of a distributed sampler below the root; None where there is none.
         unit: what the position counts.
         sections: everything else that a run needs, by name. The position depends on each.
@@ -172,7 +172,7 @@ class State:
     def fingerprint(self) -> str:
         """The short name of the orders of all epochs of the run: two runs with one name read by the same.
 
-        It is no part of a state: it follows from the fields of one. Neither ranks nor batch sizes are in it.
+        It is not part of a state: it follows from the fields of one. Neither ranks nor batch sizes are in it.
         """
         parts = [self.algorithm, list(self.seed), self.dataset, self.sampler, self.lanes, self.limit]
         if "ledger" in self.sections:
@@ -191,7 +191,7 @@ class State:
         """Reads a saved state.
 
         Raises:
-            StateError: it is no state of a loader, damaged, or of a newer schema; or a field holds what no
+            StateError: it is not a state of a loader, damaged, or of a newer schema; or a field holds what no
                 run saves.
         """
         if not isinstance(saved, Mapping) or not _is_text(saved.get(_KEYWORD), "loader"):
@@ -218,7 +218,7 @@ class State:
             allow: names of fields that may differ; None for a reader that has no such argument.
 
         Raises:
-            ArgumentTypeError: `allow` is no collection.
+            ArgumentTypeError: `allow` is not a collection.
             ArgumentValueError: `allow` names a field that is not compared.
             StateError: a field differs; it names the field, the saved and the current value. Or this run does
                 not read a section, without which the position means nothing.
@@ -271,21 +271,21 @@ def _checksum(values: Mapping[str, Any]) -> str:
 MAX_STRETCHES = 64
 """The most stretches in a state; older ones are only counted, so that it stays below 4 KB."""
 
-SECTION = "read"
-"""The name of the section of a state."""
+READ_SECTION = "read"
+"""The name of the section of a state that has the past."""
 
 _STRETCH = list_of(int_in(-INT64_MAX, INT64_MAX), 4)
 
 
 class EpochsRead(NamedTuple):
-    """The same part of some successive epochs.
+    """One stretch of what was read: the same part of some successive epochs.
 
     Args:
         epoch: the first of the epochs.
         epochs: how many.
         begin: the position at which it begins in each, in units of the run.
-        end: the position at which it ends; -1 for the end of the epoch, and -G for the end of its last whole
-            step of G units.
+        end: the position at which it ends. As epochs may have different lengths, -G is the end of the last
+            whole step of G units in each, and so -1 the end of each epoch.
     """
 
     epoch: int
@@ -369,7 +369,7 @@ class Past:
 
     def saved(self) -> dict[str, Section]:
         """Returns the section of a state: JSON values, under 3 KB."""
-        return {SECTION: {"stretches": [list(part) for part in self.stretches], "older": self.older}}
+        return {READ_SECTION: {"stretches": [list(part) for part in self.stretches], "older": self.older}}
 
     def in_state(self, state: State) -> State:
         """Returns a state with this past."""
@@ -382,15 +382,16 @@ class Past:
         Raises:
             StateError: it holds what no run saves.
         """
-        if (saved := state.sections.get(SECTION)) is None:
+        if (saved := state.sections.get(READ_SECTION)) is None:
             return cls((), state.epoch + (state.position > 0))
-        require_fields(SECTION, saved, checks_of(cls))
+        require_fields(READ_SECTION, saved, checks_of(cls))
         stretches = tuple(EpochsRead(*part) for part in saved["stretches"])
         for part in stretches:
             are_epochs = 0 <= part.epoch < part.epoch + part.epochs <= INT64_MAX
             if not are_epochs or part.begin < 0 or 0 <= part.end <= part.begin:
-                raise StateError(SECTION, "has a range that no run reads", list(part))
+                raise StateError(READ_SECTION, "has a stretch that no run reads", list(part))
         # At the beginning of an epoch another one may have been read last.
         if state.position and stretches and stretches[-1].reached != (state.epoch, state.position):
-            raise StateError(SECTION, "does not end where the state is", list(stretches[-1]), state.place[:2])
+            last, problem = list(stretches[-1]), "does not end where the state is"
+            raise StateError(READ_SECTION, problem, last, state.place[:2])
         return cls(stretches, saved["older"])

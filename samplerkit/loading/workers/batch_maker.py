@@ -146,7 +146,7 @@ class BatchMaker:
         Raises:
             DatasetError: all of them were left out.
         """
-        if samples.stand_in is None and 0 < len(samples.skipped) == request.ids.size:
+        if samples.substitute is None and 0 < len(samples.skipped) == request.ids.size:
             raise _all_skipped_error(request, samples.skipped)
         if self.seeds_draws:
             # The collate function draws by the first draw of the batch. Parts of a document share a draw, so
@@ -164,7 +164,7 @@ class BatchMaker:
         except Exception as error:
             request.note(error, f"collating {request.some_ids}")
             raise
-        return Answer(batch, samples.skipped, samples.reports, samples.stand_in)
+        return Answer(batch, samples.skipped, samples.reports, samples.substitute)
 
     def _read_together(self, read: Read, request: Request) -> Answer | None:
         """Returns None if a bad sample must be left out: it is found by reading one by one."""
@@ -253,7 +253,7 @@ def _read_present(dataset: Any, request: Request) -> Answer:
     """Reads from a dataset that leaves out samples itself.
 
     `read_present` gives those that are there, as a list with `missing` (of each other one its place, its file
-    and what is wrong) and `stand_in` (the id of the only one, where all are missing; else None).
+    and what is wrong) and `substitute` (the id of the only one, where all are missing; else None).
     """
     samples = dataset.read_present(request.ids, *request.columns)
     skipped = tuple(
@@ -262,7 +262,7 @@ def _read_present(dataset: Any, request: Request) -> Answer:
     )
     # A subclass of list may have attributes, which the answer needs.
     plain = list(samples) if isinstance(samples, list) else samples
-    return Answer(plain, skipped, stand_in=getattr(samples, "stand_in", None))
+    return Answer(plain, skipped, substitute=getattr(samples, "substitute", None))
 
 
 def _read_segments(dataset: Any, request: Request) -> Answer:

@@ -127,12 +127,12 @@ def joined(shares: Sequence[Request], answers: Sequence[Answer]) -> Answer:
     present = [
         (places, answer.batch)
         for share, answer in pairs
-        if answer.stand_in is None
+        if answer.substitute is None
         and (places := np.delete(cast("Ids", share.places), answer.places_skipped)).size
     ]
     if not present:
-        stand_in = next((answer for answer in answers if answer.stand_in is not None), answers[0])
-        return replace(stand_in, skipped=left_out, reports=reports)
+        substitute = next((answer for answer in answers if answer.substitute is not None), answers[0])
+        return replace(substitute, skipped=left_out, reports=reports)
     order = np.argsort(np.concatenate([places for places, _ in present]))
     return Answer(_in_order([samples for _, samples in present], order), left_out, reports)
 

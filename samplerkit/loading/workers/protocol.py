@@ -87,14 +87,14 @@ class Request:
 
     def read_by(self, answer: Answer) -> Request:
         """Returns the request for the samples that an answer has: those not left out, or a substitute."""
-        if answer.stand_in is None:
+        if answer.substitute is None:
             places = answer.places_skipped
             # Nearly every batch has all of its samples, and is handed on without a copy.
             return self.at(np.delete(np.arange(self.ids.size), places)) if places else self
         segments, zero = self.segments, np.zeros(1, dtype=np.int64)
         if segments is not None:  # a substitute is as long as the longest part
             segments = Segments(zero, segments.lengths.max(keepdims=True), zero, np.zeros(1, dtype=bool))
-        return replace(self, ids=np.array([answer.stand_in]), segments=segments)
+        return replace(self, ids=np.array([answer.substitute]), segments=segments)
 
     def note_reading(self, error: Exception, number: int | None = None) -> None:
         """Adds a note with the sample to an error, so that the traceback names it."""
@@ -127,7 +127,7 @@ class SkippedSample:
         id: the sample.
         epoch: the epoch.
         place: its number in its batch.
-        error: what was raised, in words.
+        error: the type and message of what was raised.
         file: the file that lacks it, where the dataset itself leaves it out; the log has one line for each.
     """
 
@@ -147,13 +147,13 @@ class Answer:
         skipped: samples that were left out; before they are collated, each with its number in the request.
         reports: the `stats` of the datasets of the processes that made it, if they have any, each after the
             process id.
-        stand_in: the sample of which the batch is made, if all of its samples were left out.
+        substitute: the sample of which the batch is made, if all of its samples were left out.
     """
 
     batch: Any
     skipped: tuple[SkippedSample, ...] = ()
     reports: tuple[tuple[int, Any], ...] = ()
-    stand_in: int | None = None
+    substitute: int | None = None
 
     @property
     def places_skipped(self) -> list[int]:
@@ -161,7 +161,7 @@ class Answer:
         return [sample.place for sample in self.skipped]
 
     def pin_memory(self) -> Answer:
-        """Pins the batch: what torch's DataLoader asks of batches that are no tensors."""
+        """Pins the batch: what torch's DataLoader asks of batches that are not tensors."""
         return replace(self, batch=pin_memory(self.batch))  # type: ignore[no-untyped-call]
 
 

@@ -41,11 +41,11 @@ class Edit:
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
-        ArgumentRangeError: a number is negative or too large, or a weight is no share.
+        ArgumentRangeError: a number is negative or too large, or a weight is not a share.
         ArgumentValueError: the edit says nothing, or `source` comes without weights.
         CompositionError: a sampler of `source` is distributed, a ledger, or of an algorithm that replays
             another package.
-        NotSupportedError: an argument of a sampler of `source` is no plain value.
+        NotSupportedError: an argument of a sampler of `source` is not a plain value.
 
     Example:
         >>> Edit(at=1000, skip=20)
@@ -169,7 +169,7 @@ def read_edits(path: str | os.PathLike[str]) -> tuple[Edit, ...]:
     """Reads a file of edits; a missing file holds none.
 
     Raises:
-        ArgumentValueError: it cannot be read, or a line is no edit.
+        ArgumentValueError: it cannot be read, or a line is not an edit.
     """
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()

@@ -43,7 +43,7 @@ class Ledger(Sampler):
             file is read; `edits` must then be the first edits in it, or begin with all of them.
 
     Raises:
-        ArgumentTypeError: `sampler` is no sampler, or `edits` no list of edits.
+        ArgumentTypeError: `sampler` is not a sampler, or `edits` is not a list of edits.
         ArgumentValueError: an edit is before the previous one, or two say weights, or a global batch, at one
             position; or `edits_file` cannot be read, or holds other edits.
         CompositionError: the chain holds a distributed sampler, or a ledger.

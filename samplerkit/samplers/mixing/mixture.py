@@ -296,7 +296,7 @@ class Blend:
 
     @cached_property
     def weights(self) -> list[float]:
-        """The share of the draws of each part, in the order of ids; 0 for a part that is no source."""
+        """The share of the draws of each part, in the order of ids; 0 for a part that is not a source."""
         given = self.mixture.weights
         if given is None:
             weights = list[float](self.sizes)

@@ -241,7 +241,7 @@ def require_source(place: str, sampler: Any) -> None:
     """Refuses a sampler that cannot be a source of a mixture; None means all samples of a part.
 
     Raises:
-        ArgumentTypeError: it is no sampler.
+        ArgumentTypeError: it is not a sampler.
         CompositionError: it is distributed, a ledger, or of another algorithm.
     """
     if sampler is None:

@@ -116,13 +116,13 @@ def _parse(path: str, meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> F
         digests=arrays["digests"].tobytes(),
         **{name: arrays[name].astype(np.int64) for name in _NUMBERS},
     )
-    if not all(_laws(catalogue)):
+    if not all(_invariants(catalogue)):
         raise ValueError("its values are inconsistent")
     return catalogue
 
 
-def _laws(files: FileCatalogue) -> Iterator[bool]:
-    """Yields whether each law of a catalogue holds; after one that does not, others may raise errors."""
+def _invariants(files: FileCatalogue) -> Iterator[bool]:
+    """Yields whether each invariant of a catalogue holds; after a wrong one, others may raise errors."""
     number, samples, footers = files.sizes.size, files.samples, files.footers
     yield files.kind in get_args(Kind)
     yield all(isinstance(text, str) for column in files.columns for text in column)

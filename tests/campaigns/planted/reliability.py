@@ -258,7 +258,7 @@ BUGS = [
     Bug(
         "an index is believed",
         "read_index",
-        "all(laws(index))",
+        "all(invariants(index))",
         "True",
         "tests/storage/tar/test_forged_files.py::test_an_index_with_impossible_values_is_made_again",
     ),

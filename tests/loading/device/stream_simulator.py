@@ -213,7 +213,7 @@ class SimulatedStreams:
         self._called()
         return self.loop_stream
 
-    def fence(self, stream=SIDE):
+    def record_event(self, stream=SIDE):
         self._called()
         if self.fences or stream == self.SIDE:
             return self.device.record(stream)
@@ -221,7 +221,7 @@ class SimulatedStreams:
         passed.has_passed = True
         return passed
 
-    def has_passed(self, event):
+    def is_done(self, event):
         return self.forgets_sources or event.has_passed
 
     def wait(self, event):

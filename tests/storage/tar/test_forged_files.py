@@ -215,7 +215,7 @@ def test_wrong_offsets_are_detected_in_pieces_of_any_size(originals, joint, monk
     index = index_file.reopened(joint, archives)
 
     def is_right(offset):
-        return all(index_file.laws(replace(index, arrays={**index.arrays, "offset": offset})))
+        return all(index_file.invariants(replace(index, arrays={**index.arrays, "offset": offset})))
 
     offsets = np.array(index.arrays["offset"])
     assert is_right(offsets)  # the files of the second archive begin again

@@ -184,7 +184,7 @@ def read_index(
             meta["is_certain"] and not by_size and all(archive.version for archive in archives),
             None if by_size else path,
         )
-        return index if not verify or all(laws(index)) else None
+        return index if not verify or all(invariants(index)) else None
     except (OSError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         return None
 
@@ -228,7 +228,7 @@ AT_ONCE = 1 << 20
 """Numbers that are checked at a time."""
 
 
-def laws(index: Index) -> Iterator[bool]:
+def invariants(index: Index) -> Iterator[bool]:
     """Yields whether each invariant of an index holds: no number may point outside its arrays or its archive.
 
     Each check relies on those before it.
