@@ -4,8 +4,6 @@ Each function takes the user's own writer, run, meter or gauge class, so none of
 here, and returns a function to call with the metrics.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from functools import cache

@@ -1,7 +1,5 @@
 """The commands `samplerkit validate`, `schema` and `check`: they check configs and loaders."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stdout

@@ -1,7 +1,5 @@
 """The command `samplerkit demo`: the effect of each shuffle mode on a training, and of a killed rank."""
 
-from __future__ import annotations
-
 import signal
 import sys
 import time

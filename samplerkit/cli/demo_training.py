@@ -1,7 +1,5 @@
 """The demo's data, the training of each rank, and the processes of the job."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -1,7 +1,5 @@
 """The command `samplerkit edit`: adds an edit to the config of a run that resumes from a checkpoint."""
 
-from __future__ import annotations
-
 import logging
 from contextlib import ExitStack
 from pathlib import Path

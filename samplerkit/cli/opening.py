@@ -1,7 +1,5 @@
 """Commands from functions, and the arguments that they share: a config, ranks, a checkpoint, epochs."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import re

@@ -1,7 +1,5 @@
 """The commands `samplerkit plan` and `plot`: what a run will read, in figures and in pictures."""
 
-from __future__ import annotations
-
 import os
 import sys
 import tempfile

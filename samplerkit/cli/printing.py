@@ -1,7 +1,5 @@
 """Output of the commands: JSON, lists of facts and tables, in 80 columns, with and without colour."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Uses a samplerkit `Loader` in Hugging Face's Trainer and its subclasses."""
 
-from __future__ import annotations
-
 import math
 from importlib import import_module
 from typing import Any

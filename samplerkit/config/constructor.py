@@ -1,7 +1,5 @@
 """Constructors that a config calls by name, and tables of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType

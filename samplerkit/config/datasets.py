@@ -1,7 +1,5 @@
 """The kinds of datasets that a config can name, and how a user's dataset gets the layout of a config."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Final
 

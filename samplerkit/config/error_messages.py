@@ -5,8 +5,6 @@ All parts of a config that an error shows go through this module, for errors of 
 and of samplerkit.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import math
 import re

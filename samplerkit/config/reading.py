@@ -1,7 +1,5 @@
 """Reads configs: files and URLs, YAML text and mappings, which become plain data."""
 
-from __future__ import annotations
-
 import os
 import re
 import stat

@@ -1,7 +1,5 @@
 """The samplers and batch recipes that a config can name, how chains are read, and the JSON Schema."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Annotated, Any
 

@@ -3,8 +3,6 @@
 Options of torch's DataLoader are listed here; arguments of `Loader` are added automatically.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """Figures of what steps read: batches of samples of different lengths, and windows of tokens."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from itertools import pairwise

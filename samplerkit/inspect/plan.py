@@ -1,7 +1,5 @@
 """The plan of a run: figures of an epoch for the command, the pictures and the checks."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, final

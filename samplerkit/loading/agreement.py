@@ -9,8 +9,6 @@ that wait longer are listed under one key, by one rank of each; ranks that join 
 The members of a group are read only for errors and, by the last rank to join, where ranks share shards.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging

@@ -1,7 +1,5 @@
 """Collate functions for sequences of different lengths: padded, with masks, or packed, with their borders."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from typing import Any, Final, Literal, final, get_args
 

@@ -1,7 +1,5 @@
 """Random generators: one for a sample; those of the process, seeded, and restored."""
 
-from __future__ import annotations
-
 import random
 import struct
 from collections.abc import Iterator

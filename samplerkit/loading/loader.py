@@ -1,7 +1,5 @@
 """The loader: a torch DataLoader with exactly-once state on top."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from itertools import count, takewhile

@@ -1,7 +1,5 @@
 """The fields of the samples of a batch: sequences get one type, all else is left to torch."""
 
-from __future__ import annotations
-
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The bridge to any plain torch DataLoader, and the names by which trainers know a sampler."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """How any map-style dataset is read: in batches or by sample, with passes and epochs, and by threads."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """Opening files and keeping them open; missing files, and batches without missing samples."""
 
-from __future__ import annotations
-
 import errno
 import logging
 import os

@@ -1,7 +1,5 @@
 """The leaf datasets of a tree: reading and joining their shares of a batch, and their upcoming ids."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Nothing here needs pytest itself: the class has plain methods with plain checks.
 """
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence

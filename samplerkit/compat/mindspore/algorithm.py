@@ -4,8 +4,6 @@ MindSpore has different rules for three kinds of datasets: mappable datasets, he
 MindDataset, here a layout with files; and ConcatDataset.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from dataclasses import replace as replaced

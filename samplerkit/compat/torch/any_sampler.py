@@ -1,7 +1,5 @@
 """Shards any torch sampler over the ranks of a job: the same draws on all ranks, disjoint shares."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, Final, NamedTuple, final

@@ -1,7 +1,5 @@
 """A drop-in for torch's `DistributedSampler`: the same indices in less memory, or samplerkit's order."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Base classes of the drop-ins for torch's samplers: the share of a rank, the epoch and the state."""
 
-from __future__ import annotations
-
 import warnings
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping

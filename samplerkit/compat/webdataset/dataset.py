@@ -1,7 +1,5 @@
 """`WebDataset`: webdataset's fluent interface over shards with random access."""
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import asdict

@@ -7,8 +7,6 @@ The file is opened when a process first iterates, or before it forks or spawns a
 is made.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import struct

@@ -1,7 +1,5 @@
 """webdataset's fluent interface, whose methods return a new dataset without reading; and `WebLoader`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Iterator
 from copy import copy
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Errors that are raised in the loop, handlers that may prevent them, and webdataset's splitters."""
 
-from __future__ import annotations
-
 import logging
 import pickle
 import tarfile

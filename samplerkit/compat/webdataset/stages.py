@@ -1,7 +1,5 @@
 """The stages and steps that a stream of samples passes through, as small picklable values; decoders."""
 
-from __future__ import annotations
-
 import logging
 import struct
 from collections.abc import Callable, Generator, Iterable, Iterator

@@ -1,7 +1,5 @@
 """Checks the setup of a loader for mistakes, without reading a sample."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Rules about datasets: parts of trees, windows of tokens, and files that do not fit ranks or caches."""
 
-from __future__ import annotations
-
 from itertools import islice
 from typing import Any
 

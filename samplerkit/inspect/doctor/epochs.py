@@ -1,7 +1,5 @@
 """Rules about epochs: `set_epoch`, and the end of an epoch: pads, uneven ranks, batches that never fill."""
 
-from __future__ import annotations
-
 import dis
 from typing import Any
 

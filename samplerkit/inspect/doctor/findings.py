@@ -1,7 +1,5 @@
 """The table of rules, and the findings that they yield."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

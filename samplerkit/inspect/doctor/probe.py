@@ -1,7 +1,5 @@
 """Probes without side effects: the first ids of a sampler, the code of a module, and another process."""
 
-from __future__ import annotations
-
 import copy
 import dis
 import inspect

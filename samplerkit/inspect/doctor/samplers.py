@@ -1,7 +1,5 @@
 """Rules about samplers: whether ranks share one order and each sample once, and mistakes in chains."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from itertools import islice

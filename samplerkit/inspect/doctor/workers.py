@@ -1,7 +1,5 @@
 """Rules about workers: splitting streams, objects shared by threads, memory of processes, prefetching."""
 
-from __future__ import annotations
-
 import dis
 import io
 import random

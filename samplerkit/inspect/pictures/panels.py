@@ -3,8 +3,6 @@
 Each function draws on a figure, and returns the heading.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass

@@ -1,7 +1,5 @@
 """The data of the pictures of a run: only numbers, no drawing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial

@@ -8,8 +8,6 @@ All sums are polynomials, evaluated in float64 for arrays of runs, so that the c
 samples depends only on the number of files and blocks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import reduce
 from typing import Any

@@ -1,7 +1,5 @@
 """The tree that a batch is: its leaves are what can be on a device, everything else holds or passes."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, MutableMapping

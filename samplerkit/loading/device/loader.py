@@ -1,7 +1,5 @@
 """The device loader: any loader, with its batches on the device before the loop asks for them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial

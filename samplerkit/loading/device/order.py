@@ -6,8 +6,6 @@ wrap around, so that the low bits of a result depend on the low bits of what goe
 followed by a mask is one without a sign.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 

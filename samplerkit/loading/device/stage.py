@@ -9,8 +9,6 @@ there is no limit to it.
 The batch is loaded before the wait for the window, as loading takes no memory of the device.
 """
 
-from __future__ import annotations
-
 import collections
 import os
 import time

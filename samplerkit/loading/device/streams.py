@@ -1,7 +1,5 @@
 """The side stream of a device, its events and waits, which order all copies and computation."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """The loader of tensors that are on a device already: batches are made there, and the state is exact."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from operator import methodcaller
 from typing import Any, Final, Literal, final, get_args

@@ -1,7 +1,5 @@
 """The cursor of a run: what is read now, from where on, and which edits may still be made."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -5,8 +5,6 @@ are chosen for it: one answers a request, the other one a request for one sample
 documents, parts are cut out of them when they are collated.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack

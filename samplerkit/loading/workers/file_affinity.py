@@ -1,7 +1,5 @@
 """File affinity: each file is read by one worker process, and batches of several workers are joined."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, cast

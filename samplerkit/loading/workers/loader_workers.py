@@ -1,7 +1,5 @@
 """The workers of a loader, and the iterations over their batches."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext

@@ -1,7 +1,5 @@
 """Worker processes: their start, batches and end; if one dies, that is an error, never a hang."""
 
-from __future__ import annotations
-
 import contextlib
 import multiprocessing
 import multiprocessing.connection

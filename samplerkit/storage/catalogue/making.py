@@ -1,7 +1,5 @@
 """Making of catalogues in parts, independently and on any machines, and joining them."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Reads files with a function of the user's, in one of the supported forms."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

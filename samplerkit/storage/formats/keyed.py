@@ -1,7 +1,5 @@
 """Datasets over key-value stores, which each process opens and closes for itself, and the one for LMDB."""
 
-from __future__ import annotations
-
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence

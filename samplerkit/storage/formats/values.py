@@ -1,7 +1,5 @@
 """Decodes values and samples of MDS and litData from bytes. Pickles are refused."""
 
-from __future__ import annotations
-
 import io
 import json
 import struct

@@ -1,7 +1,5 @@
 """Remote files through fsspec, such as S3, Google, Azure and HDFS; and small files, local or remote."""
 
-from __future__ import annotations
-
 import math
 import threading
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """HTTP requests through a pool of connections, with limits on stalled responses and on redirects."""
 
-from __future__ import annotations
-
 import base64
 import encodings.idna  # noqa: F401  # else the first request imports it, in whatever thread: see `importing`
 import http.client

@@ -1,7 +1,5 @@
 """The base class of clients; retries within a budget; and the final error."""
 
-from __future__ import annotations
-
 import logging
 import secrets
 import threading

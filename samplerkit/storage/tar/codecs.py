@@ -1,7 +1,5 @@
 """Decoding and encoding of the files of a sample by their extensions; decoding never runs code from data."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -1,7 +1,5 @@
 """Writes the indexes and the lengths of shards next to them."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Sequence

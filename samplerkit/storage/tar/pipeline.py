@@ -1,7 +1,5 @@
 """The source of samples in each process; and views of it: selections of samples, and pipeline steps."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass

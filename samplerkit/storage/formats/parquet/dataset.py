@@ -1,7 +1,5 @@
 """A dataset over Parquet files, read by row group."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace

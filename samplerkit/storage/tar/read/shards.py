@@ -1,7 +1,5 @@
 """The shards of a dataset: finding, confirming or building the index of each; their joint index."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging
