@@ -84,7 +84,7 @@ LATE = {
     "compat.huggingface": "an extra: its users have a Trainer already",
     "storage.files.packages": "extras: a package of each format, Pillow",
     "storage.remote.filesystem": "an extra: only URLs other than those of HTTP need it",
-    "storage.remote.http": "an extra: only S3 needs it",
+    "storage.remote.s3_signing": "an extra: only S3 needs it",
 }
 """Modules that import something by its name when they need it, each with its reason; ruff sees statements."""
 

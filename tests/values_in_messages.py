@@ -19,7 +19,7 @@ import samplerkit as sk
 from samplerkit.compat.torch.any_sampler import distributed
 from samplerkit.inspect import quality, time_machine
 from samplerkit.loading.world import detect_world
-from samplerkit.storage.tar.indexing import index_shards
+from samplerkit.storage.tar.write_indexes import index_shards
 from tests.chains import under
 from tests.docs.raised import CALLS
 

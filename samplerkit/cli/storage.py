@@ -21,8 +21,8 @@ from samplerkit.storage.catalogue.making import make_catalogue
 from samplerkit.storage.files.paths import one_path
 from samplerkit.storage.formats.jsonl import JsonlDataset
 from samplerkit.storage.formats.tfrecord import TfRecordDataset
-from samplerkit.storage.tar.indexing import THREADS, index_shards
 from samplerkit.storage.tar.pack import pack_folder
+from samplerkit.storage.tar.write_indexes import THREADS, index_shards
 from samplerkit.storage.urls import shown
 
 _RECORDS = re.compile(r"\.(jsonl|tfrecord)(-\d+-of-\d+)?(\.gz|\.zst)?$")

@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 
 import samplerkit as sk
 from samplerkit.storage.files.stored import Stored
-from samplerkit.storage.tar.index.finding import Cache, make_index
+from samplerkit.storage.tar.index.find_or_make import Cache, make_index
 from tests.benchmarks.floor_rows import (
     ALONE,
     Make,

@@ -21,7 +21,7 @@ import samplerkit as sk
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.tar.dataset import TarDataset
-from samplerkit.storage.tar.index.finding import Cache, make_index
+from samplerkit.storage.tar.index.find_or_make import Cache, make_index
 from samplerkit.storage.tar.writer import TarWriter
 from tests.benchmarks.peers.torch_rows import as_fetched
 from tests.benchmarks.timing import in_turns, medians, print_header, print_row, timed, versions

@@ -20,7 +20,7 @@ from samplerkit.storage.files.stored import INDEX_SUFFIX, Stored
 from samplerkit.storage.formats.parquet.file import Footers, ParquetFile
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.tar.index.finding import Cache, find_or_make, make_index
+from samplerkit.storage.tar.index.find_or_make import Cache, find_or_make, make_index
 from samplerkit.storage.threads import Progress, all_in_threads, silence
 from samplerkit.storage.urls import is_remote, shown
 

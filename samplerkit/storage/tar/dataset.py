@@ -27,7 +27,7 @@ from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar import steps
 from samplerkit.storage.tar.codecs import Decode
 from samplerkit.storage.tar.format.flaws import Skipped
-from samplerkit.storage.tar.index.finding import Cache
+from samplerkit.storage.tar.index.find_or_make import Cache
 from samplerkit.storage.tar.pipeline import Selection, Source, View
 from samplerkit.storage.tar.read.shards import Fetch, OnError, Shards, TarOptions, archive_names
 from samplerkit.storage.tar.steps import Step

@@ -19,7 +19,7 @@ from samplerkit.storage.names import expand_braces
 from samplerkit.storage.tar.codecs import encode
 from samplerkit.storage.tar.format.headers import BLOCK, padded
 from samplerkit.storage.tar.format.samples import is_meta, is_unsafe, split_name
-from samplerkit.storage.tar.index.finding import Cache, make_index
+from samplerkit.storage.tar.index.find_or_make import Cache, make_index
 
 DEFAULT_BYTES = 1 << 30
 """The default of `bytes_per_shard`."""

@@ -10,8 +10,8 @@ import pytest
 import samplerkit as sk
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.storage.catalogue.making import join_parts, make_catalogue, make_part, parts_of
-from samplerkit.storage.tar.indexing import index_shard
 from samplerkit.storage.tar.pack import pack_shard
+from samplerkit.storage.tar.write_indexes import index_shard
 from tests.cli.configs import in_json
 from tests.storage.catalogue.kinds import FILES, PARQUET, TAR
 from tests.storage.crowd import Child

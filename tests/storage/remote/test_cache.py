@@ -16,7 +16,7 @@ from samplerkit.storage.remote.cache_entries import FOLDER_LOCK, entry_of, exclu
 from samplerkit.storage.remote.disk_cache import DiskCache
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.tar.index.finding import Cache
+from samplerkit.storage.tar.index.find_or_make import Cache
 from samplerkit.storage.threads import Stop
 from tests.storage.crowd import Child
 from tests.storage.remote import faults

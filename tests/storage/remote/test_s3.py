@@ -5,9 +5,10 @@ import pytest
 from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.access import Transient
 from samplerkit.storage.remote.filesystem import expand
-from samplerkit.storage.remote.http import Http, SignedUrls
+from samplerkit.storage.remote.http import Http
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.retries import Counts
+from samplerkit.storage.remote.s3_signing import SignedUrls
 from samplerkit.storage.remote.storage import Span
 from samplerkit.storage.tar.read.shards import archive_names
 from tests.storage.remote import faults
@@ -227,12 +228,12 @@ def test_a_signed_request_carries_no_other_credentials(server, storage, monkeypa
 
 
 def test_the_region_of_a_bucket_is_requested_from_aws(server, signed_urls, monkeypatch):
-    monkeypatch.setattr("samplerkit.storage.remote.http._is_of_aws", lambda endpoint: True)
+    monkeypatch.setattr("samplerkit.storage.remote.s3_signing._is_of_aws", lambda endpoint: True)
     server.put("/b", b"")
     server.always["GET", "/b"] = lambda handler, _: handler.send(301, **{"x-amz-bucket-region": "eu-west-3"})
     urls = signed_urls(anon=True, endpoint_url=server.url)
     server.faults["GET", "/b"] = [lambda handler, _: handler.reset()]
-    with pytest.raises(Transient):
+    with pytest.raises(Transient, match="the connection broke"):
         urls.address("s3://b/k")
     assert urls.address("s3://b/k")[0] == f"{server.url}/b/k"  # a failed request is not remembered
     assert urls._regions == {"b": "eu-west-3"}

@@ -18,7 +18,7 @@ from samplerkit.storage.files.stored import CHANGED, Stored
 from samplerkit.storage.open_files import AbsentError
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.format.headers import BLOCK
-from samplerkit.storage.tar.index.finding import Cache, make_index, unpack
+from samplerkit.storage.tar.index.find_or_make import Cache, make_index, unpack
 from samplerkit.testing.contract import same
 from tests.storage.forging import forge
 from tests.storage.tar.shards import jpeg_tiles, long_names, python_sources, read_by_webdataset, write

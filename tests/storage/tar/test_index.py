@@ -13,9 +13,9 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.storage.tar.dataset import TarDataset
-from samplerkit.storage.tar.index import finding as index_module
-from samplerkit.storage.tar.index.finding import Cache
-from samplerkit.storage.tar.indexing import index_shards
+from samplerkit.storage.tar.index import find_or_make as index_module
+from samplerkit.storage.tar.index.find_or_make import Cache
+from samplerkit.storage.tar.write_indexes import index_shards
 from tests.cli.configs import in_json
 from tests.storage.checks import assert_refused
 from tests.storage.crowd import run_in_threads

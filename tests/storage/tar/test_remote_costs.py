@@ -11,7 +11,7 @@ from samplerkit.storage.ahead.batches import BatchesAhead
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tar.fetch_costs import MAX_SAMPLES, FetchCosts, epoch_costs, stretch_of
-from samplerkit.storage.tar.index.finding import Cache
+from samplerkit.storage.tar.index.find_or_make import Cache
 from samplerkit.storage.tar.read.shards import Shards, TarOptions
 from tests.storage.remote.server import served
 from tests.storage.tar.remote_shards import EACH, LENGTHS, SHARDS, remote

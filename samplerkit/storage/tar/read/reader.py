@@ -15,7 +15,7 @@ from samplerkit.order.intervals import interval_of, numbers_in
 from samplerkit.order.typing import Ids
 from samplerkit.storage.file_stats import FileStats
 from samplerkit.storage.open_files import Handle, Handles, file_error, read_part
-from samplerkit.storage.tar.index.finding import Cache, open_plain
+from samplerkit.storage.tar.index.find_or_make import Cache, open_plain
 from samplerkit.storage.tar.index.index import Index
 
 TOGETHER = 64 << 10

@@ -25,7 +25,7 @@ from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import LocalFile, RemoteStorage
 from samplerkit.storage.tar.format.flaws import Flaw, Skipped
 from samplerkit.storage.tar.format.samples import ends_of
-from samplerkit.storage.tar.index.finding import Cache, certain_index, empty_index, find_or_make
+from samplerkit.storage.tar.index.find_or_make import Cache, empty_index, find_or_make, verified_index
 from samplerkit.storage.tar.index.index import Index, cached, read_index, split_between
 from samplerkit.storage.tar.read.contents import Contents
 from samplerkit.storage.threads import Progress, all_in_threads, in_threads
@@ -201,7 +201,7 @@ class Shards:
             copy = None if storage is None else storage.fetch(archive.path)
             # Without a tag, two versions of the same size cannot be distinguished.
             if loaded is None or not (loaded.is_certain and loaded.archive == archive and archive.version):
-                loaded = certain_index(archive, options.cache, checksums=options.checksums)
+                loaded = verified_index(archive, options.cache, checksums=options.checksums)
             return self._accepted(loaded), copy
         except AbsentError as error:
             return self.missing_index(number, error), None

@@ -201,7 +201,7 @@ def find_or_make(archive: Stored, cache: Cache, make: Callable[[], T], *, checks
         return new_index if new_index is None else cached(new_index, cache.index_path(archive))
 
 
-def certain_index(archive: Stored, cache: Cache, *, checksums: bool) -> Index:
+def verified_index(archive: Stored, cache: Cache, *, checksums: bool) -> Index:
     """Returns the index of an archive that is fetched if it is remote; one next to it is tried first.
 
     Args:

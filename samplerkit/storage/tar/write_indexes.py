@@ -18,7 +18,7 @@ from samplerkit.storage.remote.filesystem import read_small, write_small
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tar.format.flaws import Flaw
-from samplerkit.storage.tar.index.finding import Cache, find_index, make_index
+from samplerkit.storage.tar.index.find_or_make import Cache, find_index, make_index
 from samplerkit.storage.tar.index.index import Index, cached, read_index
 from samplerkit.storage.tar.read.shards import archive_names
 from samplerkit.storage.threads import Progress, all_in_threads, silence
