@@ -72,10 +72,10 @@ def cost_of_a_start(view: RunView, epoch: int) -> tuple[float, int]:
 def _first_ids(view: RunView, epoch: int) -> None:
     run = view.run
     if view.recipe is not None:
-        plan = view.recipe.plan(run.recipe, run.dataset, epoch, constants=run.constants)
+        plan = view.recipe.plan(run.sampler, run.dataset, epoch, constants=run.constants)
         next(iter(plan), None)
         return
-    order = run.recipe.undealt_order(run.dataset, epoch, constants=run.constants)
+    order = run.sampler.undealt_order(run.dataset, epoch, constants=run.constants)
     order[: min(len(order), view.batch_size * view.num_ranks) : view.num_ranks]
 
 

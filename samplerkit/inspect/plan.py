@@ -114,7 +114,7 @@ class RunFigures:
     def sources(self) -> dict[str, SourceFigures]:
         """How much the epoch reads of each source of a mixture, by name; empty for other chains."""
         run, order = self.view.run, self.view.run.epoch(self.epoch).order
-        before, after = (source_reads(run.recipe, run.dataset, order, at) for at in (0, len(order)))
+        before, after = (source_reads(run.sampler, run.dataset, order, at) for at in (0, len(order)))
         none = SourceRead(0, 0.0, 0)
         samples = {name: read.samples - before.get(name, none).samples for name, read in after.items()}
         tokens = {
@@ -281,7 +281,7 @@ def plan(
     downloads = dict(figures.downloads)
     return Plan(
         fingerprint=view.fingerprint,
-        chain=repr(view.run.recipe),
+        chain=repr(view.run.sampler),
         mode=view.shuffle and view.shuffle.value,
         reason=_reason(view),
         num_samples=layout.num_samples,

@@ -160,7 +160,7 @@ def at(
     if not 0 <= step < steps:
         raise OutOfDatasetError("step", f"must be in [0, {steps}) in epoch {epoch} of rank {rank}", step)
     layout, ids = view.layout, reading.ids(step)
-    windows = TokenWindowUnit.of(view.run.recipe, view.run.dataset)
+    windows = TokenWindowUnit.of(view.run.sampler, view.run.dataset)
     return StepRead(
         epoch=reading.epoch,
         step=step,

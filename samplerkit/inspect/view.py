@@ -140,7 +140,7 @@ class RunView:
         it that does.
         """
         chosen = None
-        for link in reversed(self.run.recipe._links()):
+        for link in reversed(self.run.sampler._links()):
             mode = getattr(link, "mode", None)
             if isinstance(mode, Mode) and not getattr(link, "replacement", False):
                 chosen = mode
@@ -158,12 +158,12 @@ class RunView:
     @cached_property
     def order_source(self) -> OrderSource:
         """The orders of all epochs, with the lanes of the first start, and their shuffle mode."""
-        return OrderSource.of(self.run.recipe, self.run.dataset, World(self.run.constants.lanes))
+        return OrderSource.of(self.run.sampler, self.run.dataset, World(self.run.constants.lanes))
 
     @property
     def lanes(self) -> int:
         """The number of lanes of the order."""
-        return self.run.recipe.chain.woven_lanes(self.run.dataset, self.run.constants)
+        return self.run.sampler.chain.woven_lanes(self.run.dataset, self.run.constants)
 
     def steps(self, reading: Reading) -> int:
         """Returns the number of batches that a rank yields."""

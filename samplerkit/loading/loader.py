@@ -158,7 +158,7 @@ class Loader(MetricsMixin, Closing):
     @property
     def sampler(self) -> Sampler:
         """The recipe, with all edits if it is a ledger."""
-        return self._cursor.run.recipe
+        return self._cursor.run.sampler
 
     @property
     def editable_from(self) -> int:

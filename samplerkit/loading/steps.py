@@ -244,7 +244,7 @@ class MetricsMixin(CountsSteps):
         if units.plan is not None:
             # Counting the samples of all batches so far would take long.
             position = round(len(units.order) * position / max(1, len(units.plan)))
-        return source_reads(run.recipe, run.dataset, units.order, position)
+        return source_reads(run.sampler, run.dataset, units.order, position)
 
     def _shares(self, ids: np.ndarray[Any, Any]) -> dict[str, float]:
         layout = Layout.of(self._cursor.run.dataset)

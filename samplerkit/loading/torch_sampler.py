@@ -132,7 +132,7 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
         if run.edits.ledger.ramp:
             problem = "sets a global_batch, but another loader makes the batches"
             raise NotSupportedError("sampler", problem, sampler, hint="read by sk.Loader")
-        self.recipe = run.recipe
+        self.recipe = run.sampler
         self.dataset = dataset
         self.counts_batches = False
         deal = self.recipe.chain.root_deal(dataset)

@@ -1,4 +1,7 @@
-"""The order of each shuffle mode, from a layout, keys and lanes."""
+"""The order of each shuffle mode, from a layout, keys and lanes.
+
+To add a mode: a member of `Shuffle` and a line in `Mode.order`; in `FILE_AWARE` if it uses files.
+"""
 
 from __future__ import annotations
 

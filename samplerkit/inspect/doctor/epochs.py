@@ -109,7 +109,7 @@ def concat_padded(setup: InspectedRun) -> Faults:
         use offset=0 to read each sample once, as MindSpore does; then some ranks read one less
     """
     is_concat = isinstance(setup.dataset, torch.utils.data.ConcatDataset)
-    if setup.is_ours or not is_concat or setup.view.run.recipe.chain.deal is None:
+    if setup.is_ours or not is_concat or setup.view.run.sampler.chain.deal is None:
         return
     pads = setup.figures.pads
     if pads > 0:

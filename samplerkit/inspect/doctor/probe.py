@@ -51,7 +51,7 @@ def ids_with_seed(setup: Inspection, seed: int) -> list[Any] | None:
     with seeded(seed):
         if setup.view is not None:
             run = setup.view.run
-            order = run.recipe.undealt_order(run.dataset, setup.view.epoch, constants=run.constants)
+            order = run.sampler.undealt_order(run.dataset, setup.view.epoch, constants=run.constants)
             return list(order[:_FIRST].tolist())
         innermost = copy.copy(setup.samplers[0])
         return [

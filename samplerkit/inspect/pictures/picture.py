@@ -161,7 +161,7 @@ class Settings:
             NotSupportedError: the run is not a single sampler with a shuffle mode that reads all samples, of
                 which there are at least 4 and fewer than 2^31; or it has too many files or ranks.
         """
-        sampler, layout = view.run.recipe, view.layout
+        sampler, layout = view.run.sampler, view.layout
         plain, deal = view.order_source.plain, sampler.chain.deal
         fits = 4 <= len(layout) <= MAX_SAMPLES and layout.sizes.size <= MAX_FILES
         is_plain = view.recipe is None and (deal is None or deal.offset < 0)

@@ -180,11 +180,11 @@ class BatchUnit(Unit):
     plans: Latest[Plans] = field(default_factory=Latest)
 
     @classmethod
-    def of(cls, recipe: Sampler, batches: Any, inner: Unit) -> BatchUnit:
+    def of(cls, sampler: Sampler, batches: Any, inner: Unit) -> BatchUnit:
         """Returns the batches of a run.
 
         Args:
-            recipe: the chain of samplers.
+            sampler: the chain of samplers.
             batches: the recipe for batches.
             inner: of what they are made.
 
@@ -195,21 +195,21 @@ class BatchUnit(Unit):
         if not isinstance(batches, BatchRecipe):
             hint = "use for instance TokenBatches(32768)"
             raise ArgumentTypeError("batches", "must be a recipe for batches", batches, hint=hint)
-        if isinstance(recipe, Ledger) and recipe.ramp:
-            raise NotSupportedError("sampler", _GLOBAL_BATCH, recipe)
-        if ledger_below(recipe) is not None:
+        if isinstance(sampler, Ledger) and sampler.ramp:
+            raise NotSupportedError("sampler", _GLOBAL_BATCH, sampler)
+        if ledger_below(sampler) is not None:
             problem = "cannot be used with a ledger below a BlockSampler, whose edits count blocks"
-            raise NotSupportedError("batches", problem, recipe)
+            raise NotSupportedError("batches", problem, sampler)
         return cls(batches, inner, batches.words)
 
     def of_epoch(self, run: RunFacts, epoch: int) -> EpochBatches:
         """Returns the batches of an epoch."""
 
         def make() -> Plans:
-            return self.recipe.over(run.recipe, run.dataset, constants=run.constants, abreast=self.abreast)
+            return self.recipe.over(run.sampler, run.dataset, constants=run.constants, abreast=self.abreast)
 
         # An edit of a ledger changes the order alone.
-        plans = self.plans.get(run.constants, make).read_by(run.recipe)
+        plans = self.plans.get(run.constants, make).read_by(run.sampler)
         inner = self.inner.of_epoch(run, epoch)
         return EpochBatches(epoch, inner.make_order, self, plans, inner)
 

@@ -87,7 +87,7 @@ class History(Order):
 
     @property
     def recipe(self) -> tuple[object, ...]:
-        return (*self.run.described, self.run.recipe, self.run.unit.recipe, self.past, self.num_samples)
+        return (*self.run.described, self.run.sampler, self.run.unit.recipe, self.past, self.num_samples)
 
     @cached_property
     def parts(self) -> list[tuple[int, int, int]]:
@@ -212,7 +212,7 @@ class History(Order):
 def _parts_of(run: Run, past: Past) -> Iterator[tuple[int, int, int]]:
     """Iterates over the epochs, or parts of one: the epoch and the units from and to."""
     # Only plans of batches, and the user's code make epochs of different lengths.
-    differ = run.unit.recipe is not None or any(link.is_foreign for link in run.recipe._tree())
+    differ = run.unit.recipe is not None or any(link.is_foreign for link in run.sampler._tree())
     total: int | None = None
     for stretch in past.stretches:
         for epoch in range(stretch.epoch, stretch.epoch + stretch.epochs):

@@ -1,4 +1,4 @@
-"""A run: a recipe over a dataset in a job, as a frozen value: an edit or a loaded state gives another one."""
+"""A run: a sampler over a dataset in a job, a frozen value: an edit or a loaded state gives another one."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from samplerkit.samplers.subset import SequentialSampler
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """The common part of all readers of a recipe: loaders, samplers for torch, and inspections.
+    """The common part of all readers of a sampler: loaders, samplers for torch, and inspections.
 
     Args:
-        recipe: the chain of samplers.
+        sampler: the chain of samplers.
         dataset: what is read; anything that `Sampler.order` takes.
         unit: what is counted and dealt.
         batch_size: units a rank and step: samples, or one batch.
@@ -44,7 +44,7 @@ class Run:
         fixed: the constants of the first start, from a state; None in the first start itself.
     """
 
-    recipe: Sampler
+    sampler: Sampler
     dataset: Any
     unit: Unit
     batch_size: int
@@ -57,7 +57,7 @@ class Run:
     @classmethod
     def of(
         cls,
-        recipe: Any,
+        sampler: Any,
         dataset: Any,
         world: Any,
         batches: Any = None,
@@ -68,7 +68,7 @@ class Run:
         """Makes a run of what a user gives.
 
         Args:
-            recipe: a sampler; None for the dataset's own order.
+            sampler: a samplerkit sampler; None for the dataset's own order.
             dataset: what is read.
             world: a World or None.
             batches: a recipe for batches, which are then dealt in place of samples; None for samples.
@@ -79,27 +79,27 @@ class Run:
             ArgumentTypeError: one of them is something else.
             NotSupportedError: batches cannot be made of this chain.
         """
-        recipe = default_sampler(dataset) if recipe is None else recipe
-        if not isinstance(recipe, Sampler):
+        sampler = default_sampler(dataset) if sampler is None else sampler
+        if not isinstance(sampler, Sampler):
             # One that deals to ranks, as torch's DistributedSampler, would be dealt twice.
             hint = "give one such as RandomSampler(), or IterSampler(yours) if yours is not distributed"
-            raise ArgumentTypeError("sampler", "must be a samplerkit sampler", recipe, hint=hint)
+            raise ArgumentTypeError("sampler", "must be a samplerkit sampler", sampler, hint=hint)
         if world is not None and not isinstance(world, World):
             raise ArgumentTypeError("world", "must be a World or None", world)
         # The only place that knows all kinds of units.
-        samples = TokenWindowUnit.of(recipe, dataset) or Unit()
-        unit = samples if batches is None else BatchUnit.of(recipe, batches, samples)
-        return cls(recipe, dataset, unit, batch_size, tail, world)
+        samples = TokenWindowUnit.of(sampler, dataset) or Unit()
+        unit = samples if batches is None else BatchUnit.of(sampler, batches, samples)
+        return cls(sampler, dataset, unit, batch_size, tail, world)
 
     @cached_property
     def world(self) -> World:
         """Which shard of how many this process reads; taken from the running job once."""
-        return world_of(self.recipe, self.given_world)
+        return world_of(self.sampler, self.given_world)
 
     @cached_property
     def constants(self) -> RunConstants:
         """What the first start of the run fixed."""
-        return self.recipe.chain.constants(self.world) if self.fixed is None else self.fixed
+        return self.sampler.chain.constants(self.world) if self.fixed is None else self.fixed
 
     def epoch(self, epoch: int) -> EpochUnits:
         """Returns the units of an epoch; the latest are kept."""
@@ -110,7 +110,7 @@ class Run:
         return self._readings.get((epoch, start), lambda: self._reading(epoch, start))
 
     def _reading(self, epoch: int, start: int) -> Reading:
-        chain, units = self.recipe.chain, self.epoch(epoch)
+        chain, units = self.sampler.chain, self.epoch(epoch)
         deal = chain.root_deal(self.dataset)
         delivery = Delivery(
             total=units.total,
@@ -128,11 +128,11 @@ class Run:
     @cached_property
     def edits(self) -> EditHistory:
         """The edits by which it is read."""
-        return EditHistory.of(self.recipe, self.dataset)
+        return EditHistory.of(self.sampler, self.dataset)
 
     def edited(self, ledger: Ledger) -> Run:
         """Returns the run that reads by a ledger with one more edit."""
-        run = self.replaced(recipe=ledger, fixed=self.constants)
+        run = self.replaced(sampler=ledger, fixed=self.constants)
         for epoch, units in self._epochs.items():
             run.epoch(epoch).learn(units, ledger.edits[-1])
         return run
@@ -140,7 +140,7 @@ class Run:
     @cached_property
     def described(self) -> tuple[str, str]:
         """Descriptions of the dataset and of the chain of samplers."""
-        return self._described_as(self.dataset), identity.describe_chain(self.recipe)
+        return self._described_as(self.dataset), identity.describe_chain(self.sampler)
 
     def state(self, place: Place, past: Past | None = None) -> State:
         """Returns the state of this run at a place, with what was read up to there, if that is known."""
@@ -151,10 +151,10 @@ class Run:
         if place.position and (ids := self.given_ids(place.epoch)) is not None:
             sections["ids"] = ids
         # The number of shards of a distributed sampler below the root is a constant.
-        is_dealt_below = self.recipe.deal is None and self.recipe.chain.deal is not None
+        is_dealt_below = self.sampler.deal is None and self.sampler.chain.deal is not None
         return State(
-            algorithm=self.recipe.chain.algorithm,
-            seed=tuple(identity.seeds_of(self.recipe)),
+            algorithm=self.sampler.chain.algorithm,
+            seed=tuple(identity.seeds_of(self.sampler)),
             **place._asdict(),
             lanes=self.constants.lanes,
             limit=self.constants.limit,
@@ -168,7 +168,7 @@ class Run:
 
     def given_ids(self, epoch: int) -> Section | None:
         """Returns the digest of ids that come from the user's code; None where there are none."""
-        if not any(link.is_foreign for link in self.recipe._tree()):
+        if not any(link.is_foreign for link in self.sampler._tree()):
             return None
         return self._given_ids.get(epoch, lambda: identity.section_of_ids(self.epoch(epoch).order))
 
@@ -206,19 +206,19 @@ class Run:
 
     def _described_as(self, dataset: Any) -> str:
         described = identity.describe_dataset(dataset, self.unit.described_layout(dataset))
-        return described + identity.describe_used_values(self.recipe, dataset)
+        return described + identity.describe_used_values(self.sampler, dataset)
 
     def replaced(self, **changed: Any) -> Run:
         """Returns the run with some fields replaced, and its cached values: the world is found only once."""
         run = replace(self, **changed)
         run.__dict__.update(world=self.world, described=self.described)
-        if (run.recipe, run.unit, run.constants) == (self.recipe, self.unit, self.constants):
+        if (run.sampler, run.unit, run.constants) == (self.sampler, self.unit, self.constants):
             run.__dict__.update(_epochs=self._epochs, _given_ids=self._given_ids)
         return run
 
     @property
     def _facts(self) -> RunFacts:
-        return RunFacts(self.recipe, self.dataset, self.constants)
+        return RunFacts(self.sampler, self.dataset, self.constants)
 
     @cached_property
     def _epochs(self) -> Latest[EpochUnits]:

@@ -51,7 +51,7 @@ class RunCursor(Cursor):
         self.lock = Lock()
         self.edits: tuple[Edit, ...] = ()
         self._requested = 0
-        self.go_to(*beginning_of(run.recipe, run.dataset, run.unit.recipe))
+        self.go_to(*beginning_of(run.sampler, run.dataset, run.unit.recipe))
 
     def reading_of(self, iteration: Iteration) -> Reading:
         """Returns what an iteration reads."""
@@ -102,7 +102,7 @@ class RunCursor(Cursor):
             WorldError: the process group has other numbers than were taken.
         """
         run = self.run
-        require_same_world(run.world, partial(world_of, run.recipe, run.given_world))
+        require_same_world(run.world, partial(world_of, run.sampler, run.given_world))
         place = Place(iteration.epoch, iteration.start, iteration.epoch if iteration.is_spent else None)
 
         def identity() -> dict[str, Any]:
@@ -125,7 +125,7 @@ class RunCursor(Cursor):
             reading = run.reading(reading.epoch, reading.delivery.start)
             for step, samples in reading.samples(following, columns=columns):
                 # Other runs are not edited, and a process forked meanwhile could wait for the lock for ever.
-                if isinstance(run.recipe, Ledger):
+                if isinstance(run.sampler, Ledger):
                     with self.lock:
                         if run is not self.run:
                             break
@@ -149,7 +149,7 @@ class RunCursor(Cursor):
         if edit is not None and (fields or not isinstance(edit, Edit)):
             raise ArgumentTypeError("edit", "must be an Edit, or the arguments of one", edit)
         with self.lock:
-            run, first, ledger = self.run, self.editable_from, self.run.recipe
+            run, first, ledger = self.run, self.editable_from, self.run.sampler
             if not isinstance(ledger, Ledger):
                 problem = "must be a Ledger to be edited"
                 hint = "save a state, and start from it with Ledger(sampler), or one below the BlockSampler"

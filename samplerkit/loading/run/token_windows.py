@@ -43,16 +43,16 @@ class TokenWindowUnit(Unit):
     is_edited: bool = False
 
     @classmethod
-    def of(cls, recipe: Sampler, dataset: Any) -> TokenWindowUnit | None:
+    def of(cls, sampler: Sampler, dataset: Any) -> TokenWindowUnit | None:
         """Returns the windows of a run; None where they are not part of blocks."""
-        blocks, windows = block.block_sampler_of(recipe), block.shared_value(dataset, "windows_per_block")
+        blocks, windows = block.block_sampler_of(sampler), block.shared_value(dataset, "windows_per_block")
         if blocks is not None:
             windows = block.required_pieces(dataset, blocks.windows_per_block)
         if windows is None:
             return None
         seq_len, block_len = (block.shared_value(dataset, name) for name in ("seq_len", "block_len"))
         pool = None if blocks is None else blocks.pool
-        return cls(windows, pool, seq_len, block_len, is_edited=block.ledger_below(recipe) is not None)
+        return cls(windows, pool, seq_len, block_len, is_edited=block.ledger_below(sampler) is not None)
 
     def of_epoch(self, run: RunFacts, epoch: int) -> EpochTokenWindows:
         """Returns the windows of an epoch."""

@@ -39,18 +39,18 @@ class RunFacts(NamedTuple):
     """What a unit has to know of the run that counts it.
 
     Args:
-        recipe: the chain of samplers.
+        sampler: the chain of samplers.
         dataset: what is read.
         constants: what the first start of the run fixed.
     """
 
-    recipe: Sampler
+    sampler: Sampler
     dataset: Any
     constants: RunConstants
 
     def order_maker(self, epoch: int) -> Callable[[], Order]:
         """Returns what makes the undealt order of an epoch; it does not hold the run."""
-        return partial(self.recipe.undealt_order, self.dataset, epoch, constants=self.constants)
+        return partial(self.sampler.undealt_order, self.dataset, epoch, constants=self.constants)
 
 
 class StepSamples(NamedTuple):

@@ -46,10 +46,10 @@ class EditHistory:
     below_blocks: bool
 
     @classmethod
-    def of(cls, recipe: Sampler, dataset: Any) -> EditHistory:
+    def of(cls, sampler: Sampler, dataset: Any) -> EditHistory:
         """Finds the edits of a chain."""
-        below = ledger_below(recipe)
-        ledger = below or (recipe if isinstance(recipe, Ledger) else _NO_EDITS)
+        below = ledger_below(sampler)
+        ledger = below or (sampler if isinstance(sampler, Ledger) else _NO_EDITS)
         return cls(ledger, dataset, below is not None)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Descriptions and digests of a recipe and a dataset, which processes compare."""
+"""Descriptions and digests of a sampler and a dataset, which processes compare."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,7 @@
-"""The state of a run: where it is, and what it has read, as a small JSON value, on every rank the same."""
+"""The state of a run: where it is, and what it has read, as a small JSON value, on every rank the same.
+
+A resume that lost or repeated a sample counted wrongly: see `loading/iteration.py`, and `run/delivery.py`.
+"""
 
 from __future__ import annotations
 

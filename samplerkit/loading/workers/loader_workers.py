@@ -1,4 +1,8 @@
-"""The workers of a loader, and the iterations over their batches."""
+"""The workers of a loader, and the iterations over their batches.
+
+To add a kind of worker: a subclass of `Workers`, or of `WorkerPool`, in a file of its own; its name in
+`WorkerKind` (`protocol.py`), and a line in `LoaderWorkers._make_workers`.
+"""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -200,7 +204,7 @@ class LoaderWorkers:
             collate = collate.measured_by(plan.measure)
         return BatchMaker(
             dataset,
-            seed_of(run.recipe),
+            seed_of(run.sampler),
             run.world.shard_id,
             skips=self.skips,
             seeds_draws=self.seeds_draws,

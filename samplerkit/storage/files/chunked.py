@@ -1,4 +1,8 @@
-"""Base classes of datasets that read samples in chunks: files with a reader, row groups, record batches."""
+"""Base classes of datasets that read samples in chunks: files with a reader, row groups, record batches.
+
+To add a format: a subclass of a base in `storage/formats/base.py` that finds the chunks, and a `ChunkFile`
+that reads one. docs/contributing.md lists what else names a format.
+"""
 
 from __future__ import annotations
 

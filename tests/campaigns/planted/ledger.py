@@ -83,7 +83,7 @@ BUGS = [
     Bug(
         "batches continue by the order before the edit",
         "BatchUnit.of_epoch",
-        "self.plans.get(run.constants, make).read_by(run.recipe)",
+        "self.plans.get(run.constants, make).read_by(run.sampler)",
         "self.plans.get(run.constants, make)",
         BATCHES,
     ),
