@@ -22,7 +22,7 @@ from samplerkit.order.layout import Layout
 from samplerkit.order.modes import Shuffle
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.mixing.sources import parts_of
-from samplerkit.storage.tar.fetch_costs import COSTLY, FetchCosts, epoch_costs, stretch_of
+from samplerkit.storage.tar.fetch_costs import COSTLY, FetchCosts, choose_fetch, epoch_costs
 
 COUNTED_SAMPLES = 1 << 22
 """The longest epoch, in samples, of which the files of all ranks are counted; of longer ones, some steps."""
@@ -316,9 +316,9 @@ def _way(stored: StoredFiles) -> tuple[str, bool]:
     # If ranks share lanes, ranks in the middle read from two lanes, and less of each file.
     for rank in sorted({0, ranks // 2, ranks - 1}):
         shards = (layout.file_of(ids) for ids in stored.batches([rank]))
-        stretch = stretch_of(shards, layout.sizes, stored.cached_files or layout.num_files, 1, shard_bytes)
-        if not stretch.by_shards:
-            return "ranges", stretch.is_local
+        choice = choose_fetch(shards, layout.sizes, stored.cached_files or layout.num_files, 1, shard_bytes)
+        if not choice.by_shards:
+            return "ranges", choice.is_local
     return "whole", True
 
 

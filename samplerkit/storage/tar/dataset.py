@@ -71,7 +71,7 @@ class TarDataset(View):
             None indexes all shards at first use.
         remote: how remote shards are fetched and cached: `RemoteOptions`, or a mapping of these.
         fetch: `shards` fetches whole remote shards, `ranges` reads single samples of them. `auto` chooses by
-            the upcoming ids of a `Loader` (see `samplerkit.storage.tar.fetch_costs.stretch_of`): file-aware
+            the upcoming ids of a `Loader` (see `samplerkit.storage.tar.fetch_costs.choose_fetch`): file-aware
             orders fetch shards, GLOBAL reads samples. Without a `Loader` it reads samples.
         max_shards: the most fetched shards that a process holds open, including prefetched ones.
         read_ahead: the number of shards to prefetch; 0 for none.

@@ -46,8 +46,8 @@ class FetchCosts:
 
 
 @dataclass(frozen=True)
-class Stretch:
-    """A summary of the samples that are read next.
+class FetchChoice:
+    """How the samples that are read next are fetched.
 
     Args:
         by_shards: whether to fetch whole shards for them.
@@ -58,13 +58,13 @@ class Stretch:
     is_local: bool
 
 
-def stretch_of(
+def choose_fetch(
     upcoming: Iterable[Ids],
     lengths: Ids,
     max_shards: int,
     sharers: int = 1,
     shard_bytes: int | None = None,
-) -> Stretch:
+) -> FetchChoice:
     """Decides from the upcoming samples whether to fetch whole shards or to read single samples.
 
     It examines windows of the upcoming samples that are half a mean shard long, then one, two, four shards
@@ -92,8 +92,8 @@ def stretch_of(
         >>> lengths = np.full(100, 50)
         >>> in_order = np.repeat(np.arange(100), 50)
         >>> everywhere = np.random.default_rng(0).permutation(in_order)
-        >>> stretch_of([in_order], lengths, 100).by_shards, stretch_of([everywhere], lengths, 100).by_shards
-        (True, False)
+        >>> [choose_fetch([shards], lengths, 100).by_shards for shards in (in_order, everywhere)]
+        [True, False]
     """
     total = int(lengths.sum())
     batches = iter(upcoming)
@@ -111,18 +111,18 @@ def stretch_of(
         if not window.size or own > MAX_SAMPLES:
             break
         if touched.size > max(1, lengths.size // 2):
-            return Stretch(by_shards=False, is_local=is_local)
+            return FetchChoice(by_shards=False, is_local=is_local)
         needed = min(window.size * sharers, total)
         is_local = is_local or needed >= SEVERAL * touched.size
         if needed >= GOOD_PART * lengths[touched].sum():
-            return Stretch(by_shards=True, is_local=True)
+            return FetchChoice(by_shards=True, is_local=True)
         if shard_bytes is not None and needed >= SEVERAL * touched.size:
             whole_bytes = touched.size * shard_bytes
             single_bytes = round(needed * shard_bytes * lengths.size / max(1, total))
             if FetchCosts(touched.size, whole_bytes).cost <= FetchCosts(needed, single_bytes).cost:
-                return Stretch(by_shards=True, is_local=True)
+                return FetchChoice(by_shards=True, is_local=True)
         length *= 2
-    return Stretch(by_shards=False, is_local=is_local)
+    return FetchChoice(by_shards=False, is_local=is_local)
 
 
 def epoch_costs(

@@ -10,7 +10,7 @@ import samplerkit as sk
 from samplerkit.storage.ahead.batches import BatchesAhead
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.tar.fetch_costs import MAX_SAMPLES, FetchCosts, epoch_costs, stretch_of
+from samplerkit.storage.tar.fetch_costs import MAX_SAMPLES, FetchCosts, choose_fetch, epoch_costs
 from samplerkit.storage.tar.index.find_or_make import Cache
 from samplerkit.storage.tar.read.shards import Shards, TarOptions
 from tests.storage.remote.server import served
@@ -44,15 +44,15 @@ def test_orders_that_stay_in_few_shards_fetch_them_and_global_reads_samples(shar
     number, each = LAYOUTS[shards]
     layout = sk.Layout([each] * number)
     batches = batches_of(layout, workers, **LOCAL[mode](each) if mode in LOCAL else {"shuffle": True})
-    stretch = stretch_of(shards_of(layout, batches), layout.sizes, 1000, workers)
-    assert stretch.by_shards == (mode in LOCAL or shards == "one")
+    choice = choose_fetch(shards_of(layout, batches), layout.sizes, 1000, workers)
+    assert choice.by_shards == (mode in LOCAL or shards == "one")
 
 
 def test_a_wide_window_fetches_shards_if_the_cache_can_hold_them():
     layout = sk.Layout([100] * 200)
     batches = batches_of(layout, 1, shuffle=sk.Shuffle.PARTIAL, partial_size=1600)
-    assert stretch_of(shards_of(layout, batches), layout.sizes, 64).by_shards
-    assert not stretch_of(shards_of(layout, batches), layout.sizes, 4).by_shards
+    assert choose_fetch(shards_of(layout, batches), layout.sizes, 64).by_shards
+    assert not choose_fetch(shards_of(layout, batches), layout.sizes, 4).by_shards
 
 
 def test_no_more_batches_are_inspected_than_needed():
@@ -64,10 +64,10 @@ def test_no_more_batches_are_inspected_than_needed():
             yielded.append(1)
             yield np.zeros(1 << 16, dtype=np.int64)
 
-    assert not stretch_of(endless(), layout.sizes, 8).by_shards
+    assert not choose_fetch(endless(), layout.sizes, 8).by_shards
     assert len(yielded) <= 1 + 2 * 4 * MAX_SAMPLES // (1 << 16)
     del yielded[:]
-    assert stretch_of(endless(), np.array([1000] * 8), 8).by_shards
+    assert choose_fetch(endless(), np.array([1000] * 8), 8).by_shards
     assert len(yielded) == 1
 
 
@@ -136,8 +136,8 @@ def test_ranks_that_share_lanes_fetch_shards_or_read_large_samples_one_by_one(
         loader = sk.Loader(layout, SAMPLER, batch_size=batch_size, world=sk.World(now, rank))
         loader.load_state_dict(previous.state_dict(step=steps))
         shards = (layout.file_of(loader.ids(step)) for step in range(loader.steps_left))
-        stretch = stretch_of(shards, layout.sizes, MANY_SHARDS, 1, IN_A_SHARD * sample_bytes)
-        assert stretch.by_shards == expected, rank
+        choice = choose_fetch(shards, layout.sizes, MANY_SHARDS, 1, IN_A_SHARD * sample_bytes)
+        assert choice.by_shards == expected, rank
 
 
 FEW = {"lengths": LENGTHS, "max_shards": 4}

@@ -21,7 +21,7 @@ from samplerkit.storage.open_files import AbsentError
 from samplerkit.storage.remote.access import Span
 from samplerkit.storage.remote.disk_cache import LocalFile
 from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.tar.fetch_costs import stretch_of
+from samplerkit.storage.tar.fetch_costs import choose_fetch
 from samplerkit.storage.tar.format.flaws import Skipped
 from samplerkit.storage.tar.format.headers import BLOCK
 from samplerkit.storage.tar.format.samples import is_header_of
@@ -87,7 +87,7 @@ class ShardReading:
             batches, peeked = tee(batches)
             shards = map(layout.file_of, peeked)
             capacity, shard_bytes = self._shards.cache_capacity(), self._shards.usual_size()
-            by_shards = stretch_of(shards, layout.sizes, capacity, this_worker()[1], shard_bytes).by_shards
+            by_shards = choose_fetch(shards, layout.sizes, capacity, this_worker()[1], shard_bytes).by_shards
             # Otherwise `tee` would keep all later batches for it.
             del shards, peeked
         ahead, self._batches = self._batches, None
