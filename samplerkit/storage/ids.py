@@ -35,7 +35,7 @@ def checked_ids(ids: Any, total: int) -> Ids:
     """
     try:
         numbers = np.asarray(ids)
-    except ValueError:  # lists of different lengths
+    except (ValueError, TypeError, RuntimeError):  # lists of different lengths; tensors that numpy refuses
         numbers = np.array(None)
     if not numbers.size:
         return np.zeros(0, dtype=np.int64)

@@ -16,7 +16,7 @@ from samplerkit.storage.urls import is_remote, shown
 MAX_NAMES = 10_000_000
 """A pattern for more names than this is an error."""
 
-_RANGE = re.compile(r"(-?\d+|[A-Za-z])\.\.(-?\d+|[A-Za-z])(?:\.\.(-?\d+))?\Z")
+_RANGE = re.compile(r"(-?\d{1,99}|[A-Za-z])\.\.(-?\d{1,99}|[A-Za-z])(?:\.\.(-?\d{1,99}))?\Z")
 
 
 def expand_braces(pattern: str) -> list[str]:

@@ -7,6 +7,7 @@ from glob import has_magic
 from typing import Any
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
+from samplerkit.order import arguments
 from samplerkit.storage.names import expand_braces, matching_files, short_names
 from samplerkit.storage.remote.filesystem import expand
 from samplerkit.storage.remote.options import RemoteOptions
@@ -38,7 +39,7 @@ def file_paths(
     """
     is_alone = isinstance(files, str | os.PathLike)
     given = [files] if is_alone else files
-    if isinstance(given, bytes | dict | set | frozenset) or not isinstance(given, Iterable):
+    if isinstance(given, bytes | dict | set | frozenset) or not arguments.is_iterable(given):
         raise ArgumentTypeError(place, "must be a path, a pattern or a list of these", files)
     paths: list[str] = []
     for number, path in enumerate(given):
@@ -65,11 +66,13 @@ def one_path(place: str, path: Any, local_hint: str | None = None) -> str:
 
     Raises:
         ArgumentTypeError: it is not a path.
-        ArgumentValueError: it must be local, and is a URL.
+        ArgumentValueError: it has a null byte; or it must be local, and is a URL.
     """
     if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
         raise ArgumentTypeError(place, "must be a path", path)
     name = local_path(os.fspath(path))
+    if "\0" in name:
+        raise ArgumentValueError(place, "cannot be a path", shown(name))
     if local_hint is not None and is_remote(name):
         raise ArgumentValueError(place, "must be local", shown(name), hint=local_hint)
     return name

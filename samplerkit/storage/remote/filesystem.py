@@ -239,10 +239,9 @@ def read_small(path: str, read_remote: Callable[[str], bytes | None]) -> bytes |
     """
     if is_remote(path):
         return read_remote(path)
-    if not Path(path).is_file():  # a pipe or a device may have no end
-        return None
     try:
-        return Path(path).read_bytes()
+        # A pipe or a device may have no end.
+        return Path(path).read_bytes() if Path(path).is_file() else None
     except OSError as error:
         raise DatasetError(path, f"cannot be read ({error.strerror})") from error
 

@@ -120,7 +120,7 @@ def cache_folder(value: Any) -> str | None:
     if not isinstance(value, str | os.PathLike) or not isinstance(os.fspath(value), str):
         raise ArgumentTypeError("cache", "must be a folder or None", value)
     folder = os.fspath(value)
-    if not folder or "://" in folder:
+    if not folder or "://" in folder or "\0" in folder:
         raise ArgumentValueError("cache", "must be a folder of this machine", folder)
     return folder
 

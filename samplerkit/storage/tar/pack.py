@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from samplerkit.errors import ArgumentRangeError, ArgumentValueError, DatasetError
+from samplerkit.storage.files.paths import one_path
 from samplerkit.storage.names import expand_braces
 from samplerkit.storage.tar.format.samples import is_meta, split_name
+from samplerkit.storage.tar.write_indexes import index_shard
 from samplerkit.storage.tar.writer import DEFAULT_BYTES, TarWriter
 from samplerkit.storage.threads import Progress, silence
 from samplerkit.storage.urls import shown
@@ -59,12 +61,14 @@ def pack_folder(
 
     Raises:
         DatasetError: the folder does not exist or has no samples, or a file cannot be read.
+        ArgumentTypeError: `source` or `shards` is not a path.
         ArgumentValueError: `shards` is invalid, or a shard exists already.
         ArgumentRangeError: a limit is not positive, or there are fewer samples than shards.
     """
+    shards, source = one_path("shards", shards), one_path("source", source)
     folder = Path(source)
     if not folder.is_dir():
-        raise DatasetError("source", "is not a folder", shown(os.fspath(source)))
+        raise DatasetError("source", "is not a folder", shown(source))
     samples, left_out = samples_in(folder)
     if not samples:
         raise DatasetError("source", "has no file with an extension", str(source))
@@ -116,6 +120,8 @@ def pack_shard(samples: Iterable[Mapping[str, Any]], shard: str, *, checksums: b
         with TarWriter(shard, checksums=checksums, overwrite=True) as writer:
             for sample in samples:
                 writer.write(dict(sample))
+    else:  # a task that was killed may have left it without an index
+        index_shard(shard, checksums=checksums)
     return shard
 
 

@@ -163,7 +163,7 @@ def token_dtype(place: str, value: Any) -> Dtype:
     """
     try:
         dtype: Dtype = np.dtype(value)
-    except TypeError:
+    except (TypeError, ValueError):
         raise ArgumentTypeError(place, "must be a type of numpy's", value, hint=KINDS_HINT) from None
     if dtype.newbyteorder("<") != dtype or dtype.str[1:] not in KINDS:
         raise ArgumentValueError(place, "is not a type of tokens", dtype.str, hint=KINDS_HINT)

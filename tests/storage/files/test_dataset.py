@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -129,6 +130,19 @@ def test_a_pickled_dataset_leaves_out_its_cache(folder):
         assert travelled.stats == type(travelled.stats)()
         assert plain(travelled[5]) == SAMPLES[5]
         travelled.close()
+
+
+def test_files_and_ids_of_another_kind_are_refused(folder):
+    with pytest.raises(sk.ArgumentTypeError, match="files: must be a path, a pattern or a list of these"):
+        FileDataset(np.array("a.npz"), "npz")
+    with pytest.raises(sk.ArgumentValueError, match="files: cannot be a path"):
+        FileDataset("a\0.npz", "npz")
+    with FileDataset(str(folder / "*.npz"), "npz") as dataset:
+        for ids in (torch.ones(1, requires_grad=True), torch.ones(1, dtype=torch.bfloat16)):
+            with pytest.raises(sk.ArgumentTypeError, match="ids: must be a flat list of integers"):
+                dataset.__getitems__(ids)
+    with pytest.raises(sk.DatasetError, match=r"cannot be read \(File name too long\)"):
+        FileDataset("a.npz", "npz", lengths="a" * 300)
 
 
 def test_patterns_in_a_list_are_replaced_by_their_files_in_place(tmp_path):

@@ -178,6 +178,10 @@ def test_files_that_would_replace_each_other_and_shards_without_samples_are_refu
         (tmp_path / name).write_text("x")
     with pytest.raises(sk.ArgumentRangeError, match="shards: are more than the 2 samples, got 3"):
         pack_folder(tmp_path, f"{tmp_path}/out-{{0..2}}.tar")
+    with pytest.raises(sk.ArgumentTypeError, match="source: must be a path, got 5"):
+        pack_folder(5, f"{tmp_path}/out-%d.tar")
+    with pytest.raises(sk.ArgumentValueError, match="shards: must have one place for a number"):
+        pack_folder(tmp_path, f"{tmp_path}/out-%999999999999d.tar")
     with pytest.raises(sk.ArgumentRangeError, match="bytes_per_shard: must be positive, got 0"):
         pack_folder(tmp_path, f"{tmp_path}/out-%d.tar", bytes_per_shard=0)
     (tmp_path / "a.txt").write_text("y")

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
+from samplerkit.order import arguments
 from samplerkit.order.typing import Ids
-from samplerkit.storage.files.packages import extra
+from samplerkit.storage.files.packages import extra, guarded
 from samplerkit.storage.urls import shown
 
 Condition = tuple[str, str, Any]
@@ -131,7 +133,7 @@ def _checked(entry: Any) -> Condition:
         hint = f"known: {', '.join(_COMPARISONS)}"
         raise ArgumentValueError("filters", "has an unknown comparison", comparison, hint=hint)
     if comparison in {"in", "not in"}:
-        if isinstance(value, str | bytes) or not hasattr(value, "__iter__"):
+        if isinstance(value, str | bytes) or not arguments.is_iterable(value):
             raise ArgumentTypeError("filters", f"must have a list of values after {comparison!r}", value)
         value = tuple(value)
     return name, comparison, value
@@ -173,7 +175,7 @@ def folder_keys(paths: Sequence[str]) -> list[Keys]:
     partitioning = dataset.HivePartitioning(schema)
     keys_by_file = []
     for place in places:
-        keys = dataset.get_partition_keys(partitioning.parse(place))
+        keys = dataset.get_partition_keys(guarded(place, "read", partial(partitioning.parse, place)))
         if not names or keys.keys() != set(names) or place.count("=") != places[0].count("="):
             others = "has other keys in the names of its folders than the first file"
             problem = others if names else "has no keys in the names of its folders"
